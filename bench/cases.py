@@ -1,0 +1,84 @@
+"""What is measured. A case is one cell of a table: a work, a size and a placement.
+
+Request-response on one core counts every cycle of the client; on two cores it counts waking up as well.
+Batches and floods run on two cores, for there the client is the slower end and sets the pace.
+"""
+
+from dataclasses import dataclass, replace
+
+CORES = {"same": "client and server on one core", "two": "client and server on two cores"}
+
+
+@dataclass(frozen=True)
+class Case:
+    function: str
+    size: int = 0
+    count: int = 1
+    rounds: int = 1000
+    warmup: int = 100
+    cores: str = "same"
+    loop: str = "uvloop"
+    how: str = "bytes"
+    tls: bool = False
+    after_message: bool = False
+
+    @property
+    def title(self):
+        work = {
+            "request_response": f"request-response, {size_name(self.size)}",
+            "batch": f"batch of {self.count}, {size_name(self.size)}",
+            "flood": f"receiving {size_name(self.size)} text frames as {self.how}",
+            "connect": "opening a connection",
+            "idle": f"idle connection, {'after its first message' if self.after_message else 'never used'}",
+        }[self.function]
+        loop = "" if self.loop == "uvloop" else f", {self.loop}"
+        return f"{work}{', TLS' if self.tls else ''}{loop}, {CORES[self.cores]}"
+
+    @property
+    def scale(self):
+        """A result in nanoseconds (KB for memory) becomes the unit below when divided by this."""
+        return {
+            "request_response": 1000,
+            "batch": 1000 * self.count,
+            "flood": self.count,
+            "connect": 1000,
+        }.get(self.function, 1)
+
+    @property
+    def unit(self):
+        units = {"request_response": "µs", "batch": "µs/message", "flood": "ns/message", "connect": "µs"}
+        return units.get(self.function, "KB")
+
+    def shorter(self, factor):
+        return replace(
+            self,
+            count=self.count if self.function == "batch" else max(1, self.count // factor),
+            rounds=max(10, self.rounds // factor),
+            warmup=max(3, self.warmup // factor),
+        )
+
+
+def size_name(size):
+    return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
+
+
+def request_response(size, **options):
+    return Case("request_response", size, rounds=4000, warmup=500, **options)
+
+
+def batch(size, cores="two", **options):
+    rounds = 300 if size <= 4096 else 100
+    return Case("batch", size, count=100, rounds=rounds, warmup=rounds // 10, cores=cores, **options)
+
+
+def flood(size, cores="two", **options):
+    count = min(50_000, 50_000_000 // size)
+    return Case("flood", size, count=count, rounds=20, warmup=3, cores=cores, **options)
+
+
+def connect(**options):
+    return Case("connect", rounds=300, warmup=30, **options)
+
+
+def idle(**options):
+    return Case("idle", count=2000, rounds=1, warmup=0, cores="two", **options)

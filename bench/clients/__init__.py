@@ -1,0 +1,15 @@
+"""One file per contender, all with the same names. A new contender is a new file here, and nothing else.
+
+A file defines any of these; warm-up rounds are rounds like the others, whose samples the worker drops:
+
+    async def request_response(url, size, rounds, ssl=None) -> list[int]     ns per round trip
+    async def batch(url, size, count, rounds, ssl=None) -> list[int]         ns per batch of `count` messages
+    async def flood(url, size, count, rounds, how="bytes", ssl=None)         ns per flood of `count` messages
+    async def connect(url, rounds, ssl=None) -> list[int]                    ns per opening
+    async def idle(url, count, after_message, ssl=None) -> list              the open connections
+
+A plain `def` is a client without an event loop. A name with a suffix, such as `batch_send_many`, is a variant
+of its case and a row of its own (`wsfast_listener:send_many`). Payloads come from payloads.py. Every reply is
+checked: its length always, its content where that is not timed. The library is imported at the top, for only
+the worker imports these files; `REQUIRES` names its package.
+"""

@@ -1,0 +1,178 @@
+"""The callbacks of every library with picows' listener face, so that they all run the same Python.
+
+Each function makes a listener of the library's WSListener. It starts the next round from inside a callback;
+wrong replies and a lost connection end its one future, which is awaited after all rounds. What a callback
+needs for every frame is a local of the function around it: attributes would cost half of what a frame costs.
+"""
+
+import asyncio
+from time import perf_counter_ns as now
+
+from bench.clients.payloads import flood_request, flooded, request, requests
+
+
+class Rounds:
+    """Counts the rounds. A subclass says in `begin` how one starts, and appends to `samples` as it ends."""
+
+    def __init__(self, rounds):
+        self.rounds = rounds
+        self.samples = []
+        self.done = asyncio.get_running_loop().create_future()
+
+    def next(self, transport):
+        if len(self.samples) < self.rounds:
+            self.begin(transport)
+        elif not self.done.done():
+            self.done.set_result(self.samples)
+
+    def wrong(self, frame):
+        if not self.done.done():
+            reply = frame.get_payload_as_bytes()
+            self.done.set_exception(ValueError(f"not what was sent: {len(reply)} bytes, {reply[:40]!r}"))
+
+    def on_ws_disconnected(self, transport):
+        if not self.done.done():
+            self.done.set_exception(ConnectionError("the connection ended before the rounds did"))
+
+    def pause_writing(self):
+        """The default logs a line: a batch is meant to fill the socket."""
+
+    def resume_writing(self):
+        pass
+
+
+def request_response(base, send, size, rounds):
+    """`send(transport, payload)` sends one BINARY frame."""
+    payload = request(size)
+    first, last = payload[0], payload[-1]
+
+    class Listener(Rounds, base):
+        def begin(self, transport):
+            self.start = now()
+            send(transport, payload)
+
+        def on_ws_frame(self, transport, frame):
+            self.samples.append(now() - self.start)
+            reply = frame.get_payload_as_memoryview()
+            if len(reply) != size or reply[0] != first or reply[-1] != last:
+                self.wrong(frame)
+            else:
+                self.next(transport)
+
+    return Listener(rounds)
+
+
+def batch(base, send_batch, size, count, rounds):
+    """`send_batch(transport, payloads)` sends a BINARY frame for each."""
+    payloads = requests(size, count)
+    left = 0
+
+    class Listener(Rounds, base):
+        def begin(self, transport):
+            nonlocal left
+            left = count
+            self.start = now()
+            send_batch(transport, payloads)
+
+        def on_ws_frame(self, transport, frame):
+            nonlocal left
+            left -= 1
+            if frame.payload_size != size:
+                self.wrong(frame)
+            elif not left:
+                self.samples.append(now() - self.start)
+                if frame.get_payload_as_bytes() != payloads[-1]:
+                    self.wrong(frame)
+                else:
+                    self.next(transport)
+
+    return Listener(rounds)
+
+
+def flood(base, send_text, size, count, rounds, how):
+    """`send_text(transport, payload)` sends the TEXT that asks for the flood.
+
+    Every payload is compared whole: at these sizes that costs no more than asking for its length.
+    """
+    ask = flood_request(size, count)
+    payload = flooded(size)
+    text = payload.decode()
+    left = 0
+
+    class Flood(Rounds, base):
+        def begin(self, transport):
+            nonlocal left
+            left = count
+            self.start = now()
+            send_text(transport, ask)
+
+        def end(self, transport, frame):
+            self.samples.append(now() - self.start)
+            if left or frame.get_payload_as_bytes() != b"DONE":
+                self.wrong(frame)
+            else:
+                self.next(transport)
+
+    class AsBytes(Flood):
+        def on_ws_frame(self, transport, frame):
+            nonlocal left
+            if frame.get_payload_as_bytes() == payload:
+                left -= 1
+            else:
+                self.end(transport, frame)
+
+    class AsStr(Flood):
+        def on_ws_frame(self, transport, frame):
+            nonlocal left
+            if frame.get_payload_as_utf8_text() == text:
+                left -= 1
+            else:
+                self.end(transport, frame)
+
+    return {"bytes": AsBytes, "str": AsStr}[how](rounds)
+
+
+async def run(ws_connect, listener, url, ssl):
+    """Every round of `listener` over one connection; its samples."""
+    transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
+    listener.next(transport)
+    samples = await listener.done
+    transport.disconnect()
+    await transport.wait_disconnected()
+    return samples
+
+
+async def openings(ws_connect, base, url, rounds, ssl):
+    """The opening alone is timed; the connection is gone before the next one starts."""
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        transport, _ = await ws_connect(base, url, ssl_context=ssl)
+        samples.append(now() - start)
+        transport.disconnect()
+        await transport.wait_disconnected()
+    return samples
+
+
+async def open_many(ws_connect, base, send, url, count, after_message, ssl):
+    """Connections that stay open, each after one echoed message if asked. Their listener holds nothing."""
+    arrived = asyncio.Event()
+    echo = None
+
+    class Listener(base):
+        def on_ws_frame(self, transport, frame):
+            nonlocal echo
+            echo = frame.get_payload_as_bytes()
+            arrived.set()
+
+    opened = []
+    for number in range(count):
+        transport, _ = await ws_connect(Listener, url, ssl_context=ssl)
+        opened.append(transport)
+        if after_message:
+            arrived.clear()
+            send(transport, request(512, number))
+            await arrived.wait()
+            if echo != request(512, number):
+                raise ValueError("an echo is not what was sent")
+    return opened

@@ -1,0 +1,52 @@
+"""wsfast's listener face. A batch leaves corked; the variant `send_many` says it in one call."""
+
+from bench.clients import listening
+from wsfast import WSListener, WSMsgType, ws_connect
+
+REQUIRES = "wsfast"
+
+
+def send(transport, payload):
+    transport.send(WSMsgType.BINARY, payload)
+
+
+def send_text(transport, payload):
+    transport.send(WSMsgType.TEXT, payload)
+
+
+def send_corked(transport, payloads):
+    with transport.cork():
+        for payload in payloads:
+            transport.send(WSMsgType.BINARY, payload)
+
+
+def send_many(transport, payloads):
+    transport.send_many(WSMsgType.BINARY, payloads)
+
+
+async def request_response(url, size, rounds, ssl=None):
+    listener = listening.request_response(WSListener, send, size, rounds)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
+async def batch(url, size, count, rounds, ssl=None):
+    listener = listening.batch(WSListener, send_corked, size, count, rounds)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
+async def batch_send_many(url, size, count, rounds, ssl=None):
+    listener = listening.batch(WSListener, send_many, size, count, rounds)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
+async def flood(url, size, count, rounds, how="bytes", ssl=None):
+    listener = listening.flood(WSListener, send_text, size, count, rounds, how)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
+async def connect(url, rounds, ssl=None):
+    return await listening.openings(ws_connect, WSListener, url, rounds, ssl)
+
+
+async def idle(url, count, after_message, ssl=None):
+    return await listening.open_many(ws_connect, WSListener, send, url, count, after_message, ssl)

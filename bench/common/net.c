@@ -1,0 +1,148 @@
+/* Sockets, clocks and buffers: the part of a C client that is not being measured. */
+#define _GNU_SOURCE
+#include "net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "accept_key.h"
+
+void die(const char *what) {
+    fprintf(stderr, "%s%s%s\n", what, errno ? ": " : "", errno ? strerror(errno) : "");
+    exit(1);
+}
+
+void check(int good, const char *what) {
+    if (!good) {
+        errno = 0;
+        die(what);
+    }
+}
+
+void die_with_parent(void) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        die("prctl");
+}
+
+void pin_to(int cpu) {
+    if (cpu < 0)
+        return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        die("sched_setaffinity");
+}
+
+uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void *buffer_of(size_t size) {
+    void *buffer = malloc(size);
+    if (buffer == NULL)
+        die("malloc");
+    return buffer;
+}
+
+int send_all(int fd, const void *data, size_t size) {
+    const char *at = data;
+    while (size > 0) {
+        ssize_t sent = send(fd, at, size, MSG_NOSIGNAL);
+        if (sent >= 0) {
+            at += sent;
+            size -= (size_t)sent;
+        } else if (errno == EAGAIN) {
+            struct pollfd room = {.fd = fd, .events = POLLOUT};
+            poll(&room, 1, -1);
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int dial(int port) {
+    static const char key[] = "AAECAwQFBgcICQoLDA0ODw==";
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
+        die("connect");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+
+    char text[1024], want[ACCEPT_KEY_SIZE + 1];
+    int size = snprintf(text, sizeof text,
+                        "GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\n"
+                        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                        "Sec-WebSocket-Key: %s\r\n\r\n",
+                        port, key);
+    if (send_all(fd, text, (size_t)size) != 0)
+        die("send");
+    size_t have = 0; /* the server speaks again only when spoken to, so nothing follows the reply */
+    do {
+        ssize_t got = recv(fd, text + have, sizeof text - 1 - have, 0);
+        if (got <= 0)
+            die("no reply to the upgrade");
+        have += (size_t)got;
+        text[have] = '\0';
+    } while (strstr(text, "\r\n\r\n") == NULL);
+    accept_key(want, key, sizeof key - 1);
+    check(strncmp(text, "HTTP/1.1 101", 12) == 0 && strstr(text, want) != NULL, "upgrade refused");
+    return fd;
+}
+
+struct reader reader_on(int fd, size_t capacity) {
+    return (struct reader){.fd = fd, .data = buffer_of(capacity), .capacity = capacity};
+}
+
+int reader_fill(struct reader *r, int flags) {
+    if (r->start >
+        0) { /* a frame cut in two moves to the front, so its payload will be contiguous */
+        memmove(r->data, r->data + r->start, r->end - r->start);
+        r->end -= r->start;
+        r->start = 0;
+    }
+    ssize_t got = recv(r->fd, r->data + r->end, r->capacity - r->end, flags);
+    if (got < 0 && errno == EAGAIN)
+        return 0;
+    if (got <= 0)
+        die("recv");
+    r->end += (size_t)got;
+    return 1;
+}
+
+const uint8_t *reader_next(struct reader *r, struct frame *f) {
+    const uint8_t *at = r->data + r->start;
+    size_t have = r->end - r->start;
+    if (!frame_header_decode(f, at, have) || have - f->header < f->size)
+        return NULL;
+    r->start += f->header + f->size;
+    return at + f->header;
+}
+
+size_t put_frame(uint8_t *out, const uint8_t *payload, size_t size) {
+    static uint64_t state = 0x9E3779B97F4A7C15u; /* xorshift64: a key per frame, no system call */
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    uint8_t key[4];
+    memcpy(key, &state, sizeof key);
+    size_t header = frame_header_encode(out, FIN | OP_BINARY, size, key);
+    frame_mask(out + header, payload, size, key);
+    return header + size;
+}

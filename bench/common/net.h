@@ -1,0 +1,57 @@
+/* What every C program of the bench does around its sockets. Any failure ends the program with a
+ * message. */
+#ifndef BENCH_NET_H
+#define BENCH_NET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "frame.h"
+
+_Noreturn void die(const char *what);
+
+/* Prints what went wrong unless `good`: the check of a reply. */
+void check(int good, const char *what);
+
+/* Be killed when the process that started us dies. */
+void die_with_parent(void);
+
+/* Stay on one CPU; a negative number means any. */
+void pin_to(int cpu);
+
+uint64_t now_ns(void);
+
+/* Allocates or dies; never freed, for every caller lives as long as its buffer. */
+void *buffer_of(size_t size);
+
+/* Sends everything, waiting for room on a non-blocking socket as well. Returns -1 when the peer has
+ * gone. */
+int send_all(int fd, const void *data, size_t size);
+
+/* A connected and upgraded WebSocket to 127.0.0.1, blocking, with TCP_NODELAY. */
+int dial(int port);
+
+/* Frames as they arrive: [start, end) of `data` is unread. */
+struct reader {
+    int fd;
+    uint8_t *data;
+    size_t capacity, start, end;
+};
+
+struct reader reader_on(int fd, size_t capacity);
+
+/* One recv with `flags`. Returns 0 when it would have blocked. */
+int reader_fill(struct reader *r, int flags);
+
+/* The next complete frame, or NULL; returns its payload, good until the next reader_fill. */
+const uint8_t *reader_next(struct reader *r, struct frame *f);
+
+/* Byte `i` of request number `number`, as bench/clients/payloads.py has it. */
+static inline uint8_t payload_byte(size_t number, size_t i) {
+    return (uint8_t)((number + i) % 251);
+}
+
+/* A masked BINARY frame with a key of its own at `out`; returns its size. */
+size_t put_frame(uint8_t *out, const uint8_t *payload, size_t size);
+
+#endif

@@ -1,0 +1,118 @@
+"""Who takes part: the files of bench/clients, read but not imported, and the C floors.
+
+A contender is a name: `picows_listener`, `wsfast_listener:send_many` (a variant), `C:epoll` (a floor).
+"""
+
+import ast
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import native
+
+ROOT = Path(__file__).parent.parent
+REFERENCE = "picows_listener"
+# What a floor runs: the program, and its mode if it has several.
+FLOORS = {
+    "request_response": {
+        "C:epoll": ["rr", "epoll"],
+        "C:blocking": ["rr", "blocking"],
+        "C:spin": ["rr", "spin"],
+    },
+    "batch": {"C": ["batch"]},
+    "flood": {"C": ["flood"]},
+}
+
+
+def clients():
+    """The top-level functions of each contender's file."""
+    found = {}
+    for file in sorted((Path(__file__).parent / "clients").glob("*.py")):
+        body = ast.parse(file.read_text()).body
+        if any(isinstance(node, ast.Assign) and node.targets[0].id == "REQUIRES" for node in body):
+            found[file.stem] = [
+                n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+            ]
+    return found
+
+
+def contenders(case):
+    """Names that can do this case: clients with their variants, then floors."""
+    names = []
+    for client, functions in clients().items():
+        for function in functions:
+            if function == case.function:
+                names.append(client)
+            elif function.startswith(f"{case.function}_"):
+                names.append(f"{client}:{function[len(case.function) + 1 :]}")
+    return names + floors(case)
+
+
+def known():
+    """Every name there is, of any case."""
+    names = {name for programs in FLOORS.values() for name in programs}
+    for client, functions in clients().items():
+        names.add(client)
+        for case in (*FLOORS, "connect", "idle"):
+            names.update(f"{client}:{f[len(case) + 1 :]}" for f in functions if f.startswith(f"{case}_"))
+    return names
+
+
+def floors(case):
+    """On one core spinning would only keep the server from running; over TLS there is no C client yet."""
+    names = [] if case.tls else list(FLOORS.get(case.function, {}))
+    return [name for name in names if name != "C:spin" or case.cores == "two"]
+
+
+def floor(case):
+    """The one that ratios refer to: it makes the same system calls as an event loop."""
+    return next(iter(floors(case)), None)
+
+
+@functools.cache
+def why_not(name):
+    """Why a contender cannot run here, or None."""
+    if name.startswith("C"):
+        return None
+    client = name.split(":")[0]
+    trial = subprocess.run(
+        [sys.executable, "-c", f"import bench.clients.{client}"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if trial.returncode == 0:
+        return None
+    reason = trial.stderr.strip().splitlines()[-1]
+    return f"{name} cannot run: {reason}. Install its library, or choose others by --contenders"
+
+
+def command(name, case, server, cpu):
+    """What to run for one repeat of `case` by the contender `name`."""
+    rounds = [case.rounds, case.warmup]
+    if name.startswith("C"):
+        program, *mode = FLOORS[case.function][name]
+        counted = [] if case.function == "request_response" else [case.count]
+        words = [native.program(f"floor/{program}"), *mode, server.port, cpu, case.size, *counted, *rounds]
+        return [str(word) for word in words]
+    client, _, variant = name.partition(":")
+    function = f"{case.function}_{variant}" if variant else case.function
+    words = [sys.executable, "-m", "bench.worker", client, function, case.size, "--url", server.url]
+    words += ["--count", case.count, "--rounds", case.rounds, "--warmup", case.warmup]
+    words += ["--loop", case.loop, "--how", case.how, "--cpu", cpu]
+    words += ["--ca", server.ca] if server.ca else []
+    words += ["--after-message"] if case.after_message else []
+    return [str(word) for word in words]
+
+
+def chosen(case, wanted):
+    """The contenders of a case, or those of `wanted`; ends the program if one of them cannot run."""
+    if wanted and (unknown := set(wanted) - known()):
+        raise SystemExit(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(known()))}")
+    names = [name for name in contenders(case) if not wanted or name in wanted]
+    problems = [problem for problem in map(why_not, names) if problem]
+    if problems:
+        raise SystemExit("\n".join(problems))
+    return names

@@ -1,0 +1,107 @@
+"""Runs a case: contenders interleaved, each run a fresh process against a fresh server, and compares them.
+
+One repeat runs every contender once, in an order that rotates from repeat to repeat, so a slow second of the
+machine falls on all. A ratio is taken within a repeat, and the median of repeats is what a table shows.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+from bench import native, stats
+from bench.contenders import REFERENCE, ROOT, command, floor
+
+TIMEOUT = 300  # seconds for one run of one contender: a hang, not a slow machine
+
+
+class Server:
+    """A server of bench/servers, pinned to `cpu`, until its `with` block ends."""
+
+    def __init__(self, cpu, tls):
+        echo = [sys.executable, "-m", "bench.servers.tls_echo"] if tls else [native.program("servers/echo")]
+        self.process = subprocess.Popen(
+            [*echo, str(cpu)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        facts = dict(self.process.stdout.readline().split() for _ in range(2 if tls else 1))
+        self.port, self.ca = int(facts["PORT"]), facts.get("CA")
+        self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.process.stdin.close()  # the TLS server ends by itself, and removes its file
+        if self.ca is None:
+            self.process.kill()
+        self.process.wait(timeout=TIMEOUT)
+        self.process.stdout.close()
+
+
+def cpus(cores):
+    """The CPUs of the server and of the client."""
+    usable = sorted(os.sched_getaffinity(0))
+    if cores == "two" and len(usable) < 2:
+        raise SystemExit("this case needs two cores; this process may use only one")
+    return (usable[0], usable[1]) if cores == "two" else (usable[0], usable[0])
+
+
+def run_once(name, case):
+    """The summary of one run, as the worker or the C program printed it."""
+    server_cpu, client_cpu = cpus(case.cores)
+    with Server(server_cpu, case.tls) as server:
+        words = command(name, case, server, client_cpu)
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{name} failed in: {case.title}\n  {' '.join(words)}\n{done.stderr}")
+    summary = json.loads(done.stdout)
+    if not summary["checked"]:
+        raise SystemExit(f"{name} did not check its replies in: {case.title}")
+    return summary
+
+
+class Result:
+    """The runs of one case: `runs[name]` has a summary per repeat."""
+
+    def __init__(self, case, runs):
+        self.case, self.runs = case, runs
+
+    def point(self, name, point="p50"):
+        """One percentile per repeat, in the case's unit."""
+        return [run[point] / self.case.scale for run in self.runs[name] if point in run]
+
+    def ratio(self, name, other):
+        """The median of the ratios within each repeat, with its spread; None if the other took no part."""
+        return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
+
+    def rows(self):
+        for name in self.runs:
+            tail = self.point(name, "p99")
+            yield {
+                "contender": name,
+                **stats.with_spread(self.point(name)),
+                "p99": stats.median(tail) if tail else None,
+                "to_reference": self.ratio(name, REFERENCE),
+                "to_floor": self.ratio(name, floor(self.case)),
+            }
+
+
+def measure(case, names, repeats):
+    runs = {name: [] for name in names}
+    for repeat in range(repeats):
+        turn = repeat % len(names)
+        for name in [*names[turn:], *names[:turn]]:
+            runs[name].append(run_once(name, case))
+    return Result(case, runs)
+
+
+def versions(results):
+    """Of every library that took part, as the workers reported them."""
+    found = {}
+    for result in results:
+        for summaries in result.runs.values():
+            for summary in summaries:
+                with contextlib.suppress(KeyError):
+                    found.update({"Python": summary["python"], **summary["versions"]})
+    return found

@@ -1,0 +1,31 @@
+"""KB of private memory per idle connection: 2,000 open in a fresh process, on both loops.
+
+    python -m bench.idle [--after-message] [--contenders NAME ...] [--repeats N]
+
+It is the growth of Private_Dirty in /proc/self/smaps_rollup, in the client's process alone.
+"""
+
+import argparse
+
+from bench.cases import idle
+from bench.contenders import chosen
+from bench.harness import measure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--after-message", action="store_true", help="echo one message of 512 B on each first"
+    )
+    parser.add_argument("--contenders", nargs="+")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    for loop in ("uvloop", "asyncio"):
+        case = idle(loop=loop, after_message=options.after_message)
+        for row in measure(case, chosen(case, options.contenders), options.repeats).rows():
+            low, high = row["low"], row["high"]
+            print(f"{loop:8} {row['contender']:24} {row['median']:6.1f} KB  ({low:.1f}-{high:.1f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Builds the C programs into build/bench when a source is newer than the program."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+BENCH = Path(__file__).parent
+OUT = BENCH.parent / "build" / "bench"
+FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
+
+
+def program(name):
+    """The path of a built program: `servers/echo`, `floor/rr`, `floor/batch`, `floor/flood`."""
+    source = BENCH / f"{name}.c"
+    common = BENCH / "common"
+    built = OUT / source.stem
+    inputs = [source, *common.glob("*.[ch]")]
+    if built.exists() and built.stat().st_mtime >= max(file.stat().st_mtime for file in inputs):
+        return built
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    if shutil.which(compiler[0]) is None:
+        raise SystemExit(f"no C compiler: {compiler[0]} is not there. Install gcc or clang, or set CC")
+    OUT.mkdir(parents=True, exist_ok=True)
+    fresh = built.with_suffix(f".{os.getpid()}")  # renamed when whole: another run may be using the old one
+    command = [*compiler, *FLAGS, "-o", fresh, source, *sorted(common.glob("*.c"))]
+    if subprocess.run(command, check=False).returncode != 0:
+        raise SystemExit(f"{source} does not compile")
+    return fresh.replace(built)

@@ -1,0 +1,53 @@
+"""Builds the compiled modules. All metadata is in pyproject.toml.
+
+The kernels for AVX2, AVX-512 and NEON carry their instruction set as a function attribute, and the best one is picked
+when the module is loaded, so one build serves every machine of an architecture and no -march flag is needed.
+
+WSFAST_DEBUG=1 builds without optimisation, with C assertions and symbols; WSFAST_SANITIZE=address,undefined adds
+sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports beside the sources.
+"""
+
+import os
+import sys
+from glob import glob
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+if sys.platform == "win32":
+    sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
+
+DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
+SANITIZE = os.environ.get("WSFAST_SANITIZE")
+
+compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG"]
+link_args = []
+if SANITIZE:
+    compile_args += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-g"]
+    link_args += [f"-fsanitize={SANITIZE}"]
+
+
+def extension(name: str, *c_sources: str) -> Extension:
+    return Extension(
+        f"wsfast.{name}",
+        [f"wsfast/{name}.pyx", *c_sources],
+        include_dirs=["wsfast/core"],
+        depends=glob("wsfast/core/*.h"),
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+    )
+
+
+setup(
+    ext_modules=cythonize(
+        [
+            extension("_memory"),
+            extension("_frame", "wsfast/core/frame.c"),
+            extension("_engine", *sorted(glob("wsfast/core/*.c"))),
+        ],
+        build_dir="build/cython",
+        annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
+        compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "embedsignature": False},
+    ),
+)

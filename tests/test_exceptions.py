@@ -1,0 +1,385 @@
+"""One tree: websockets' names and constructors, picows' names for the same classes, and everything can be pickled."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+from wsfast import exceptions
+from wsfast.codes import WSCloseCode
+from wsfast.exceptions import (
+    Close,
+    ConcurrencyError,
+    ConnectionClosed,
+    ConnectionClosedError,
+    ConnectionClosedOK,
+    DuplicateParameter,
+    HeaderLineTooLong,
+    InvalidHandshake,
+    InvalidHeader,
+    InvalidHeaderFormat,
+    InvalidHeaderValue,
+    InvalidMessage,
+    InvalidMethod,
+    InvalidOrigin,
+    InvalidParameterName,
+    InvalidParameterValue,
+    InvalidProtocol,
+    InvalidProxy,
+    InvalidProxyMessage,
+    InvalidProxyStatus,
+    InvalidState,
+    InvalidStatus,
+    InvalidText,
+    InvalidUpgrade,
+    InvalidURI,
+    KeepaliveTimeout,
+    NegotiationError,
+    PayloadTooBig,
+    ProtocolError,
+    ProxyError,
+    RequestLineTooLong,
+    SecurityError,
+    StatusLineTooLong,
+    TooManyFragments,
+    TooManyHeaders,
+    WebSocketException,
+    WSProtocolError,
+)
+from wsfast.handshake import UpgradeResponse
+
+BYE = Close(1000, "bye")
+BAD_GATEWAY = UpgradeResponse(b"HTTP/1.1", 502, "Bad Gateway", b"Retry-After: 3", b"sorry")
+
+
+def invalid_text() -> InvalidText:
+    with pytest.raises(UnicodeDecodeError) as caught:
+        b"caf\xe9".decode()
+    return InvalidText.from_decode_error(caught.value)
+
+
+# Each exception with the text it shows.
+SAMPLES = [
+    (WebSocketException("text"), "text"),
+    (ConnectionClosed(None, None), "no close frame received or sent"),
+    (ConnectionClosed(BYE, None), "received 1000 (OK) bye; no close frame sent"),
+    (ConnectionClosed(None, BYE), "sent 1000 (OK) bye; no close frame received"),
+    (
+        ConnectionClosedOK(BYE, Close(1001, ""), True),
+        "received 1000 (OK) bye; then sent 1001 (going away)",
+    ),
+    (
+        ConnectionClosedError(BYE, Close(1002, "bad opcode"), False),
+        "sent 1002 (protocol error) bad opcode; then received 1000 (OK) bye",
+    ),
+    (InvalidURI("http://host/", "no"), "http://host/ isn't a valid URI: no"),
+    (InvalidProxy("ftp://host/", "no"), "ftp://host/ isn't a valid proxy: no"),
+    (InvalidHandshake("text"), "text"),
+    (SecurityError("text"), "text"),
+    (RequestLineTooLong("text"), "text"),
+    (StatusLineTooLong("text"), "text"),
+    (HeaderLineTooLong("text"), "text"),
+    (TooManyHeaders("text"), "text"),
+    (ProxyError("text"), "text"),
+    (InvalidProxyMessage("text"), "text"),
+    (InvalidProxyStatus(BAD_GATEWAY), "proxy rejected connection: HTTP 502"),
+    (InvalidMessage("text"), "text"),
+    (InvalidMethod("POST"), "unsupported HTTP method: POST"),
+    (InvalidProtocol("HTTP/1.0"), "unsupported HTTP version: HTTP/1.0"),
+    (InvalidStatus(BAD_GATEWAY), "server rejected WebSocket connection: HTTP 502"),
+    (InvalidHeader("Name"), "missing Name header"),
+    (InvalidHeader("Name", ""), "empty Name header"),
+    (InvalidHeader("Name", "value"), "invalid Name header: value"),
+    (
+        InvalidHeaderFormat("Name", "expected token", "a|", 3),
+        "invalid Name header: expected token at 3 in a|",
+    ),
+    (InvalidHeaderValue("Name", "value"), "invalid Name header: value"),
+    (InvalidOrigin("http://x"), "invalid Origin header: http://x"),
+    (InvalidUpgrade("Upgrade", "h2c"), "invalid Upgrade header: h2c"),
+    (NegotiationError("text"), "text"),
+    (DuplicateParameter("p"), "duplicate parameter: p"),
+    (InvalidParameterName("p"), "invalid parameter name: p"),
+    (InvalidParameterValue("p", None), "missing value for parameter p"),
+    (InvalidParameterValue("p", ""), "empty value for parameter p"),
+    (InvalidParameterValue("p", "7"), "invalid value for parameter p: 7"),
+    (WSProtocolError(4000, "mine"), "mine"),
+    (ProtocolError("text"), "text"),
+    (PayloadTooBig(9, 8), "frame with 9 bytes exceeds limit of 8 bytes"),
+    (PayloadTooBig(None, 8), "frame exceeds limit of 8 bytes"),
+    (PayloadTooBig(9, 2, 6), "frame with 9 bytes after reading 6 bytes exceeds limit of 8 bytes"),
+    (PayloadTooBig("text"), "text"),
+    (TooManyFragments(4096), "fragmented message exceeds limit of 4096 frames"),
+    (TooManyFragments("text"), "text"),
+    (invalid_text(), "'utf-8' codec can't decode byte 0xe9 in position 3: unexpected end of data"),
+    (KeepaliveTimeout("no pong"), "no pong"),
+    (InvalidState("text"), "text"),
+    (ConcurrencyError("text"), "text"),
+]
+IDS = [f"{type(error).__name__}-{number}" for number, (error, _) in enumerate(SAMPLES)]
+
+
+@pytest.mark.parametrize(("error", "text"), SAMPLES, ids=IDS)
+def test_text(error: WebSocketException, text: str) -> None:
+    assert str(error) == text
+
+
+def state(error: BaseException) -> dict[str, object]:
+    known = {name: getattr(error, name) for name in ("args", "encoding", "object", "start", "end", "reason")
+             if hasattr(error, name)}  # fmt: skip
+    response = getattr(error, "response", None)
+    if response is not None:
+        known["args"] = known["response"] = (
+            response.status,
+            response.reason_phrase,
+            response.body,
+            dict(response.headers),
+        )
+    return {**vars(error), **known}
+
+
+@pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=IDS)
+@pytest.mark.parametrize(
+    "duplicate", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
+)
+def test_pickle_and_copy(error: WebSocketException, duplicate) -> None:
+    double = duplicate(error)
+    assert type(double) is type(error)
+    assert str(double) == str(error)
+    assert state(double) == state(error)
+
+
+def test_every_exception_has_a_sample() -> None:
+    defined = {value for value in vars(exceptions).values() if inspect.isclass(value)}
+    defined = {
+        value for value in defined if issubclass(value, Exception) and value.__module__ == exceptions.__name__
+    }
+    assert defined == {type(error) for error, _ in SAMPLES}
+    assert all(value.__doc__ for value in defined)
+
+
+def test_all_names_are_exported() -> None:
+    own = {
+        name
+        for name, value in vars(exceptions).items()
+        if getattr(value, "__module__", None) == exceptions.__name__ and not name.startswith("_")
+    }
+    assert set(exceptions.__all__) == own
+
+
+def test_keyword_arguments_can_be_pickled() -> None:
+    error = pickle.loads(pickle.dumps(InvalidParameterValue(name="p", value="7")))
+    assert (error.name, error.value) == ("p", "7")
+
+
+def test_attributes_set_later_survive_pickling() -> None:
+    error = InvalidUpgrade("Upgrade", "h2c")
+    error.raw_header = b"HTTP/1.1 101"
+    error.response = BAD_GATEWAY
+    double = pickle.loads(pickle.dumps(error))
+    assert double.raw_header == b"HTTP/1.1 101"
+    assert double.response.headers["retry-after"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("WSError", "WebSocketException"),
+        ("WSHandshakeError", "InvalidHandshake"),
+        ("WSInvalidMessageError", "InvalidMessage"),
+        ("WSInvalidStatusError", "InvalidStatus"),
+        ("WSInvalidHeaderError", "InvalidHeader"),
+        ("WSInvalidUpgradeError", "InvalidUpgrade"),
+        ("WSInvalidURL", "InvalidURI"),
+    ],
+)
+def test_picows_names_are_the_same_classes(alias: str, name: str) -> None:
+    assert getattr(exceptions, alias) is getattr(exceptions, name)
+
+
+@pytest.mark.parametrize(
+    ("child", "parents"),
+    [
+        (ConnectionClosedOK, [ConnectionClosed]),
+        (ConnectionClosedError, [ConnectionClosed]),
+        (SecurityError, [InvalidHandshake]),
+        (RequestLineTooLong, [SecurityError]),
+        (StatusLineTooLong, [SecurityError]),
+        (HeaderLineTooLong, [SecurityError]),
+        (TooManyHeaders, [SecurityError]),
+        (ProxyError, [InvalidHandshake]),
+        (InvalidProxyMessage, [ProxyError]),
+        (InvalidProxyStatus, [ProxyError]),
+        (InvalidMessage, [InvalidHandshake]),
+        (InvalidMethod, [InvalidHandshake]),
+        (InvalidProtocol, [InvalidHandshake]),
+        (InvalidStatus, [InvalidHandshake]),
+        (InvalidHeader, [InvalidHandshake]),
+        (InvalidHeaderFormat, [InvalidHeader]),
+        (InvalidHeaderValue, [InvalidHeader]),
+        (InvalidOrigin, [InvalidHeader]),
+        (InvalidUpgrade, [InvalidHeader]),
+        (NegotiationError, [InvalidHandshake]),
+        (DuplicateParameter, [NegotiationError]),
+        (InvalidParameterName, [NegotiationError]),
+        (InvalidParameterValue, [NegotiationError]),
+        (ProtocolError, [WSProtocolError]),
+        (PayloadTooBig, [ProtocolError]),
+        (TooManyFragments, [ProtocolError]),
+        (InvalidText, [ProtocolError, UnicodeDecodeError]),
+        (KeepaliveTimeout, [WebSocketException, TimeoutError]),
+        (InvalidState, [WebSocketException, AssertionError]),
+        (ConcurrencyError, [WebSocketException, RuntimeError]),
+    ],
+)
+def test_tree(child: type, parents: list[type]) -> None:
+    assert issubclass(child, WebSocketException)
+    assert all(issubclass(child, parent) for parent in parents)
+
+
+def test_a_signal_that_the_connection_is_gone_is_no_protocol_error() -> None:
+    assert not issubclass(WSProtocolError, (InvalidHandshake, ConnectionClosed))
+
+
+# ConnectionClosed
+
+
+def test_code_and_reason_are_those_received() -> None:
+    error = ConnectionClosed(Close(4321, "why"), BYE, True)
+    assert (error.code, error.reason) == (4321, "why")
+
+
+def test_code_and_reason_without_a_received_close() -> None:
+    error = ConnectionClosed(None, BYE)
+    assert (error.code, error.reason) == (1006, "")
+
+
+@pytest.mark.parametrize("arguments", [(BYE, BYE), (BYE, BYE, None), (BYE, None, True), (None, BYE, False)])
+def test_the_order_goes_with_two_frames_only(arguments: tuple) -> None:
+    with pytest.raises(ValueError, match="rcvd_then_sent"):
+        ConnectionClosed(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("close", "text"),
+    [
+        (Close(1000, ""), "1000 (OK)"),
+        (Close(WSCloseCode.OK, ""), "1000 (OK)"),
+        (Close(1005, ""), "1005 (no status received [internal])"),
+        (Close(1011, "oops"), "1011 (internal error) oops"),
+        (Close(2999, ""), "2999 (unknown)"),
+        (Close(3000, ""), "3000 (registered)"),
+        (Close(3999, ""), "3999 (registered)"),
+        (Close(4000, "mine"), "4000 (private use) mine"),
+        (Close(4999, ""), "4999 (private use)"),
+        (Close(5000, ""), "5000 (unknown)"),
+    ],
+)
+def test_close_explains_its_code(close: Close, text: str) -> None:
+    assert str(close) == text
+
+
+def test_close_is_a_frozen_value() -> None:
+    assert Close(1000, "bye") == BYE
+    assert hash(Close(1000, "bye")) == hash(BYE)
+    with pytest.raises(AttributeError):
+        BYE.code = 1  # type: ignore[misc]
+
+
+# Credentials
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("ws://user:secret@host:x/", "ws://***@host:x/"),
+        ("ws://user:sec@ret@host/", "ws://***@host/"),
+        ("ws://user:sec/secret@host/", "ws://***@host/"),
+        ("ws://user:sec#secret@host/", "ws://***@host/"),
+        ("user:secret@host", "***@host"),
+        ("user:secret://secret@host", "***@host"),
+        ("//user:secret@host", "***@host"),
+    ],
+)
+@pytest.mark.parametrize("kind", [InvalidURI, InvalidProxy])
+def test_credentials_are_not_kept(kind: type, uri: str, shown: str) -> None:
+    error = kind(uri, "no")
+    for text in (str(error), repr(error), repr(error.args), repr(vars(error)), repr(pickle.dumps(error))):
+        assert "secret" not in text
+        assert shown in text
+
+
+def test_picows_name_of_the_uri() -> None:
+    assert InvalidURI("ws://host/#a", "no").url == "ws://host/#a"
+
+
+# InvalidHandshake
+
+
+def test_a_handshake_error_knows_nothing_at_first() -> None:
+    error = InvalidHandshake("text")
+    assert (error.response, error.raw_header, error.raw_body) == (None, None, None)
+
+
+@pytest.mark.parametrize("kind", [InvalidStatus, InvalidProxyStatus])
+def test_a_rejection_has_the_response(kind: type) -> None:
+    assert kind(BAD_GATEWAY).response is BAD_GATEWAY
+
+
+def test_header_errors_have_name_and_value() -> None:
+    error = InvalidHeaderFormat("Name", "expected token", "a|", 3)
+    assert (error.name, error.value) == ("Name", "expected token at 3 in a|")
+    assert (InvalidOrigin(None).name, InvalidOrigin(None).value) == ("Origin", None)
+
+
+# WSProtocolError
+
+
+def test_a_callback_chooses_code_and_message() -> None:
+    error = WSProtocolError(WSCloseCode.POLICY_VIOLATION, "no")
+    assert error.code is WSCloseCode.POLICY_VIOLATION
+    assert error.message == "no"
+    assert error.args == (WSCloseCode.POLICY_VIOLATION, "no")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ProtocolError("text"), 1002),
+        (ProtocolError(), 1002),
+        (ProtocolError("text", WSCloseCode.INVALID_TEXT), 1007),
+        (PayloadTooBig("text"), 1009),
+        (TooManyFragments(1), 1008),
+        (invalid_text(), 1007),
+    ],
+)
+def test_close_codes(error: WSProtocolError, code: int) -> None:
+    assert error.code == code
+    assert error.message == str(error)
+    assert isinstance(error, InvalidText) or error.args == (code, str(error))
+
+
+def test_sizes_of_a_payload_too_big() -> None:
+    error = PayloadTooBig(9, 2, 6)
+    assert (error.size, error.max_size, error.current_size) == (9, 8, 6)
+
+
+def test_a_payload_too_big_needs_its_limit() -> None:
+    with pytest.raises(TypeError, match="max_size"):
+        PayloadTooBig(9)
+
+
+def test_invalid_text_is_the_decode_error() -> None:
+    error = invalid_text()
+    assert (error.encoding, error.object, error.start, error.end) == ("utf-8", b"caf\xe9", 3, 4)
+    assert error.reason == "unexpected end of data"
+    assert error.args == ("utf-8", b"caf\xe9", 3, 4, "unexpected end of data")
+
+
+@pytest.mark.parametrize("kind", [UnicodeDecodeError, ValueError, WSProtocolError, ProtocolError])
+def test_invalid_text_is_caught_as(kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        raise invalid_text()

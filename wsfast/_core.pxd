@@ -1,0 +1,52 @@
+"""The C core as Cython sees it. This file only mirrors wsfast/core/*.h; the contracts are written there."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef extern from "frame.h" nogil:
+    enum:
+        WSF_CONTINUATION
+        WSF_TEXT
+        WSF_BINARY
+        WSF_CLOSE
+        WSF_PING
+        WSF_PONG
+        WSF_MAX_HEADER
+
+    ctypedef enum wsf_status:
+        WSF_INCOMPLETE
+        WSF_FRAME
+
+    ctypedef struct wsf_decoder:
+        uint64_t max_payload
+        uint8_t rsv_allowed
+        uint8_t in_message
+
+    ctypedef struct wsf_header:
+        uint64_t payload_len
+        uint8_t header_len
+        uint8_t opcode
+        uint8_t fin
+        uint8_t rsv
+
+    wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *p, size_t n, wsf_header *h)
+    void wsf_decoder_advance(wsf_decoder *d, const wsf_header *h)
+    uint16_t wsf_status_close_code(wsf_status s)
+    const char *wsf_status_reason(wsf_status s)
+    size_t wsf_header_size(uint64_t n)
+    size_t wsf_encode_header(uint8_t *dst, uint8_t first_byte, uint64_t n, uint32_t key)
+    bint wsf_close_code_valid(unsigned code)
+
+
+cdef extern from "mask.h" nogil:
+    ctypedef void (*wsf_mask_fn)(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key)
+    ctypedef struct wsf_mask_kernel:
+        const char *name
+        wsf_mask_fn fn
+    const wsf_mask_kernel *wsf_mask_best()
+    size_t wsf_encode_frame(
+        wsf_mask_fn mask, uint8_t *dst, uint8_t first_byte, const uint8_t *payload, size_t n, uint32_t key)
+
+
+cdef extern from "entropy.h" nogil:
+    int wsf_mask_key(uint32_t *key)

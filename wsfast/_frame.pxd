@@ -1,0 +1,56 @@
+from libc.stdint cimport uint8_t
+
+from wsfast._memory cimport ReadBuffer
+
+
+cdef enum WSMsgType:
+    CONTINUATION = 0x0
+    TEXT = 0x1
+    BINARY = 0x2
+    CLOSE = 0x8
+    PING = 0x9
+    PONG = 0xA
+
+
+cdef enum WSCloseCode:
+    NO_INFO = 0
+    OK = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    UNSUPPORTED_DATA = 1003
+    ABNORMAL_CLOSURE = 1006
+    INVALID_TEXT = 1007
+    POLICY_VIOLATION = 1008
+    MESSAGE_TOO_BIG = 1009
+    MANDATORY_EXTENSION = 1010
+    INTERNAL_ERROR = 1011
+    SERVICE_RESTART = 1012
+    TRY_AGAIN_LATER = 1013
+    BAD_GATEWAY = 1014
+
+
+# A received frame as C sees it. Cython code reads these fields; Python code sees them through WSFrame's properties.
+cdef class FrameFields:
+    cdef:
+        # Keeps payload_ptr valid for as long as the frame lives.
+        ReadBuffer buffer
+        char *payload_ptr
+        Py_ssize_t payload_size
+        # Bytes that were already received behind this frame.
+        Py_ssize_t tail_size
+        WSMsgType msg_type
+        uint8_t fin
+        uint8_t rsv1
+        uint8_t rsv2
+        uint8_t rsv3
+
+
+cdef class WSFrame(FrameFields):
+    cpdef bytes get_payload_as_bytes(self)
+    cpdef str get_payload_as_utf8_text(self)
+    cpdef str get_payload_as_ascii_text(self)
+    cpdef object get_payload_as_memoryview(self)
+
+    cpdef object get_close_code(self)
+    cpdef bytes get_close_message(self)
+    cpdef str get_close_reason(self)

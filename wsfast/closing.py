@@ -1,0 +1,82 @@
+"""How a connection ended: the words for it, and the exception made of them (RFC 6455 section 7)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wsfast.codes import WSCloseCode
+from wsfast.exceptions import Close, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK
+
+# RFC 6455 section 7.4.1: codes that stand for "an empty CLOSE frame" and "no CLOSE frame"; never sent.
+NO_STATUS_RECEIVED = 1005
+ABNORMAL_CLOSURE = 1006
+
+
+class WSCloseInfo(NamedTuple):
+    """One CLOSE frame: its code (``WSCloseCode.NO_INFO`` if the frame was empty) and its reason (None if it had none)."""
+
+    code: int
+    reason: str | None
+
+
+class WSCloseHandshake(NamedTuple):
+    """The CLOSE frames of a connection: received, sent, and whether the received one came first."""
+
+    recv: WSCloseInfo | None
+    sent: WSCloseInfo | None
+    recv_then_sent: bool
+
+
+class WSDisconnectInfo(NamedTuple):
+    """Why a connection ended.
+
+    ``initiator`` is ``"local"`` if this program or wsfast itself ended it and ``"remote"`` if the server or the network
+    did. ``code`` and ``reason`` are those of the CLOSE frame that ended it; 1005 if that frame was empty, 1006 if there
+    was none. ``cause`` is the exception behind it: one raised by a callback, a protocol violation, a missed pong, a
+    closing handshake that timed out, an ``OSError`` of the connection. None for an orderly end.
+    """
+
+    initiator: str
+    code: int
+    reason: str
+    cause: BaseException | None
+
+
+def _direction(close: Close | None) -> WSCloseInfo | None:
+    if close is None:
+        return None
+    if close.code == NO_STATUS_RECEIVED:
+        return WSCloseInfo(WSCloseCode.NO_INFO, None)
+    try:
+        return WSCloseInfo(WSCloseCode(close.code), close.reason or None)
+    except ValueError:
+        return WSCloseInfo(close.code, close.reason or None)
+
+
+def close_handshake(rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool) -> WSCloseHandshake | None:
+    """The handshake in picows' words; None while neither side has sent a CLOSE frame."""
+    if rcvd is None and sent is None:
+        return None
+    return WSCloseHandshake(_direction(rcvd), _direction(sent), rcvd_then_sent)
+
+
+def disconnect_info(
+    rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool, aborted: bool, cause: BaseException | None
+) -> WSDisconnectInfo:
+    """Who ended the connection and how. `aborted`: this program gave up without a CLOSE frame."""
+    if sent is not None and not rcvd_then_sent:
+        return WSDisconnectInfo("local", sent.code, sent.reason, cause)
+    if rcvd is not None:
+        return WSDisconnectInfo("remote", rcvd.code, rcvd.reason, cause)
+    return WSDisconnectInfo("local" if aborted else "remote", ABNORMAL_CLOSURE, "", cause)
+
+
+def connection_closed(rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool) -> ConnectionClosed:
+    """What a call on a connection that is closing or closed raises; OK if no CLOSE frame tells of an error."""
+    normal = (1000, 1001, NO_STATUS_RECEIVED)
+    orderly = (rcvd is not None or sent is not None) and all(
+        close is None or close.code in normal for close in (rcvd, sent)
+    )
+    if orderly:
+        return ConnectionClosedOK(rcvd, sent, rcvd_then_sent if rcvd and sent else None)
+    return ConnectionClosedError(rcvd, sent, rcvd_then_sent if rcvd and sent else None)

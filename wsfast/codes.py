@@ -1,0 +1,60 @@
+"""The numbers of the WebSocket protocol: opcodes (RFC 6455 section 5.2) and close codes (section 7.4).
+
+All are ``IntEnum``, so a member equals its number and can stand wherever an ``int`` is wanted.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["WSAutoPingStrategy", "WSCloseCode", "WSMsgType", "close_code_on_wire_ok"]
+
+
+class WSMsgType(IntEnum):
+    """The opcode of a frame (RFC 6455 section 5.2)."""
+
+    CONTINUATION = 0x0
+    TEXT = 0x1
+    BINARY = 0x2
+    CLOSE = 0x8
+    PING = 0x9
+    PONG = 0xA
+
+
+class WSCloseCode(IntEnum):
+    """Why a connection closes (RFC 6455 section 7.4.1 and the IANA WebSocket close code registry).
+
+    ``NO_INFO`` stands for a CLOSE frame without a code, and ``ABNORMAL_CLOSURE`` for a connection that ended
+    without a CLOSE frame. Neither is ever put on the wire.
+    """
+
+    NO_INFO = 0
+    OK = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    UNSUPPORTED_DATA = 1003
+    ABNORMAL_CLOSURE = 1006
+    INVALID_TEXT = 1007
+    POLICY_VIOLATION = 1008
+    MESSAGE_TOO_BIG = 1009
+    MANDATORY_EXTENSION = 1010
+    INTERNAL_ERROR = 1011
+    SERVICE_RESTART = 1012
+    TRY_AGAIN_LATER = 1013
+    BAD_GATEWAY = 1014
+
+
+class WSAutoPingStrategy(IntEnum):
+    """When keepalive pings are sent: only after silence from the peer, or at every interval."""
+
+    PING_WHEN_IDLE = 1
+    PING_PERIODICALLY = 2
+
+
+def close_code_on_wire_ok(code: int) -> bool:
+    """Tell whether ``code`` may stand in a CLOSE frame, sent or received (RFC 6455 section 7.4).
+
+    True for 1000-1003, 1007-1014 and 3000-4999. 1004 is reserved; 1005, 1006 and 1015 describe endings
+    without a code; 1016-2999 are kept for future revisions of the protocol.
+    """
+    return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999

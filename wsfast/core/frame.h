@@ -1,0 +1,179 @@
+/*
+ * Frame headers of RFC 6455 section 5.2, as a client meets them: it reads unmasked headers and
+ * writes masked ones.
+ *
+ *      0               1               2 .. 3, or 2 .. 9        then 4 bytes
+ *     +-+-+-+-+-------+-+-------------+ - - - - - - - - - - - + - - - - - - - - +
+ *     |F|R|R|R| opcode|M| length      | length, if 126 or 127 | key, if M is set |
+ *     |I|S|S|S|  (4)  |A|     (7)     | 16 or 64 bits,        |                  |
+ *     |N|V|V|V|       |S|             | most significant      |                  |
+ *     | |1|2|3|       |K|             | byte first            |                  |
+ *     +-+-+-+-+-------+-+-------------+ - - - - - - - - - - - + - - - - - - - - +
+ *
+ * Decoding is a pure function of the bytes at hand and three facts about the connection. A header
+ * that has arrived in part leaves nothing behind: the caller asks again with more bytes, and each
+ * time at most nine are read anew. What spans frames (is a message open?) changes only when the
+ * caller takes a frame, in wsf_decoder_advance.
+ *
+ * Nothing here allocates, blocks, or owns memory. Every function is reentrant, so any thread may
+ * call it; a wsf_decoder belongs to one connection, and one thread at a time may touch it.
+ */
+#ifndef WSF_FRAME_H
+#define WSF_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Opcodes, RFC 6455 section 11.8. 0x8 is the bit that makes a frame a control frame. */
+enum {
+    WSF_CONTINUATION = 0x0,
+    WSF_TEXT = 0x1,
+    WSF_BINARY = 0x2,
+    WSF_CLOSE = 0x8,
+    WSF_PING = 0x9,
+    WSF_PONG = 0xA,
+};
+
+/* The two bytes every header starts with, and the two values that announce a longer length. */
+enum {
+    WSF_FIN_BIT = 0x80,
+    WSF_RSV_BITS = 0x70,
+    WSF_OPCODE_BITS = 0x0F,
+    WSF_CONTROL_BIT = 0x08,
+    WSF_MASK_BIT = 0x80,
+    WSF_LENGTH_BITS = 0x7F,
+    WSF_LENGTH_16 = 126,
+    WSF_LENGTH_64 = 127,
+};
+
+#define WSF_MAX_CONTROL 125 /* payload of a control frame, RFC 6455 section 5.5 */
+#define WSF_MAX_HEADER 14   /* 2 + 8 + 4: a masked header at its longest */
+
+typedef enum wsf_status {
+    WSF_INCOMPLETE = 0,              /* a valid prefix: call again with more bytes */
+    WSF_FRAME = 1,                   /* the header is complete and legal */
+    WSF_ERR_RSV = -1,                /* a reserved bit that no extension has claimed */
+    WSF_ERR_OPCODE = -2,             /* a reserved opcode */
+    WSF_ERR_MASKED = -3,             /* a masked frame from a server */
+    WSF_ERR_CONTROL_FRAGMENTED = -4, /* a control frame without FIN */
+    WSF_ERR_CONTROL_LENGTH = -5,     /* a control frame over 125 bytes */
+    WSF_ERR_LENGTH_NOT_MINIMAL = -6, /* a length in more bytes than it needs */
+    WSF_ERR_LENGTH_SIGN = -7,        /* a 64-bit length with its top bit set */
+    WSF_ERR_CONTINUATION = -8,       /* a continuation of nothing */
+    WSF_ERR_INTERLEAVED = -9,        /* TEXT or BINARY inside an unfinished message */
+    WSF_ERR_TOO_BIG = -10,           /* a data frame over the decoder's max_payload */
+    WSF_ERR_CLOSE_LENGTH = -11,      /* a CLOSE with half a close code: a payload of one byte */
+} wsf_status;
+
+/* What a connection remembers between frames. The caller sets it up and may change its limit. */
+typedef struct wsf_decoder {
+    uint64_t max_payload; /* of a data frame, inclusive; control frames have their own limit */
+    uint8_t rsv_allowed;  /* those of WSF_RSV_BITS that a negotiated extension may set */
+    uint8_t in_message;   /* 1 while a fragmented message is open */
+} wsf_decoder;
+
+/* A decoded header. The frame is header_len + payload_len bytes long. */
+typedef struct wsf_header {
+    uint64_t payload_len;
+    uint8_t header_len; /* 2, 4 or 10 */
+    uint8_t opcode;
+    uint8_t fin; /* 0 or 1 */
+    uint8_t rsv; /* WSF_RSV_BITS, in place as on the wire */
+} wsf_header;
+
+/* The close code (RFC 6455 section 7.4.1) a violation is answered with; 0 if s is no violation. */
+uint16_t wsf_status_close_code(wsf_status s);
+
+/*
+ * One English sentence about a violation, short enough to be a close reason (123 bytes); "" if s is
+ * no violation. A static string.
+ */
+const char *wsf_status_reason(wsf_status s);
+
+/* wsf_decode_header without the shortcut: every header, every check. Same contract. */
+wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t n, wsf_header *h);
+
+/*
+ * Decodes the header of a frame sent by a server, of which the n bytes at p have arrived so far
+ * (more may follow the header; they are not read). Returns
+ *
+ *   WSF_FRAME       *h is filled in,
+ *   WSF_INCOMPLETE  the bytes so far allow a legal header, but do not complete it,
+ *   WSF_ERR_...     every header that starts with these bytes breaks this rule: an illegal first
+ *                   byte is reported with n == 1, a length over the limit before its last byte.
+ *
+ * *h is untouched unless a frame is returned. The decoder never changes: call wsf_decoder_advance
+ * when the frame is taken.
+ */
+static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *p, size_t n,
+                                           wsf_header *h) {
+    /*
+     * Nearly every frame of a feed is a whole data message, unmasked, with a length of 7 or 16
+     * bits. Whatever differs in any way, and every violation, takes the slow road.
+     */
+    if (n >= 4 && p[1] <= WSF_LENGTH_16 && !d->in_message) {
+        unsigned known = p[0] & ~(unsigned)d->rsv_allowed;
+        int extended = p[1] == WSF_LENGTH_16;
+        unsigned length = extended ? (unsigned)p[2] << 8 | p[3] : p[1];
+        if ((known == (WSF_FIN_BIT | WSF_TEXT) || known == (WSF_FIN_BIT | WSF_BINARY)) &&
+            (length >= WSF_LENGTH_16) == extended && length <= d->max_payload) {
+            h->payload_len = length;
+            h->header_len = extended ? 4 : 2;
+            h->opcode = p[0] & WSF_OPCODE_BITS;
+            h->fin = 1;
+            h->rsv = p[0] & WSF_RSV_BITS;
+            return WSF_FRAME;
+        }
+    }
+    return wsf_decode_header_slow(d, p, n, h);
+}
+
+/*
+ * Records that the frame with this header, decoded by d, was taken. A control frame may stand
+ * between the fragments of a message, and leaves it open (RFC 6455 section 5.4).
+ */
+static inline void wsf_decoder_advance(wsf_decoder *d, const wsf_header *h) {
+    if (!(h->opcode & WSF_CONTROL_BIT))
+        d->in_message = !h->fin;
+}
+
+/* The size of the masked header of a frame with n bytes of payload: 6, 8 or 14. */
+static inline size_t wsf_header_size(uint64_t n) {
+    return n < WSF_LENGTH_16 ? 2 + 4 : n <= UINT16_MAX ? 4 + 4 : 10 + 4;
+}
+
+/*
+ * Writes the masked header of a frame with n < 2^63 bytes of payload to dst, which has room for
+ * wsf_header_size(n) bytes at any alignment, and returns that size. first_byte is FIN, RSV bits and
+ * opcode, which the caller vouches for. key goes out as it lies in memory: wsf_mask_fn agrees.
+ */
+static inline size_t wsf_encode_header(uint8_t *dst, uint8_t first_byte, uint64_t n, uint32_t key) {
+    size_t at = 2;
+    dst[0] = first_byte;
+    if (n < WSF_LENGTH_16) {
+        dst[1] = (uint8_t)(WSF_MASK_BIT | n);
+    } else if (n <= UINT16_MAX) {
+        dst[1] = WSF_MASK_BIT | WSF_LENGTH_16;
+        dst[at++] = (uint8_t)(n >> 8);
+        dst[at++] = (uint8_t)n;
+    } else {
+        dst[1] = WSF_MASK_BIT | WSF_LENGTH_64;
+        for (int shift = 56; shift >= 0; shift -= 8)
+            dst[at++] = (uint8_t)(n >> shift);
+    }
+    memcpy(dst + at, &key, sizeof key);
+    return at + sizeof key;
+}
+
+/*
+ * 1 if a peer may put this close code on the wire, 0 if not. RFC 6455 section 7.4 and the IANA
+ * registry it founds: 1000-1014 without 1004 (reserved) and 1005, 1006 (for reporting only, as is
+ * 1015); 3000-3999 for registered libraries, 4000-4999 for private use.
+ */
+static inline int wsf_close_code_valid(unsigned code) {
+    return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) ||
+           (code >= 3000 && code <= 4999);
+}
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * The grammar of RFC 3629 section 4 leaves no overlong forms, no surrogates and nothing above
+ * U+10FFFF:
+ *
+ *     UTF8-1    00-7F
+ *     UTF8-2    C2-DF  tail
+ *     UTF8-3    E0     A0-BF  tail
+ *               E1-EC  tail   tail
+ *               ED     80-9F  tail
+ *               EE-EF  tail   tail
+ *     UTF8-4    F0     90-BF  tail  tail
+ *               F1-F3  tail   tail  tail
+ *               F4     80-8F  tail  tail
+ *     tail      80-BF
+ *
+ * As a machine it has a state for each thing the next byte may have to be, and bytes fall into
+ * classes that no rule tells apart. A state is the position of its six bits in a row of the
+ * transition table; those bits hold the next state. So a step is a load and a shift, and only the
+ * shift waits for the step before: text of many bytes a character costs about a cycle a byte, with
+ * no branch to mispredict. An invalid text ends in BAD, which every row maps to itself.
+ */
+#include "utf8.h"
+
+#include <string.h>
+
+/* What comes next. START must be 0: it is the state of a zero-initialised validator. */
+enum {
+    START = 0,     /* a character */
+    TAIL1 = 6,     /* tail */
+    TAIL2 = 12,    /* tail tail */
+    TAIL3 = 18,    /* tail tail tail */
+    AFTER_E0 = 24, /* A0-BF tail */
+    AFTER_ED = 30, /* 80-9F tail */
+    AFTER_F0 = 36, /* 90-BF tail tail */
+    AFTER_F4 = 42, /* 80-8F tail tail */
+    BAD = 48,      /* nothing can help */
+    STATE_BITS = 63,
+};
+
+enum { ASCII, T80, T90, TA0, NEVER, LEAD2, E0, LEAD3, ED, F0, LEAD4, F4, CLASSES };
+
+static const uint8_t class_of[256] = {
+    [0x00 ... 0x7F] = ASCII,
+    [0x80 ... 0x8F] = T80,
+    [0x90 ... 0x9F] = T90,
+    [0xA0 ... 0xBF] = TA0,
+    [0xC0 ... 0xC1] = NEVER,
+    [0xC2 ... 0xDF] = LEAD2,
+    [0xE0] = E0,
+    [0xE1 ... 0xEC] = LEAD3,
+    [0xED] = ED,
+    [0xEE ... 0xEF] = LEAD3,
+    [0xF0] = F0,
+    [0xF1 ... 0xF3] = LEAD4,
+    [0xF4] = F4,
+    [0xF5 ... 0xFF] = NEVER,
+};
+
+/* clang-format off */
+#define ROW(start, tail1, tail2, tail3, e0, ed, f0, f4)                                            \
+    ((uint64_t)start << START  | (uint64_t)tail1 << TAIL1 | (uint64_t)tail2 << TAIL2 |             \
+     (uint64_t)tail3 << TAIL3  | (uint64_t)e0 << AFTER_E0 | (uint64_t)ed << AFTER_ED |             \
+     (uint64_t)f0 << AFTER_F0  | (uint64_t)f4 << AFTER_F4 | (uint64_t)BAD << BAD)
+
+static const uint64_t transitions[CLASSES] = {
+    /* in state   START     TAIL1  TAIL2  TAIL3  AFTER_E0  AFTER_ED  AFTER_F0  AFTER_F4 */
+    [ASCII] = ROW(START,    BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [T80]   = ROW(BAD,      START, TAIL1, TAIL2, BAD,      TAIL1,    BAD,      TAIL2),
+    [T90]   = ROW(BAD,      START, TAIL1, TAIL2, BAD,      TAIL1,    TAIL2,    BAD),
+    [TA0]   = ROW(BAD,      START, TAIL1, TAIL2, TAIL1,    BAD,      TAIL2,    BAD),
+    [LEAD2] = ROW(TAIL1,    BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [E0]    = ROW(AFTER_E0, BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [LEAD3] = ROW(TAIL2,    BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [ED]    = ROW(AFTER_ED, BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [F0]    = ROW(AFTER_F0, BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [LEAD4] = ROW(TAIL3,    BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [F4]    = ROW(AFTER_F4, BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+    [NEVER] = ROW(BAD,      BAD,   BAD,   BAD,   BAD,      BAD,      BAD,      BAD),
+};
+/* clang-format on */
+
+/* The state after n more bytes. Bits above the six of the state are left over from the shift. */
+static inline uint64_t step(uint64_t state, const uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        state = transitions[class_of[p[i]]] >> (state & STATE_BITS);
+    return state & STATE_BITS;
+}
+
+/* Bytes looked at together. */
+enum { BLOCK = 16 };
+
+static inline int is_ascii(const uint8_t *block) {
+    uint64_t words[BLOCK / 8];
+    memcpy(words, block, BLOCK);
+    return ((words[0] | words[1]) & 0x8080808080808080U) == 0;
+}
+
+int wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n) {
+    uint64_t state = v->state;
+    for (; n >= BLOCK && state != BAD; p += BLOCK, n -= BLOCK) {
+        if (state != START || !is_ascii(p))
+            state = step(state, p, BLOCK);
+    }
+    state = step(state, p, n);
+    v->state = (uint32_t)state;
+    return state != BAD;
+}

@@ -1,0 +1,519 @@
+"""The one exception tree of wsfast.
+
+::
+
+    WebSocketException (WSError)
+    ├── ConnectionClosed
+    │   ├── ConnectionClosedOK
+    │   └── ConnectionClosedError
+    ├── InvalidURI (WSInvalidURL)
+    ├── InvalidProxy
+    ├── InvalidHandshake (WSHandshakeError)
+    │   ├── SecurityError
+    │   │   ├── RequestLineTooLong, StatusLineTooLong, HeaderLineTooLong, TooManyHeaders
+    │   ├── ProxyError
+    │   │   ├── InvalidProxyMessage, InvalidProxyStatus
+    │   ├── InvalidMessage (WSInvalidMessageError)
+    │   ├── InvalidMethod, InvalidProtocol
+    │   ├── InvalidStatus (WSInvalidStatusError)
+    │   ├── InvalidHeader (WSInvalidHeaderError)
+    │   │   ├── InvalidHeaderFormat, InvalidHeaderValue, InvalidOrigin
+    │   │   └── InvalidUpgrade (WSInvalidUpgradeError)
+    │   └── NegotiationError
+    │       ├── DuplicateParameter, InvalidParameterName, InvalidParameterValue
+    ├── WSProtocolError
+    │   └── ProtocolError
+    │       ├── PayloadTooBig, TooManyFragments
+    │       └── InvalidText (also a UnicodeDecodeError)
+    ├── KeepaliveTimeout (also a TimeoutError)
+    ├── InvalidState (also an AssertionError)
+    └── ConcurrencyError (also a RuntimeError)
+
+Names, constructors and attributes are those of websockets; the names in parentheses are picows' and denote
+the same classes, so an ``except`` clause written for either library works. Every exception can be pickled.
+"""
+
+# The names belong to websockets and picows; many do not end in "Error".
+# ruff: noqa: N818
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wsfast.codes import WSCloseCode
+
+if TYPE_CHECKING:
+    from wsfast.handshake import UpgradeResponse
+
+__all__ = [
+    "Close",
+    "ConcurrencyError",
+    "ConnectionClosed",
+    "ConnectionClosedError",
+    "ConnectionClosedOK",
+    "DuplicateParameter",
+    "HeaderLineTooLong",
+    "InvalidHandshake",
+    "InvalidHeader",
+    "InvalidHeaderFormat",
+    "InvalidHeaderValue",
+    "InvalidMessage",
+    "InvalidMethod",
+    "InvalidOrigin",
+    "InvalidParameterName",
+    "InvalidParameterValue",
+    "InvalidProtocol",
+    "InvalidProxy",
+    "InvalidProxyMessage",
+    "InvalidProxyStatus",
+    "InvalidState",
+    "InvalidStatus",
+    "InvalidText",
+    "InvalidURI",
+    "InvalidUpgrade",
+    "KeepaliveTimeout",
+    "NegotiationError",
+    "PayloadTooBig",
+    "ProtocolError",
+    "ProxyError",
+    "RequestLineTooLong",
+    "SecurityError",
+    "StatusLineTooLong",
+    "TooManyFragments",
+    "TooManyHeaders",
+    "WSError",
+    "WSHandshakeError",
+    "WSInvalidHeaderError",
+    "WSInvalidMessageError",
+    "WSInvalidStatusError",
+    "WSInvalidURL",
+    "WSInvalidUpgradeError",
+    "WSProtocolError",
+    "WebSocketException",
+]
+
+# 1005, 1006 and 1015 never travel, but they describe endings in a Close (RFC 6455 section 7.4.1).
+_EXPLANATIONS = {
+    1000: "OK",
+    1001: "going away",
+    1002: "protocol error",
+    1003: "unsupported data",
+    1005: "no status received [internal]",
+    1006: "abnormal closure [internal]",
+    1007: "invalid frame payload data",
+    1008: "policy violation",
+    1009: "message too big",
+    1010: "mandatory extension",
+    1011: "internal error",
+    1012: "service restart",
+    1013: "try again later",
+    1014: "bad gateway",
+    1015: "TLS handshake failure [internal]",
+}
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True)
+class Close:
+    """The code and the reason of a CLOSE frame; ``str()`` explains the code."""
+
+    code: int
+    reason: str
+
+    def __str__(self) -> str:
+        text = f"{int(self.code)} ({_explain(self.code)})"
+        return f"{text} {self.reason}" if self.reason else text
+
+
+def _explain(code: int) -> str:
+    if 3000 <= code <= 3999:
+        return "registered"
+    if 4000 <= code <= 4999:
+        return "private use"
+    return _EXPLANATIONS.get(code, "unknown")
+
+
+class WebSocketException(Exception):
+    """Base class of everything wsfast raises about WebSockets."""
+
+
+class ConnectionClosed(WebSocketException):
+    """The connection is closed, so the operation cannot be done.
+
+    ``rcvd`` and ``sent`` are the CLOSE frames of each direction, None where there was none. If there were
+    both, ``rcvd_then_sent`` tells whether the peer's came first; otherwise it is None.
+    """
+
+    def __init__(self, rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool | None = None) -> None:
+        if (rcvd_then_sent is None) != (rcvd is None or sent is None):
+            raise ValueError("rcvd_then_sent goes with two CLOSE frames, and only with two")
+        super().__init__(rcvd, sent, rcvd_then_sent)
+        self.rcvd = rcvd
+        self.sent = sent
+        self.rcvd_then_sent = rcvd_then_sent
+
+    def __str__(self) -> str:
+        if self.rcvd is None and self.sent is None:
+            return "no close frame received or sent"
+        if self.rcvd is None:
+            return f"sent {self.sent}; no close frame received"
+        if self.sent is None:
+            return f"received {self.rcvd}; no close frame sent"
+        if self.rcvd_then_sent:
+            return f"received {self.rcvd}; then sent {self.sent}"
+        return f"sent {self.sent}; then received {self.rcvd}"
+
+    @property
+    def code(self) -> int:
+        """The code the peer closed with; 1006 if it sent no CLOSE frame (RFC 6455 section 7.1.5)."""
+        return WSCloseCode.ABNORMAL_CLOSURE if self.rcvd is None else self.rcvd.code
+
+    @property
+    def reason(self) -> str:
+        """The reason the peer closed with; empty if it gave none (RFC 6455 section 7.1.6)."""
+        return "" if self.rcvd is None else self.rcvd.reason
+
+
+class ConnectionClosedOK(ConnectionClosed):
+    """The connection was closed properly: 1000, 1001 or no code, in both directions."""
+
+
+class ConnectionClosedError(ConnectionClosed):
+    """The connection was closed with another code, or without a complete closing handshake."""
+
+
+def _redact(uri: str) -> str:
+    """Hide whatever may be credentials in ``uri``.
+
+    All up to the last ``@`` goes, not just the userinfo: an unescaped ``/`` or ``@`` in a password makes an
+    invalid URI whose pieces cannot be told apart, and such URIs are what ends up in error messages.
+    """
+    secret, at, rest = uri.rpartition("@")
+    if not at:
+        return uri
+    scheme = _SCHEME.match(secret)
+    return f"{scheme.group() if scheme else ''}***@{rest}"
+
+
+class InvalidURI(WebSocketException):
+    """The URI is not a WebSocket URI (RFC 6455 section 3). ``uri`` is kept without its credentials."""
+
+    def __init__(self, uri: str, msg: str) -> None:
+        self.uri = _redact(uri)
+        self.msg = msg
+        super().__init__(self.uri, msg)
+
+    def __str__(self) -> str:
+        return f"{self.uri} isn't a valid URI: {self.msg}"
+
+    @property
+    def url(self) -> str:
+        """picows' name of ``uri``."""
+        return self.uri
+
+
+class InvalidProxy(WebSocketException):
+    """The proxy URL cannot be used. ``proxy`` is kept without its credentials."""
+
+    def __init__(self, proxy: str, msg: str) -> None:
+        self.proxy = _redact(proxy)
+        self.msg = msg
+        super().__init__(self.proxy, msg)
+
+    def __str__(self) -> str:
+        return f"{self.proxy} isn't a valid proxy: {self.msg}"
+
+
+class InvalidHandshake(WebSocketException):
+    """The opening handshake failed (RFC 6455 section 4).
+
+    ``response`` is the server's reply, ``raw_header`` the bytes of its header, and ``raw_body`` its body,
+    each None when unknown.
+    """
+
+    response: UpgradeResponse | None = None
+    raw_header: bytes | None = None
+    raw_body: bytes | None = None
+
+
+class SecurityError(InvalidHandshake):
+    """The handshake broke a limit that protects this program."""
+
+
+class RequestLineTooLong(SecurityError):
+    """A request line is too long."""
+
+
+class StatusLineTooLong(SecurityError):
+    """A status line is too long."""
+
+
+class HeaderLineTooLong(SecurityError):
+    """A header line is too long."""
+
+
+class TooManyHeaders(SecurityError):
+    """There are too many headers."""
+
+
+class ProxyError(InvalidHandshake):
+    """The proxy could not be reached, or refused."""
+
+
+class InvalidProxyMessage(ProxyError):
+    """The proxy's reply is malformed."""
+
+
+class InvalidProxyStatus(ProxyError):
+    """An HTTP proxy rejected the connection; ``response`` is its reply."""
+
+    response: UpgradeResponse
+
+    def __init__(self, response: UpgradeResponse) -> None:
+        super().__init__(response)
+        self.response = response
+
+    def __str__(self) -> str:
+        return f"proxy rejected connection: HTTP {self.response.status_code:d}"
+
+
+class InvalidMessage(InvalidHandshake):
+    """The server's reply is missing, cut short, or not HTTP/1.1."""
+
+
+class InvalidMethod(InvalidHandshake):
+    """A handshake request doesn't use GET."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(method)
+        self.method = method
+
+    def __str__(self) -> str:
+        return f"unsupported HTTP method: {self.method}"
+
+
+class InvalidProtocol(InvalidHandshake):
+    """A handshake request doesn't use HTTP/1.1."""
+
+    def __init__(self, protocol: str) -> None:
+        super().__init__(protocol)
+        self.protocol = protocol
+
+    def __str__(self) -> str:
+        return f"unsupported HTTP version: {self.protocol}"
+
+
+class InvalidStatus(InvalidHandshake):
+    """The server answered with a status other than 101; ``response`` has status, headers and body."""
+
+    response: UpgradeResponse
+
+    def __init__(self, response: UpgradeResponse) -> None:
+        super().__init__(response)
+        self.response = response
+
+    def __str__(self) -> str:
+        return f"server rejected WebSocket connection: HTTP {self.response.status_code:d}"
+
+
+class InvalidHeader(InvalidHandshake):
+    """The header ``name`` is missing (``value`` is None), empty or wrong."""
+
+    def __init__(self, name: str, value: str | None = None) -> None:
+        super().__init__(name, value)
+        self.name = name
+        self.value = value
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"missing {self.name} header"
+        if self.value == "":
+            return f"empty {self.name} header"
+        return f"invalid {self.name} header: {self.value}"
+
+
+class InvalidHeaderFormat(InvalidHeader):
+    """A header breaks its grammar at position ``pos``."""
+
+    def __init__(self, name: str, error: str, header: str, pos: int) -> None:
+        super().__init__(name, f"{error} at {pos} in {header}")
+        self.args = (name, error, header, pos)
+
+
+class InvalidHeaderValue(InvalidHeader):
+    """A header is well formed, but its value isn't acceptable."""
+
+
+class InvalidOrigin(InvalidHeader):
+    """The Origin header isn't allowed."""
+
+    def __init__(self, origin: str | None) -> None:
+        super().__init__("Origin", origin)
+        self.args = (origin,)
+
+
+class InvalidUpgrade(InvalidHeader):
+    """The Upgrade or Connection header isn't that of a WebSocket handshake."""
+
+
+class NegotiationError(InvalidHandshake):
+    """Extensions or subprotocols cannot be agreed on."""
+
+
+class DuplicateParameter(NegotiationError):
+    """A parameter of an extension is repeated."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"duplicate parameter: {self.name}"
+
+
+class InvalidParameterName(NegotiationError):
+    """An extension doesn't know a parameter."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"invalid parameter name: {self.name}"
+
+
+class InvalidParameterValue(NegotiationError):
+    """A parameter of an extension has a missing (None), empty or wrong value."""
+
+    def __init__(self, name: str, value: str | None) -> None:
+        super().__init__(name, value)
+        self.name = name
+        self.value = value
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"missing value for parameter {self.name}"
+        if self.value == "":
+            return f"empty value for parameter {self.name}"
+        return f"invalid value for parameter {self.name}: {self.value}"
+
+
+class WSProtocolError(WebSocketException):
+    """The connection fails with close code ``code``; ``str()`` is the message (RFC 6455 section 7.1.7).
+
+    A callback may raise it to choose the code of the CLOSE frame. ``args`` is ``(code, message)``.
+    """
+
+    code: int
+    message: str
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses take other arguments than args, so unpickling must not go through their constructors.
+        return _rebuild, (type(self), self.args), self.__dict__
+
+
+def _rebuild(cls: type[WSProtocolError], args: tuple[Any, ...]) -> WSProtocolError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    return error
+
+
+class ProtocolError(WSProtocolError):
+    """The peer broke the protocol: a bad frame or sequence of frames. The code is 1002 unless given."""
+
+    def __init__(self, message: str = "protocol error", code: int = WSCloseCode.PROTOCOL_ERROR) -> None:
+        super().__init__(code, message)
+
+
+class PayloadTooBig(ProtocolError):
+    """A message is larger than this side's ``max_size``; the code is 1009.
+
+    All sizes are bytes: ``size`` of the offending frame (None if unknown), ``max_size`` still free for it,
+    and ``current_size`` of the message's earlier frames. The attribute ``max_size`` is the limit of the whole
+    message. A ready-made message may be given instead of the sizes, which are None then.
+    """
+
+    def __init__(
+        self, size_or_message: int | str | None, max_size: int | None = None, current_size: int | None = None
+    ) -> None:
+        self.size: int | None = None
+        self.max_size: int | None = None
+        self.current_size: int | None = None
+        if isinstance(size_or_message, str):
+            message = size_or_message
+        elif max_size is None:
+            raise TypeError("max_size is required")
+        else:
+            self.size = size_or_message
+            self.max_size = max_size + (current_size or 0)
+            self.current_size = current_size
+            message = self._describe()
+        super().__init__(message, WSCloseCode.MESSAGE_TOO_BIG)
+
+    def _describe(self) -> str:
+        size = "" if self.size is None else f"with {self.size} bytes "
+        before = "" if self.current_size is None else f"after reading {self.current_size} bytes "
+        return f"frame {size}{before}exceeds limit of {self.max_size} bytes"
+
+
+class TooManyFragments(ProtocolError):
+    """A message has more frames than this side allows; the code is 1008."""
+
+    def __init__(self, max_fragments_or_message: int | str) -> None:
+        message = max_fragments_or_message
+        if not isinstance(message, str):
+            message = f"fragmented message exceeds limit of {message} frames"
+        super().__init__(message, WSCloseCode.POLICY_VIOLATION)
+
+
+class InvalidText(ProtocolError, UnicodeDecodeError):
+    """A text message or a close reason is not UTF-8; the code is 1007 (RFC 6455 section 8.1).
+
+    It is a UnicodeDecodeError too, with the same constructor, ``args`` and attributes.
+    """
+
+    def __init__(self, encoding: str, data: bytes, start: int, end: int, reason: str) -> None:
+        UnicodeDecodeError.__init__(self, encoding, data, start, end, reason)
+        self.code = WSCloseCode.INVALID_TEXT
+        self.message = UnicodeDecodeError.__str__(self)
+
+    @classmethod
+    def from_decode_error(cls, error: UnicodeDecodeError) -> InvalidText:
+        """Return ``error`` as an InvalidText; raise it ``from error``."""
+        return cls(error.encoding, error.object, error.start, error.end, error.reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The fields of UnicodeDecodeError are set by its constructor only, and args are what it takes.
+        return type(self), self.args, self.__dict__
+
+
+class KeepaliveTimeout(WebSocketException, TimeoutError):
+    """The peer showed no sign of life in time after a keepalive ping."""
+
+
+class InvalidState(WebSocketException, AssertionError):
+    """The connection is not in a state that allows the operation."""
+
+
+class ConcurrencyError(WebSocketException, RuntimeError):
+    """Two tasks or threads use the connection in a way only one may at a time."""
+
+
+WSError = WebSocketException
+WSHandshakeError = InvalidHandshake
+WSInvalidMessageError = InvalidMessage
+WSInvalidStatusError = InvalidStatus
+WSInvalidHeaderError = InvalidHeader
+WSInvalidUpgradeError = InvalidUpgrade
+WSInvalidURL = InvalidURI

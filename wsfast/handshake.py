@@ -1,0 +1,547 @@
+"""The client's opening handshake (RFC 6455 section 4.1): the request to send, the reply to judge. No I/O.
+
+h11 writes and parses HTTP; wsproto makes the key and computes the accept token. wsproto's state machine
+(``H11Handshake``) stands aside. It keeps the reason phrase, the version and most headers of the reply to
+itself, hides the bytes after a 101 in its frame decoder, reports an interim 1xx as a rejection, lets the last
+of several Sec-WebSocket-Accept or -Protocol headers win, raises UnicodeDecodeError at a non-ASCII token,
+knows no limit on bodies, and says in prose only which header was wrong. So the judgement of section 4.1 is
+here, on h11's public interface.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import NoReturn, Union
+
+import h11
+from multidict import CIMultiDict
+from wsproto.utilities import generate_accept_token, generate_nonce
+
+from wsfast.exceptions import (
+    InvalidHandshake,
+    InvalidHeader,
+    InvalidHeaderValue,
+    InvalidMessage,
+    InvalidStatus,
+    InvalidUpgrade,
+    NegotiationError,
+    SecurityError,
+)
+from wsfast.uri import WebSocketURI
+
+__all__ = [
+    "MAX_BODY",
+    "MAX_HEADER",
+    "USER_AGENT",
+    "ClientHandshake",
+    "HeadersLike",
+    "UpgradeRequest",
+    "UpgradeResponse",
+    "WSUpgradeRequest",
+    "WSUpgradeResponse",
+]
+
+HeadersLike = Union[Mapping[str, str], Iterable[tuple[str, str]]]
+
+# Bytes of the reply's header, interim replies included: h11's default for one header.
+MAX_HEADER = 16 * 1024
+
+# Bytes of a rejection's body that are kept: plenty for any error page, and the default limit of a message.
+MAX_BODY = 1024 * 1024
+
+# How a TLS server answers what isn't TLS: with an alert or a handshake record (RFC 8446 section 5.1).
+_TLS_RECORDS = (21, 22)
+
+_TOO_LONG = f"the header of the server's reply is longer than {MAX_HEADER} bytes"
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("wsfast")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        return "0"
+
+
+USER_AGENT = f"wsfast/{_version()} Python/{sys.version_info.major}.{sys.version_info.minor}"
+
+# What this module sets itself, or what would announce a body that a GET for an upgrade cannot have.
+_RESERVED = (
+    "Upgrade",
+    "Connection",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Version",
+    "Sec-WebSocket-Accept",
+    "Content-Length",
+    "Transfer-Encoding",
+)
+
+# RFC 9110 section 5.6.2.
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+# What a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
+_NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+# An element of an extension list. Parameters may be quoted strings (RFC 6455 section 9.1), commas included,
+# at which wsproto's split_comma_header would cut.
+_EXTENSION = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+')
+
+
+class UpgradeRequest:
+    """The request that asked for the upgrade, with picows' attributes.
+
+    It keeps the bytes that were sent, some 250, because thousands of idle connections have one each; the
+    headers are parsed when first asked for.
+    """
+
+    __slots__ = ("_headers", "_raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._headers: CIMultiDict[str] | None = None
+
+    @property
+    def method(self) -> bytes:
+        """``b"GET"``."""
+        return self._request_line()[0]
+
+    @property
+    def path(self) -> bytes:
+        """Path and query, for example ``b"/ws?symbol=btcusdt"``."""
+        return self._request_line()[1]
+
+    @property
+    def version(self) -> bytes:
+        """``b"HTTP/1.1"``."""
+        return self._request_line()[2]
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """All headers as they were sent."""
+        if self._headers is None:
+            lines = self._raw.partition(b"\r\n")[2]
+            self._headers = _parse_headers(lines.removesuffix(b"\r\n\r\n"))
+        return self._headers
+
+    def _request_line(self) -> list[bytes]:
+        return self._raw.partition(b"\r\n")[0].split(b" ")
+
+
+class UpgradeResponse:
+    """The server's final reply; its headers, some 200 bytes, are parsed when first asked for.
+
+    ``version`` is ``b"HTTP/1.1"``; ``status`` an HTTPStatus, or a plain int if Python doesn't know it (520,
+    say); ``reason_phrase`` the text after it, often empty; ``body`` None for a 101, otherwise what was
+    received of the body, at most ``MAX_BODY`` bytes.
+    """
+
+    __slots__ = ("_headers", "_raw_headers", "body", "reason_phrase", "status", "version")
+
+    def __init__(
+        self, version: bytes, status: int, reason_phrase: str, raw_headers: bytes, body: bytes | None = None
+    ) -> None:
+        self.version = version
+        self.status = _known_status(status)
+        self.reason_phrase = reason_phrase
+        self.body = body
+        self._raw_headers = raw_headers
+        self._headers: CIMultiDict[str] | None = None
+
+    @property
+    def status_code(self) -> int:
+        """``status`` as a plain int (websockets' name)."""
+        return int(self.status)
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """All headers of the reply, in the server's spelling; looked up without regard to case."""
+        if self._headers is None:
+            self._headers = _parse_headers(self._raw_headers)
+        return self._headers
+
+    def __repr__(self) -> str:
+        return f"<UpgradeResponse {self.status_code} {self.reason_phrase!r}>"
+
+
+WSUpgradeRequest = UpgradeRequest
+WSUpgradeResponse = UpgradeResponse
+
+
+def _known_status(status: int) -> int:
+    try:
+        return HTTPStatus(status)
+    except ValueError:
+        return status
+
+
+def _parse_headers(lines: bytes) -> CIMultiDict[str]:
+    """Parse lines that h11 wrote or has validated: nothing is folded, one blank follows the colon."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    for line in lines.split(b"\r\n") if lines else ():
+        name, _, value = line.partition(b": ")
+        headers.add(name.decode("ascii"), _decode(value))
+    return headers
+
+
+def _decode(value: bytes) -> str:
+    """Decode a field value: UTF-8, as we send it, else Latin-1, which RFC 9110 section 5.5 remembers."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+class ClientHandshake:
+    """One opening handshake: send ``request_bytes``, ``feed()`` what comes back.
+
+    ``extra_headers``, a mapping or pairs of ``str``, are added to the request. Some have a meaning here:
+
+    - Host, User-Agent and Authorization replace what would be generated from ``uri`` and ``user_agent``;
+    - Sec-WebSocket-Protocol offers subprotocols, like ``subprotocols``; only one of the two may be given;
+    - Sec-WebSocket-Extensions offers extensions: it is sent as is, and the reply may name any in it.
+
+    Without an Authorization header, credentials in ``uri`` are sent as Basic authentication (RFC 7617).
+    ``user_agent=None`` sends no User-Agent.
+
+    Raises ValueError naming the argument if a value cannot be sent: a CR, LF, NUL or other control character,
+    a subprotocol that is no token or is offered twice, a header set twice, or one that is not the caller's to
+    set. Raises TypeError naming the argument for a wrong type.
+
+    Attributes:
+        request: the request, as an object.
+        request_bytes: the request, to be sent in one write.
+        subprotocol: after success, the subprotocol the server picked, or None.
+        extensions_header: after success, the reply's Sec-WebSocket-Extensions, or None.
+        trailing: after success, the bytes that followed the reply: the beginning of the first frames.
+
+    """
+
+    def __init__(
+        self,
+        uri: WebSocketURI,
+        *,
+        subprotocols: Sequence[str] | None = None,
+        extra_headers: HeadersLike | None = None,
+        origin: str | None = None,
+        user_agent: str | None = USER_AGENT,
+    ) -> None:
+        extra = _check_extra_headers(extra_headers)
+        self._subprotocols = _offered_subprotocols(subprotocols, extra)
+        self._extensions = _extension_names(", ".join(extra.getall("Sec-WebSocket-Extensions", [])))
+        self._key = generate_nonce()
+        headers = _request_headers(uri, self._key, self._subprotocols, extra, origin, user_agent)
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER)
+        self.request_bytes = _serialize(self._http, uri, headers)
+        self.request = UpgradeRequest(self.request_bytes)
+        self.subprotocol: str | None = None
+        self.extensions_header: str | None = None
+        self.trailing = b""
+        self._received = bytearray()  # until the final reply's header is complete, all that came
+        self._rejection: UpgradeResponse | None = None  # whose body is being received
+        self._body = bytearray()
+        self._over = False
+
+    def feed(self, data: bytes | bytearray | memoryview) -> UpgradeResponse | None:
+        """Take what the server sent; return the 101 reply once it is complete and right, None before.
+
+        Raises a subclass of InvalidHandshake otherwise. A rejection (InvalidStatus) is raised when its body
+        is complete or has reached ``MAX_BODY`` bytes; a caller who will not wait for that calls
+        ``feed_eof()``.
+        """
+        if self._over:
+            raise RuntimeError("the handshake is over")
+        if not data:  # to h11 it would mean the end of the connection
+            return None
+        self._http.receive_data(bytes(data))
+        try:
+            if self._rejection is None:
+                self._received += data
+                response = self._read_header()
+                if response is not None:
+                    return response
+            if self._rejection is not None:
+                self._read_body(self._rejection)
+            return None
+        except InvalidHandshake as error:
+            self._fail(error)
+
+    def feed_eof(self) -> NoReturn:
+        """Take note that nothing more will come: raise InvalidStatus if rejected, otherwise InvalidMessage.
+
+        The InvalidStatus has the body received so far. The InvalidMessage is caused by an EOFError, like
+        websockets'.
+        """
+        if self._over:
+            raise RuntimeError("the handshake is over")
+        if self._rejection is not None:
+            self._fail(self._rejected(self._rejection))
+        error = InvalidMessage("connection closed before the server's reply was complete")
+        error.__cause__ = EOFError(f"got {len(self._received)} bytes of the reply's header")
+        self._fail(error)
+
+    def _fail(self, error: InvalidHandshake) -> NoReturn:
+        self._over = True
+        if self._received:
+            error.raw_header = bytes(self._received[:MAX_HEADER])
+        raise error
+
+    def _read_header(self) -> UpgradeResponse | None:
+        self._check_is_http()
+        while True:
+            event = self._next_event()
+            rest = b"" if event is h11.NEED_DATA else self._http.trailing_data[0]
+            size = len(self._received) - len(rest)
+            if size > MAX_HEADER:
+                raise SecurityError(_TOO_LONG)
+            if event is h11.NEED_DATA:
+                return None
+            if isinstance(event, h11.Response):
+                del self._received[size:]
+                self._rejection = self._response(event)
+                return None
+            if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
+                del self._received[size:]
+                return self._accept(event, rest)
+            # Any other 1xx is interim (RFC 9110 section 15.2): the final reply follows it.
+
+    def _check_is_http(self) -> None:
+        # Whatever else answers on this port (TLS, SSH, SMTP) shows in the first bytes. h11 would wait for a
+        # blank line, which these protocols never send.
+        if self._received[0] in _TLS_RECORDS:
+            raise InvalidMessage("the server's reply is TLS, not HTTP: is it a wss:// server?")
+        if not self._received.startswith(b"HTTP/"[: len(self._received)]):
+            raise InvalidMessage("the server's reply isn't HTTP")
+
+    def _next_event(self) -> object:
+        try:
+            return self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                raise SecurityError(_TOO_LONG) from error
+            raise InvalidMessage(f"the server's reply isn't valid HTTP: {error}") from error
+
+    def _response(self, event: h11.Response | h11.InformationalResponse) -> UpgradeResponse:
+        response = UpgradeResponse(
+            version=b"HTTP/" + event.http_version,
+            status=event.status_code,
+            reason_phrase=_decode(event.reason),
+            raw_headers=b"\r\n".join(b"%b: %b" % item for item in event.headers.raw_items()),
+        )
+        if event.http_version != b"1.1":
+            version = response.version.decode("ascii")
+            error = InvalidMessage(f"unsupported HTTP version: {version} (status {response.status_code})")
+            error.response = response
+            raise error
+        return response
+
+    def _accept(self, event: h11.InformationalResponse, rest: bytes) -> UpgradeResponse:
+        response = self._response(event)
+        try:
+            _check_upgrade(event.headers, generate_accept_token(self._key))
+            self.subprotocol = _picked_subprotocol(event.headers, self._subprotocols)
+            self.extensions_header = _accepted_extensions(event.headers, self._extensions)
+        except InvalidHandshake as error:
+            error.response = response
+            raise
+        self._over = True
+        self.trailing = rest
+        return response
+
+    def _read_body(self, rejection: UpgradeResponse) -> None:
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                # The status matters more than the framing of its body.
+                raise self._rejected(rejection) from error
+            if event is h11.NEED_DATA:
+                return
+            if isinstance(event, h11.Data):
+                self._body += event.data
+            if isinstance(event, h11.EndOfMessage) or len(self._body) >= MAX_BODY:
+                raise self._rejected(rejection)
+
+    def _rejected(self, rejection: UpgradeResponse) -> InvalidStatus:
+        rejection.body = bytes(self._body[:MAX_BODY])
+        error = InvalidStatus(rejection)
+        error.raw_body = rejection.body
+        return error
+
+
+# The reply (RFC 6455 section 4.1, after "Once the client's opening handshake has been sent"). Header names
+# come in lower case from h11, with whitespace around values stripped.
+
+_Fields = Sequence[tuple[bytes, bytes]]
+
+
+def _check_upgrade(fields: _Fields, accept_token: bytes) -> None:
+    """Check steps 2 to 4: Upgrade, Connection and Sec-WebSocket-Accept."""
+    upgrade = _combined(fields, b"upgrade")
+    if upgrade is None or upgrade.lower() != b"websocket":
+        raise InvalidUpgrade("Upgrade", _decode_optional(upgrade))
+    connection = _combined(fields, b"connection")
+    if connection is None or b"upgrade" not in [token.strip() for token in connection.lower().split(b",")]:
+        raise InvalidUpgrade("Connection", _decode_optional(connection))
+    accept = _single(fields, "Sec-WebSocket-Accept")
+    if accept is None:
+        raise InvalidHeader("Sec-WebSocket-Accept")
+    if accept != accept_token:  # base64, so the case matters
+        raise InvalidHeaderValue("Sec-WebSocket-Accept", _decode(accept))
+
+
+def _picked_subprotocol(fields: _Fields, offered: Sequence[str]) -> str | None:
+    """Check step 6: the subprotocol is one of those offered, or none."""
+    value = _single(fields, "Sec-WebSocket-Protocol")
+    if value is None:
+        return None
+    subprotocol = _decode(value)
+    if subprotocol not in offered:
+        raise NegotiationError(f"the server picked a subprotocol that wasn't offered: {subprotocol!r}")
+    return subprotocol
+
+
+def _accepted_extensions(fields: _Fields, offered: Sequence[str]) -> str | None:
+    """Check step 5: all extensions of the reply were offered. Their parameters are for the caller."""
+    value = _decode_optional(_combined(fields, b"sec-websocket-extensions"))
+    for name in _extension_names(value or ""):
+        if name not in offered:
+            raise NegotiationError(f"the server picked an extension that wasn't offered: {name!r}")
+    return value or None
+
+
+def _extension_names(value: str) -> list[str]:
+    """List the names in the value of a Sec-WebSocket-Extensions header (RFC 6455 section 9.1)."""
+    names = (element.partition(";")[0].strip() for element in _EXTENSION.findall(value))
+    return [name for name in names if name]
+
+
+def _combined(fields: _Fields, name: bytes) -> bytes | None:
+    """Return the header's value, several being one list (RFC 9110 section 5.2); None if there is none."""
+    values = [value for field, value in fields if field == name]
+    return b", ".join(values) if values else None
+
+
+def _single(fields: _Fields, name: str) -> bytes | None:
+    """Return the value of a header that may appear once only (RFC 6455 sections 11.3.3 and 11.3.4)."""
+    values = [value for field, value in fields if field == name.lower().encode()]
+    if len(values) > 1:
+        raise InvalidHeader(name, f"{len(values)} of them: {_decode(b', '.join(values))}")
+    return values[0] if values else None
+
+
+def _decode_optional(value: bytes | None) -> str | None:
+    return None if value is None else _decode(value)
+
+
+# The request. What cannot be sent is refused here, before anything is, with the argument's name.
+
+
+def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
+    checked: CIMultiDict[str] = CIMultiDict()
+    for name, value in _pairs(extra_headers):
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"extra_headers: {name!r} isn't a header name")
+        checked.add(name, _check_value(f"extra_headers[{name!r}]", value))
+    for name in _RESERVED:
+        if name in checked:
+            raise ValueError(f"extra_headers: {name} is set by the handshake")
+    return checked
+
+
+def _pairs(extra_headers: HeadersLike | None) -> Iterable[tuple[str, str]]:
+    pairs = extra_headers.items() if isinstance(extra_headers, Mapping) else extra_headers or ()
+    if not isinstance(pairs, Iterable):
+        raise TypeError(f"extra_headers must be a mapping or pairs, not {type(pairs).__name__}")
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise TypeError("extra_headers must be a mapping or pairs, of str")
+        yield pair[0], pair[1]
+
+
+def _check_value(argument: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{argument} must be str, not {type(value).__name__}")
+    # The value may be a secret, so it isn't shown.
+    if _NOT_IN_VALUE.search(value):
+        raise ValueError(f"{argument} contains a control character")
+    return value.strip(" \t")
+
+
+def _offered_subprotocols(subprotocols: Sequence[str] | None, extra: CIMultiDict[str]) -> list[str]:
+    """Return what is offered, moving Sec-WebSocket-Protocol out of ``extra``."""
+    by_hand = extra.popall("Sec-WebSocket-Protocol", None)
+    if by_hand is None:
+        return _check_subprotocols("subprotocols", subprotocols or ())
+    if subprotocols:
+        raise ValueError("subprotocols: extra_headers has Sec-WebSocket-Protocol, too")
+    tokens = [token.strip() for token in ",".join(by_hand).split(",")]
+    return _check_subprotocols("extra_headers['Sec-WebSocket-Protocol']", tokens)
+
+
+def _check_subprotocols(argument: str, subprotocols: Sequence[str]) -> list[str]:
+    if isinstance(subprotocols, str):
+        raise TypeError(f"{argument} must be a sequence of str, not str")
+    offered = list(subprotocols)
+    for subprotocol in offered:
+        # Step 10 of the request in RFC 6455 section 4.1: tokens, each once.
+        if not isinstance(subprotocol, str):
+            raise TypeError(f"{argument} must be a sequence of str, not of {type(subprotocol).__name__}")
+        if not _TOKEN.fullmatch(subprotocol):
+            raise ValueError(f"{argument}: {subprotocol!r} isn't a token")
+        if offered.count(subprotocol) > 1:
+            raise ValueError(f"{argument}: {subprotocol!r} is offered twice")
+    return offered
+
+
+def _request_headers(
+    uri: WebSocketURI,
+    key: bytes,
+    subprotocols: list[str],
+    extra: CIMultiDict[str],
+    origin: str | None,
+    user_agent: str | None,
+) -> CIMultiDict[str]:
+    headers: CIMultiDict[str] = CIMultiDict()
+    headers["Host"] = _host(uri, extra)
+    headers["Upgrade"] = "websocket"
+    headers["Connection"] = "Upgrade"
+    headers["Sec-WebSocket-Key"] = key.decode("ascii")
+    headers["Sec-WebSocket-Version"] = "13"
+    if subprotocols:
+        headers["Sec-WebSocket-Protocol"] = ", ".join(subprotocols)
+    if uri.user_info is not None and "Authorization" not in extra:
+        headers["Authorization"] = _basic_auth(*uri.user_info)
+    if origin is not None:
+        if "Origin" in extra:
+            raise ValueError("origin: extra_headers has Origin, too")
+        headers["Origin"] = _check_value("origin", origin)
+    if user_agent is not None and "User-Agent" not in extra:
+        headers["User-Agent"] = _check_value("user_agent", user_agent)
+    headers.extend(extra)
+    return headers
+
+
+def _host(uri: WebSocketURI, extra: CIMultiDict[str]) -> str:
+    """Return the value of Host, moving it out of ``extra`` if it is there."""
+    hosts = extra.popall("Host", [_check_value("uri", uri.netloc)])
+    if len(hosts) > 1:
+        raise ValueError("extra_headers: Host is given twice")
+    return hosts[0]
+
+
+def _basic_auth(username: str, password: str) -> str:
+    """Return the value of an Authorization header (RFC 7617 section 2)."""
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+
+
+def _serialize(http: h11.Connection, uri: WebSocketURI, headers: CIMultiDict[str]) -> bytes:
+    fields = [(name.encode("ascii"), value.encode("utf-8")) for name, value in headers.items()]
+    try:
+        request = h11.Request(method="GET", target=uri.resource_name, headers=fields)
+    except (h11.LocalProtocolError, UnicodeEncodeError) as error:  # parse_uri() makes none of these
+        raise ValueError(f"uri: its path and query cannot be sent: {error}") from error
+    return http.send(request) + http.send(h11.EndOfMessage())

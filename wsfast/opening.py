@@ -1,0 +1,363 @@
+"""Opens connections: DNS, TCP, TLS and upgrade, under one deadline. What happens here happens once per connection."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Union
+
+import aiofastnet
+
+from wsfast._engine import WSListener, WSTransport, mask_kernel
+from wsfast.codes import WSAutoPingStrategy
+from wsfast.exceptions import InvalidStatus
+from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
+from wsfast.uri import WebSocketURI, parse_uri
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout as deadline
+else:
+    from async_timeout import timeout as deadline
+
+ListenerFactory = Union[Callable[[], WSListener], Callable[[UpgradeRequest, UpgradeResponse], WSListener]]
+SocketFactory = Callable[[WebSocketURI], Union[socket.socket, None, Awaitable[Union[socket.socket, None]]]]
+LoggerLike = Union[str, logging.Logger, "logging.LoggerAdapter[Any]", None]
+
+# A larger limit on frames than memory can be addressed with is none.
+_NO_LIMIT = 2**62
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+async def ws_connect(
+    ws_listener_factory: ListenerFactory,
+    url: str,
+    *,
+    ssl_context: ssl.SSLContext | None = None,
+    disconnect_on_exception: bool = True,
+    websocket_handshake_timeout: float | None = 5,
+    open_timeout: float | None = 10,
+    close_timeout: float | None = 10,
+    logger_name: LoggerLike = None,
+    enable_auto_ping: bool = False,
+    auto_ping_idle_timeout: float = 10,
+    auto_ping_reply_timeout: float = 10,
+    auto_ping_strategy: WSAutoPingStrategy = WSAutoPingStrategy.PING_WHEN_IDLE,
+    enable_auto_pong: bool = True,
+    max_frame_size: int | None = 10 * 1024 * 1024,
+    extra_headers: HeadersLike | None = None,
+    subprotocols: Sequence[str] | None = None,
+    max_redirects: int = 5,
+    proxy: str | None = None,
+    proxy_ssl_context: ssl.SSLContext | None = None,
+    read_buffer_init_size: int = 16 * 1024,
+    socket_factory: SocketFactory | None = None,
+    use_aiofastnet: bool | None = None,
+    write_policy: str = "immediate",
+    **kwargs: Any,
+) -> tuple[WSTransport, WSListener]:
+    """Connect to a WebSocket server and deliver what it sends to a listener.
+
+    The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit.
+
+    :param ws_listener_factory: called without arguments, or, if it takes two, with the upgrade request and response,
+        once the server has agreed; returns the :class:`WSListener`
+    :param url: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
+    :param ssl_context: for ``wss``; by default one that verifies certificates and host names
+    :param disconnect_on_exception: False logs an exception of ``on_ws_frame`` and goes on, instead of closing
+    :param websocket_handshake_timeout: for the upgrade alone, once TCP and TLS are up
+    :param open_timeout: for everything: DNS, TCP, TLS and upgrade
+    :param close_timeout: from the first CLOSE frame, or :meth:`WSTransport.disconnect`, until the connection is dropped
+        whatever the server does
+    :param logger_name: a logger, or the last part of the name ``wsfast.<logger_name>``; ``wsfast.client`` by default
+    :param enable_auto_ping: ping the server, and end the connection if it shows no sign of life
+    :param auto_ping_idle_timeout: how long nothing must have been received before a ping is sent or, with
+        ``PING_PERIODICALLY``, the time between pings
+    :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
+    :param enable_auto_pong: answer PING frames; if False, they are delivered
+    :param max_frame_size: bytes of payload in a received frame; a longer one ends the connection with code 1009
+    :param extra_headers: a mapping or pairs, added to the request; ``Host`` replaces the one from `url`
+    :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
+    :param max_redirects: redirects are not followed yet: a server that answers with one raises NotImplementedError, or
+        InvalidStatus if this is 0
+    :param proxy, proxy_ssl_context: not implemented yet
+    :param read_buffer_init_size: accepted for picows' sake; connections share a read buffer, so none is sized by it
+    :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
+        or not, or None for the usual way
+    :param use_aiofastnet: False uses the event loop's own transports, which are slower
+    :param write_policy: ``"immediate"`` writes every frame at once; ``"gather"`` writes the first frame of an event
+        loop iteration at once, and those that follow together when the iteration ends
+    :param kwargs: for ``loop.create_connection``: ``local_addr``, ``server_hostname``, ``family``,
+        ``happy_eyeballs_delay``, ``ssl_handshake_timeout``...
+
+    :returns: the transport and the listener
+    :raises InvalidURI: `url` is no WebSocket URL
+    :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
+    :raises TimeoutError: a deadline passed
+    :raises OSError: DNS, TCP or TLS failed
+    """
+    uri = parse_uri(url)
+    if proxy is not None or proxy_ssl_context is not None:
+        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
+    for name in ("ssl", "sock", "all_errors"):
+        if name in kwargs:
+            raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
+    if write_policy not in ("immediate", "gather"):
+        raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
+    if max_frame_size is not None and not 0 < max_frame_size <= _NO_LIMIT:
+        raise ValueError(f"max_frame_size must be positive, or None for no limit, not {max_frame_size!r}")
+    if max_redirects < 0:
+        raise ValueError(f"max_redirects must not be negative, not {max_redirects!r}")
+    for name, seconds in (
+        ("websocket_handshake_timeout", websocket_handshake_timeout),
+        ("open_timeout", open_timeout),
+        ("close_timeout", close_timeout),
+    ):
+        if seconds is not None and seconds < 0:
+            raise ValueError(f"{name} must not be negative, not {seconds!r}")
+    auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
+    handshake = ClientHandshake(uri, subprotocols=subprotocols, extra_headers=extra_headers)
+    opening = _Opening(handshake, ws_listener_factory, _logger(logger_name), auto_ping if enable_auto_ping else None)
+    loop = asyncio.get_running_loop()
+    context = (ssl_context or _default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
+    transport = WSTransport(
+        loop,
+        opening,
+        logger=opening.logger,
+        secure=uri.secure,
+        max_frame_size=max_frame_size or _NO_LIMIT,
+        auto_pong=enable_auto_pong,
+        disconnect_on_exception=disconnect_on_exception,
+        close_timeout=close_timeout,
+        gather=write_policy == "gather",
+    )
+    try:
+        async with deadline(open_timeout):
+            await _connect(loop, transport, uri, context, socket_factory, use_aiofastnet, kwargs)
+            async with deadline(websocket_handshake_timeout):
+                listener = await opening.opened
+    except asyncio.TimeoutError as exc:
+        opening.abandon()
+        if isinstance(exc.__context__, asyncio.CancelledError):
+            raise TimeoutError(f"{opening.phase} took too long") from exc
+        raise
+    except InvalidStatus as exc:
+        opening.abandon()
+        if max_redirects > 0 and exc.response.status_code in _REDIRECTS:
+            location = exc.response.headers.get("Location")
+            raise NotImplementedError(f"redirects are not followed yet: the server redirects to {location}") from exc
+        raise
+    except BaseException:
+        opening.abandon()
+        raise
+    return transport, listener
+
+
+class _AutoPing:
+    """Checked settings of the auto-ping."""
+
+    def __init__(self, idle_timeout: float, reply_timeout: float, strategy: WSAutoPingStrategy) -> None:
+        if not idle_timeout > 0:
+            raise ValueError(f"auto_ping_idle_timeout must be positive, not {idle_timeout!r}")
+        if not 0 < reply_timeout <= idle_timeout:
+            raise ValueError(
+                f"auto_ping_reply_timeout must be positive and at most auto_ping_idle_timeout, not {reply_timeout!r}"
+            )
+        self.idle_timeout = idle_timeout
+        self.reply_timeout = reply_timeout
+        self.strategy = WSAutoPingStrategy(strategy)
+
+
+class _Opening:
+    """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN."""
+
+    def __init__(
+        self, handshake: ClientHandshake, factory: ListenerFactory, logger: Any, auto_ping: _AutoPing | None
+    ) -> None:
+        self._handshake = handshake
+        self._factory = factory
+        self._auto_ping = auto_ping
+        self._transport: WSTransport | None = None
+        self.logger = logger
+        self.phase = "connecting"
+        self.opened: asyncio.Future[WSListener] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: WSTransport) -> None:
+        self._transport = transport
+        self.phase = "the WebSocket handshake"
+        beneath = transport.underlying_transport
+        sock = beneath.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_QUICKACK"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        beneath.write(self._handshake.request_bytes)
+
+    def data_received(self, data: bytes) -> int:
+        """Return how many bytes at the end of `data` are already frames."""
+        if self.opened.done():
+            return 0
+        assert self._transport is not None
+        try:
+            response = self._handshake.feed(data)
+            if response is None:
+                return 0
+            listener = _make_listener(self._factory, self._handshake.request, response)
+        except BaseException as exc:
+            self._failed(exc)
+            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                raise
+            return 0
+        transport = self._transport
+        # Who negotiates an extension by hand, in extra_headers, gets the bits that it may use.
+        rsv_allowed = 0x70 if self._handshake.extensions_header else 0
+        transport._open(listener, self._handshake.request, response, self._handshake.subprotocol, rsv_allowed)
+        self.opened.set_result(listener)
+        if self.logger.isEnabledFor(logging.INFO):
+            beneath = transport.underlying_transport
+            self.logger.info(
+                "connected: %s -> %s, masks by %s",
+                beneath.get_extra_info("sockname"),
+                beneath.get_extra_info("peername"),
+                mask_kernel,
+            )
+        if self._auto_ping is not None:
+            ping = self._auto_ping
+            transport._keep_alive(ping.idle_timeout, ping.reply_timeout, ping.strategy)
+        transport._connected()
+        return len(self._handshake.trailing)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection ended before the handshake did."""
+        if self.opened.done():
+            return
+        if exc is None:
+            try:
+                self._handshake.feed_eof()
+            except Exception as failed:
+                exc = failed
+        self.opened.set_exception(exc)
+
+    def abandon(self) -> None:
+        """ws_connect() raises: leave nothing behind."""
+        if self.opened.done() and not self.opened.cancelled():
+            self.opened.exception()  # retrieved, or asyncio complains
+        self.opened.cancel()
+        if self._transport is not None and not self._transport.is_disconnected:
+            self._transport.abort()
+
+    def _failed(self, exc: BaseException) -> None:
+        assert self._transport is not None
+        self.opened.set_exception(exc)
+        self._transport.abort()
+
+
+async def _connect(
+    loop: asyncio.AbstractEventLoop,
+    transport: WSTransport,
+    uri: WebSocketURI,
+    context: ssl.SSLContext | None,
+    socket_factory: SocketFactory | None,
+    use_aiofastnet: bool | None,
+    kwargs: dict[str, Any],
+) -> None:
+    """Connect TCP and TLS, and make `transport` the protocol of the connection."""
+    arguments: dict[str, Any] = {"host": uri.host, "port": uri.port, "ssl": context, **kwargs}
+    sock = await _make_socket(loop, uri, socket_factory)
+    if sock is not None:
+        arguments.update(host=None, port=None, sock=sock)
+    if context is not None:
+        arguments.setdefault("server_hostname", uri.host)
+    try:
+        if _can_use_aiofastnet(loop, context, use_aiofastnet):
+            await aiofastnet.create_connection(loop, lambda: transport, **arguments)
+        else:
+            await loop.create_connection(lambda: transport, **arguments)  # type: ignore[arg-type, return-value]
+    except BaseException:
+        if sock is not None:
+            sock.close()
+        raise
+
+
+def _can_use_aiofastnet(
+    loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None, wanted: bool | None
+) -> bool:
+    """False if the loop's own transports must do: they copy what they receive, and call no C.
+
+    A loop without add_reader (asyncio's Proactor on Windows, say) cannot tell aiofastnet when a socket is readable. And
+    aiofastnet 1.2 crashes the process when OpenSSL is to log its keys.
+    """
+    if context is not None and context.keylog_filename is not None:
+        return False
+    if wanted is not None:
+        return wanted
+    try:
+        # A descriptor that nobody reads: this only asks whether the loop knows how.
+        return loop.remove_reader(-1) is not None
+    except (NotImplementedError, AttributeError):
+        return False
+    except (ValueError, OSError):
+        return True
+
+
+async def _make_socket(
+    loop: asyncio.AbstractEventLoop, uri: WebSocketURI, factory: SocketFactory | None
+) -> socket.socket | None:
+    """A connected socket of the user's, or None."""
+    if factory is None:
+        return None
+    made = factory(uri)
+    sock = await made if inspect.isawaitable(made) else made
+    if sock is None:
+        return None
+    if not isinstance(sock, socket.socket):
+        raise TypeError(f"socket_factory must return a socket or None, not {type(sock).__name__}")
+    try:
+        sock.setblocking(False)
+        try:
+            sock.getpeername()
+        except OSError:
+            info = await loop.getaddrinfo(uri.host, uri.port, family=sock.family, type=sock.type)
+            await loop.sock_connect(sock, info[0][4])
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _make_listener(factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+    listener = factory(request, response) if _takes_two(factory) else factory()  # type: ignore[call-arg]
+    if not isinstance(listener, WSListener):
+        raise TypeError(f"ws_listener_factory must return a WSListener, not {type(listener).__name__}")
+    return listener
+
+
+def _takes_two(factory: ListenerFactory) -> bool:
+    """Does the factory take the request and the response? Decided by its signature, so that a TypeError that it raises
+    is not mistaken for a wrong call."""
+    if isinstance(factory, type) and factory.__init__ is WSListener.__init__:  # type: ignore[misc]
+        return False
+    try:
+        inspect.signature(factory).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=1)
+def _default_ssl_context(keylog_filename: str | None) -> ssl.SSLContext:
+    """Loading the certificate authorities takes milliseconds, so it is done once (again if SSLKEYLOGFILE changes)."""
+    return ssl.create_default_context()
+
+
+def _logger(name: LoggerLike) -> Any:
+    if name is None or isinstance(name, str):
+        return logging.getLogger(f"wsfast.{name or 'client'}")
+    return name
