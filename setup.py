@@ -48,6 +48,6 @@ setup(
         ],
         build_dir="build/cython",
         annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
-        compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "embedsignature": False},
+        compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False, "embedsignature": True},
     ),
 )

@@ -48,12 +48,17 @@ def results(request):
 
 
 @pytest.fixture
-def replay(benchmark, results):
+def runnable(contender):
+    """Fails the rows of a contender that cannot run here, and theirs alone."""
+    if why_not(contender):
+        pytest.fail(why_not(contender), pytrace=False)
+
+
+@pytest.fixture
+def replay(runnable, benchmark, results):
     """`replay(case, contender)` fills one row of the case's table, per message where there are several."""
 
     def row(case, contender):
-        if why_not(contender):
-            pytest.fail(why_not(contender), pytrace=False)
         runs = results(case).runs[contender]
         durations = iter([run["p50"] / case.count / 1e9 for run in runs])
         benchmark.group = case.title

@@ -13,6 +13,7 @@ import sys
 from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor
 
+SERVER_END = 10  # seconds, before it is killed
 TIMEOUT = 300  # seconds for one run of one contender: a hang, not a slow machine
 
 
@@ -24,9 +25,17 @@ class Server:
         self.process = subprocess.Popen(
             [*echo, str(cpu)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        facts = dict(self.process.stdout.readline().split() for _ in range(2 if tls else 1))
-        self.port, self.ca = int(facts["PORT"]), facts.get("CA")
+        self.port = int(self.fact("PORT"))
+        self.ca = self.fact("CA") if tls else None
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/"
+
+    def fact(self, name):
+        """The value of the line that the server prints next."""
+        line = self.process.stdout.readline().split()
+        if len(line) != 2 or line[0] != name:
+            self.process.kill()
+            raise SystemExit(f"the server said {' '.join(line) or 'nothing'} instead of its {name}")
+        return line[1]
 
     def __enter__(self):
         return self
@@ -35,7 +44,11 @@ class Server:
         self.process.stdin.close()  # the TLS server ends by itself, and removes its file
         if self.ca is None:
             self.process.kill()
-        self.process.wait(timeout=TIMEOUT)
+        try:
+            self.process.wait(timeout=SERVER_END)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.process.stdout.close()
 
 

@@ -114,7 +114,7 @@ def markdown(facts, results):
     yield ""
     yield "; ".join(f"{name} {value}" for name, value in facts.items()) + "."
     yield ""
-    yield "Median of repeats, each a fresh process; ratios are taken within a repeat: median (lowest-highest)."
+    yield "Median of repeats, each a fresh process; ratios are within a repeat: median (lowest-highest)."
     yield ""
     for result in results:
         yield from table(result)

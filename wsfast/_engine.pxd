@@ -110,7 +110,7 @@ cdef class WSTransport(Protocol):
 
     cdef int _check_thread(self, str method) except -1
     cdef int _require_open(self) except -1
-    cdef int _first_byte(self, msg_type, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
+    cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
     cdef int _send_object(self, uint8_t first_byte, message) except -1
     cdef int _send_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1

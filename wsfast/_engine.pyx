@@ -28,8 +28,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.exc cimport PyErr_SetFromErrno
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from wsfast._core cimport (
@@ -51,7 +53,15 @@ from wsfast._core cimport (
     wsf_status_reason,
 )
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
-from wsfast._memory cimport READ_HEADROOM, READ_SIZE, WRITE_SIZE, ReadBuffer, new_read_buffer, scratch_of_thread
+from wsfast._memory cimport (
+    CACHE_LINE,
+    READ_SIZE,
+    REST_LIMIT,
+    WRITE_SIZE,
+    ReadBuffer,
+    new_read_buffer,
+    scratch_of_thread,
+)
 
 from wsfast import closing
 from wsfast.exceptions import Close, PayloadTooBig, ProtocolError, WSProtocolError
@@ -61,6 +71,7 @@ from wsfast.keepalive import Keepalive
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *size) except NULL
     unsigned long PyThread_get_thread_ident()
+    Py_ssize_t Py_REFCNT(PyObject *o)
 
 
 cdef extern from *:
@@ -205,7 +216,7 @@ cdef class WSTransport(Protocol):
 
     def __dealloc__(self):
         PyMem_RawFree(self._rest)
-        PyMem_RawFree(self._gathered)
+        free(self._gathered)
 
     def __repr__(self):
         names = ("connecting", "open", "closing", "draining", "failed", "closed")
@@ -265,7 +276,7 @@ cdef class WSTransport(Protocol):
         :raises TypeError, ValueError: an argument is wrong; nothing was sent
         """
         self._check_thread("send")
-        self._send_object(self._first_byte(msg_type, fin, rsv1, rsv2, rsv3), message)
+        self._send_object(self._first_byte(_opcode(msg_type), fin, rsv1, rsv2, rsv3), message)
 
     cpdef send_many(self, msg_type, messages):
         """Send every message of an iterable as a frame of its own, all of them in one write (64 KiB at a time).
@@ -273,7 +284,7 @@ cdef class WSTransport(Protocol):
         If a message is refused (see :meth:`send`), those before it are sent and the exception is raised.
         """
         self._check_thread("send_many")
-        cdef int first_byte = self._first_byte(msg_type, True, False, False, False)
+        cdef int first_byte = self._first_byte(_opcode(msg_type), True, False, False, False)
         if isinstance(messages, (str, bytes, bytearray, memoryview)):
             raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
         self._cork_depth += 1
@@ -308,7 +319,7 @@ cdef class WSTransport(Protocol):
         if size < 0:
             raise ValueError(f"msg_offset {msg_offset} lies behind the end of the buffer, {len(buffer)}")
         self.send_reuse_external_buffer(
-            <WSMsgType><int>msg_type, PyByteArray_AS_STRING(buffer) + msg_offset, size, fin, rsv1, rsv2, rsv3)
+            <WSMsgType>_opcode(msg_type), PyByteArray_AS_STRING(buffer) + msg_offset, size, fin, rsv1, rsv2, rsv3)
 
     cdef int send_reuse_external_buffer(
         self, WSMsgType msg_type, char *payload, Py_ssize_t size,
@@ -343,13 +354,8 @@ cdef class WSTransport(Protocol):
         """Send a PONG with a payload of at most 125 bytes."""
         self.send(WSMsgType.PONG, message)
 
-    cdef int _first_byte(self, msg_type, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1:
+    cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1:
         """The first byte of a frame, checked (RFC 6455 sections 5.2 and 5.4)."""
-        cdef int opcode
-        try:
-            opcode = msg_type
-        except (TypeError, OverflowError):
-            raise TypeError(f"msg_type must be a WSMsgType, not {msg_type!r}") from None
         if (opcode == WSMsgType.TEXT or opcode == WSMsgType.BINARY) and fin and not self._sending_fragments:
             if not (rsv1 or rsv2 or rsv3):
                 return FIN | opcode
@@ -368,7 +374,7 @@ cdef class WSTransport(Protocol):
             if self._sending_fragments:
                 raise ValueError("msg_type must be CONTINUATION until the fragmented message ends")
         else:
-            raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}")
+            raise ValueError(f"msg_type must be a WSMsgType, not {opcode}")
         return (FIN if fin else 0) | rsv | opcode
 
     cdef int _send_object(self, uint8_t first_byte, message) except -1:
@@ -411,12 +417,14 @@ cdef class WSTransport(Protocol):
         cdef:
             uint32_t key
             char *area
+            char *frame
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         area = self._scratch.take_write()
         try:
+            frame = area + CACHE_LINE - wsf_header_size(size)
             self._write(
-                area, wsf_encode_frame(_mask, <uint8_t *>area, first_byte, <const uint8_t *>payload, size, key))
+                frame, wsf_encode_frame(_mask, <uint8_t *>frame, first_byte, <const uint8_t *>payload, size, key))
         finally:
             self._scratch.give_write(area)
         return 0
@@ -526,7 +534,7 @@ cdef class WSTransport(Protocol):
             ptr[0] = self._own.data + self._own_end
             size[0] = self._own.capacity - self._own_end
         else:
-            self._scratch.reading_area(ptr, size)
+            self._scratch.reading_area(self._rest_size, ptr, size)
         return NoResult.OK
 
     cpdef get_buffer(self, Py_ssize_t hint):
@@ -563,9 +571,8 @@ cdef class WSTransport(Protocol):
             alive._consume(buffer, start, end)
             return
         buffer = self._scratch.take_read(&start)
-        end = start + nbytes
+        end = start + self._rest_size + nbytes
         if self._rest_size:
-            start -= self._rest_size
             memcpy(buffer.data + start, self._rest, self._rest_size)
             PyMem_RawFree(self._rest)
             self._rest = NULL
@@ -587,10 +594,13 @@ cdef class WSTransport(Protocol):
                 self._deliver(buffer, start, end)
                 break
             except BaseException as exc:
-                start = self._frame_end
-                self._callback_raised("on_ws_frame", exc)
+                if self._frame_end == start:
+                    self._fail(1011, "", exc)  # no frame was dispatched: this is not the listener's (MemoryError, say)
+                else:
+                    self._callback_raised("on_ws_frame", exc)
                 if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                     raise
+                start = self._frame_end
         return 0
 
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
@@ -598,7 +608,7 @@ cdef class WSTransport(Protocol):
         cdef:
             wsf_header header
             wsf_status status
-            WSFrame frame
+            WSFrame frame = None
             const uint8_t *p
             Py_ssize_t size
         while start < end:
@@ -619,8 +629,9 @@ cdef class WSTransport(Protocol):
             if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
                 continue
 
-            frame = <WSFrame>WSFrame.__new__(WSFrame)
-            frame.buffer = buffer
+            if frame is None or Py_REFCNT(<PyObject *>frame) > 1:
+                frame = <WSFrame>WSFrame.__new__(WSFrame)
+                frame.buffer = buffer
             frame.payload_ptr = <char *>p + header.header_len
             (<FrameFields>frame).payload_size = <Py_ssize_t>header.payload_len
             (<FrameFields>frame).tail_size = end - start
@@ -648,7 +659,7 @@ cdef class WSTransport(Protocol):
         the frame is read into instead. `frame_size` is 0 if even the header is incomplete.
         """
         cdef Py_ssize_t size = end - start
-        if size <= READ_HEADROOM and frame_size <= <uint64_t>READ_SIZE >> 1:
+        if size <= REST_LIMIT and frame_size <= <uint64_t>READ_SIZE >> 1:
             self._rest = <char *>PyMem_RawMalloc(size)
             if self._rest == NULL:
                 raise MemoryError(f"no memory for {size} bytes of a frame")
@@ -720,8 +731,19 @@ cdef class WSTransport(Protocol):
         self.close_info = closing.disconnect_info(
             self._close_received, self._close_sent, self._received_then_sent, self._aborted,
             self._failure or self._cause or exc)
+        try:
+            self._disconnected_callbacks()
+        finally:
+            if self._disconnected is not None and not self._disconnected.done():
+                self._disconnected.set_result(None)
+
+    def _disconnected_callbacks(self):
+        """Tell everybody but wait_disconnected(), and let go of them: they refer to each other."""
         if self._keepalive is not None:
-            self._keepalive.stop()
+            self._keepalive.stop(
+                closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent))
+            self._keepalive = None
+            self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
         try:
             listener.on_ws_disconnected(self)
@@ -729,9 +751,6 @@ cdef class WSTransport(Protocol):
             self._callback_raised("on_ws_disconnected", exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
-        finally:
-            if self._disconnected is not None and not self._disconnected.done():
-                self._disconnected.set_result(None)
 
     def eof_received(self):
         if self._state == State.CONNECTING:
@@ -830,20 +849,15 @@ cdef class WSTransport(Protocol):
         :param close_message: the reason, ``str`` or UTF-8 bytes, at most 123 bytes
         """
         self._check_thread("send_close")
-        cdef int code
-        try:
-            code = close_code
-        except (TypeError, OverflowError):
-            raise TypeError(f"close_code must be a WSCloseCode, not {close_code!r}") from None
-        reason = close_message.encode() if isinstance(close_message, str) else bytes(close_message or b"")
-        if code != 0 and not wsf_close_code_valid(code):
-            raise ValueError(f"close_code {code} must not be sent (RFC 6455 section 7.4)")
-        if code == 0 and reason:
+        if not isinstance(close_code, int):
+            raise TypeError(f"close_code must be a WSCloseCode, not {close_code!r}")
+        if close_code and not (close_code in range(0x10000) and wsf_close_code_valid(close_code)):
+            raise ValueError(f"close_code {close_code!r} must not be sent (RFC 6455 section 7.4)")
+        cdef bytes reason = _close_reason(close_message)
+        if reason and not close_code:
             raise ValueError("close_message needs a close_code")
-        if len(reason) > MAX_CLOSE_REASON:
-            raise ValueError(f"close_message must be at most {MAX_CLOSE_REASON} bytes, not {len(reason)}")
         if self._state == State.OPEN:
-            self._send_close_frame(code, reason)
+            self._send_close_frame(close_code, reason)
 
     cdef int _send_close_frame(self, int code, bytes reason) except -1:
         cdef bytes payload = code.to_bytes(2, "big") + reason if code else b""
@@ -978,6 +992,31 @@ cdef class WSTransport(Protocol):
             self._send_close_frame(code, reason.encode()[:MAX_CLOSE_REASON].decode(errors="ignore").encode())
         self._state = State.FAILED
         self._drain()
+
+
+cdef int _opcode(msg_type) except -1:
+    """A WSMsgType, or the int that it is, for _first_byte() to check."""
+    if not isinstance(msg_type, int):
+        raise TypeError(f"msg_type must be a WSMsgType, not {msg_type!r}")
+    try:
+        return max(<int>msg_type, 0x10) if <int>msg_type < 0 else <int>msg_type
+    except OverflowError:
+        raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}") from None
+
+
+cdef bytes _close_reason(close_message):
+    """The reason of a CLOSE frame as UTF-8."""
+    try:
+        reason = close_message.encode() if isinstance(close_message, str) else bytes(memoryview(close_message or b""))
+    except TypeError:
+        raise TypeError(f"close_message must be str or bytes-like, not {type(close_message).__name__}") from None
+    try:
+        reason.decode()
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"close_message must be UTF-8: {exc}") from None
+    if len(reason) > MAX_CLOSE_REASON:
+        raise ValueError(f"close_message must be at most {MAX_CLOSE_REASON} bytes, not {len(reason)}")
+    return reason
 
 
 cdef _python_override(WSListener listener):

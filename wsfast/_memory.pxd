@@ -1,7 +1,11 @@
 cdef enum:
-    READ_HEADROOM = 16 * 1024
+    # One recv(2) takes what the kernel has, and both it and what is built from it fit into a second-level cache.
     READ_SIZE = 256 * 1024
+    # A longer beginning of a frame is not put in front of the next read, but gets a buffer of its own.
+    REST_LIMIT = 16 * 1024
+    # Room for 64 KiB of gathered frames and one frame of that size.
     WRITE_SIZE = 128 * 1024
+    CACHE_LINE = 64
 
 
 cdef class ReadBuffer:
@@ -16,7 +20,7 @@ cdef class Scratch:
         Py_ssize_t _start
         char *_spare_write
 
-    cdef int reading_area(self, char **ptr, Py_ssize_t *size) except -1
+    cdef int reading_area(self, Py_ssize_t headroom, char **ptr, Py_ssize_t *size) except -1
     cdef ReadBuffer take_read(self, Py_ssize_t *start)
     cdef void give_read(self, ReadBuffer buffer, Py_ssize_t end)
 

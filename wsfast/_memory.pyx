@@ -6,8 +6,8 @@ that makes this safe: bytes are overwritten only when nobody else refers to the 
 starts behind the bytes that were handed out, and when too little room is left there, the buffer is left to its users
 and a fresh one is taken. So kept frames cost about the bytes that were received, not a buffer each.
 
-A read finds READ_HEADROOM bytes free in front of it. There the engine puts the beginning of a frame that an earlier
-read left incomplete, which makes the frame contiguous without moving the new bytes.
+A reader may ask for room in front of its read. There the engine puts the beginning of a frame that an earlier read left
+incomplete, which makes the frame contiguous without moving the new bytes.
 
 Writing. A frame is built in a piece of memory that is borrowed for the call (or, while writes are being gathered, until
 they leave). One piece per thread is kept for the next borrower.
@@ -15,6 +15,7 @@ they leave). One piece per thread is kept for the next borrower.
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
+from libc.stdlib cimport free
 
 import threading
 
@@ -23,14 +24,13 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject *o)
 
 
-# READ_SIZE: one recv(2) takes what the kernel has, and both it and what is built from it fit into a second-level cache.
-# READ_HEADROOM: a longer beginning of a frame gets a buffer of its own, see WSTransport._keep_rest().
-# WRITE_SIZE: room for the gathering of 64 KiB and one frame of that size.
+cdef extern from "<stdlib.h>":
+    void *aligned_alloc(size_t alignment, size_t size) noexcept
+
 
 cdef enum:
     # Less room than this behind the bytes in use: take a fresh buffer rather than read in small pieces.
     READ_MINIMUM = 128 * 1024
-    CACHE_LINE = 64
 
 
 cdef class ReadBuffer:
@@ -53,23 +53,24 @@ cdef class Scratch:
     """What the connections of one thread share. Only that thread may call."""
 
     def __dealloc__(self):
-        PyMem_RawFree(self._spare_write)
+        free(self._spare_write)
 
-    cdef int reading_area(self, char **ptr, Py_ssize_t *size) except -1:
-        """Where the next read may put its bytes. They are claimed with take_read()."""
+    cdef int reading_area(self, Py_ssize_t headroom, char **ptr, Py_ssize_t *size) except -1:
+        """Where the next read may put its bytes, with `headroom` bytes free in front. They are claimed with
+        take_read()."""
         if self._buffer is None:
             self._buffer = new_read_buffer(READ_SIZE)
             self._start = 0
-        ptr[0] = self._buffer.data + self._start + READ_HEADROOM
-        size[0] = self._buffer.capacity - self._start - READ_HEADROOM
+        ptr[0] = self._buffer.data + self._start + headroom
+        size[0] = self._buffer.capacity - self._start - headroom
         return 0
 
     cdef ReadBuffer take_read(self, Py_ssize_t *start):
-        """The buffer that was just read into, and where those bytes start. The caller has it alone until give_read(),
+        """The buffer that was just read into, and where its headroom starts. The caller has it alone until give_read(),
         so that a read nested in a callback gets another one."""
         cdef ReadBuffer buffer = self._buffer
         self._buffer = None
-        start[0] = self._start + READ_HEADROOM
+        start[0] = self._start
         return buffer
 
     cdef void give_read(self, ReadBuffer buffer, Py_ssize_t end):
@@ -79,7 +80,7 @@ cdef class Scratch:
         # One reference is the caller's variable: it passes the buffer without a new one.
         if Py_REFCNT(<PyObject *>buffer) > 1:
             end = (end + CACHE_LINE - 1) & ~(<Py_ssize_t>CACHE_LINE - 1)
-            if buffer.capacity - end - READ_HEADROOM < READ_MINIMUM:
+            if buffer.capacity - end < READ_MINIMUM:
                 return
             self._start = end
         else:
@@ -87,12 +88,15 @@ cdef class Scratch:
         self._buffer = buffer
 
     cdef char *take_write(self) except NULL:
-        """WRITE_SIZE bytes of memory, borrowed until give_write()."""
+        """WRITE_SIZE bytes behind a cache line for a header, borrowed until give_write().
+
+        A payload that starts at the second cache line is masked fastest.
+        """
         cdef char *area = self._spare_write
         if area != NULL:
             self._spare_write = NULL
             return area
-        area = <char *>PyMem_RawMalloc(WRITE_SIZE)
+        area = <char *>aligned_alloc(CACHE_LINE, CACHE_LINE + WRITE_SIZE)
         if area == NULL:
             raise MemoryError(f"no memory for {WRITE_SIZE} bytes to write from")
         return area
@@ -101,7 +105,7 @@ cdef class Scratch:
         if self._spare_write == NULL:
             self._spare_write = area
         else:
-            PyMem_RawFree(area)
+            free(area)
 
 
 cdef object _threads = threading.local()

@@ -11,9 +11,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from wsfast.closing import connection_closed
 from wsfast.codes import WSAutoPingStrategy, WSMsgType
-from wsfast.exceptions import KeepaliveTimeout
+from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
 
 if TYPE_CHECKING:
     from wsfast._engine import WSListener, WSTransport
@@ -51,15 +50,15 @@ class Keepalive:
         if idle_timeout is not None:
             self._timer = self._loop.call_later(idle_timeout, self._idle)
 
-    def stop(self) -> None:
-        """The connection is gone."""
+    def stop(self, exc: ConnectionClosed) -> None:
+        """The connection is gone: whoever measures gets `exc`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         pings, self._pings = self._pings, {}
         for waiter in pings.values():
             if waiter is not None and not waiter.done():
-                waiter.set_exception(connection_closed(None, None, False))
+                waiter.set_exception(exc)
 
     # ---- the idle timer
 
@@ -73,6 +72,8 @@ class Keepalive:
         if self._transport.is_close_frame_sent:
             return  # the closing handshake has a deadline of its own
         self._pinged_at = time.monotonic()
+        # Any byte was sign enough of life, so earlier pings may have gone unanswered.
+        self._pings = {payload: waiter for payload, waiter in self._pings.items() if waiter is not None}
         self._timer = self._loop.call_later(self._reply_timeout, self._reply_is_due)
         try:
             self._ping(None)

@@ -40,7 +40,7 @@ size_t frame_header_encode(uint8_t *out, uint8_t first, uint64_t size, const uin
 typedef uint32_t lanes __attribute__((vector_size(64)));
 
 #if defined(__x86_64__) && defined(__GLIBC__)
-__attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+__attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 void frame_mask(uint8_t *dst, const uint8_t *src, size_t size, const uint8_t key[4]) {
     uint32_t word;

@@ -21,7 +21,7 @@ void pin_to(int cpu);
 
 uint64_t now_ns(void);
 
-/* Allocates or dies; never freed, for every caller lives as long as its buffer. */
+/* Allocates or dies. The caller owns it; the clients keep theirs until they end. */
 void *buffer_of(size_t size);
 
 /* Sends everything, waiting for room on a non-blocking socket as well. Returns -1 when the peer has

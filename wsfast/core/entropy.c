@@ -3,8 +3,8 @@
  * getpid(2) per key. A pool of another generation is its parent's, and is thrown away. Keys are
  * erased as they leave: memory read later tells nothing of the frames already sent.
  */
-#ifdef __linux__
-#define _DEFAULT_SOURCE /* getentropy, under -std=c11 */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* glibc hides getentropy under -std=c11 without it */
 #endif
 
 #include "entropy.h"
@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 

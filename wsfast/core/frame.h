@@ -51,7 +51,7 @@ enum {
 #define WSF_MAX_HEADER 14   /* 2 + 8 + 4: a masked header at its longest */
 
 typedef enum wsf_status {
-    WSF_INCOMPLETE = 0,              /* a valid prefix: call again with more bytes */
+    WSF_INCOMPLETE = 0,              /* no violation so far: call again with more bytes */
     WSF_FRAME = 1,                   /* the header is complete and legal */
     WSF_ERR_RSV = -1,                /* a reserved bit that no extension has claimed */
     WSF_ERR_OPCODE = -2,             /* a reserved opcode */
@@ -99,7 +99,7 @@ wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t
  * (more may follow the header; they are not read). Returns
  *
  *   WSF_FRAME       *h is filled in,
- *   WSF_INCOMPLETE  the bytes so far allow a legal header, but do not complete it,
+ *   WSF_INCOMPLETE  the verdict takes more bytes,
  *   WSF_ERR_...     every header that starts with these bytes breaks this rule: an illegal first
  *                   byte is reported with n == 1, a length over the limit before its last byte.
  *

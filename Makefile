@@ -1,0 +1,121 @@
+# Everything that is done with a checkout. It needs CPython 3.9 or newer with its headers, and a C compiler; the rest is
+# installed into .venv.
+#
+#   make demo        build, and compare wsfast with picows on this machine
+#   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
+#   make test-all    pytest under every CPython found from 3.9 to 3.13, each in a .venv-3.X of its own
+#   make test-c lint bench docs clean
+#
+#   PYTHON=python3.12 make test     another interpreter than python3
+
+PYTHON ?= python3
+VENV ?= .venv
+VERSIONS := 3.9 3.10 3.11 3.12 3.13
+
+version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+bin := $(VENV)/bin
+# Stamps carry the version, so that another PYTHON means another .venv.
+installed := $(VENV)/.installed-$(version)
+tools := $(VENV)/.tools-$(version)
+built := build/.built-$(version)
+sources := setup.py $(wildcard wsfast/*.pyx wsfast/*.pxd wsfast/core/*.[ch])
+python_code := setup.py wsfast tests bench docs examples
+c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
+
+.PHONY: demo test test-all test-c pytest lint lint-python lint-types lint-cython lint-c bench bench-quick docs clean check
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+demo: $(built)
+	@$(bin)/python -m bench.demo
+
+# pytest is last, so that its counts are what one sees.
+test: lint test-c docs bench-quick pytest
+
+pytest: $(built)
+	$(bin)/python -m pytest
+
+test-c:
+	$(MAKE) --no-print-directory -C tests/core
+
+lint: lint-python lint-types lint-cython lint-c
+
+lint-python: $(tools)
+	$(bin)/ruff check $(python_code)
+	$(bin)/ruff format --check $(python_code)
+
+lint-types: $(tools) $(built)
+	$(bin)/mypy
+	$(bin)/python -m mypy.stubtest --allowlist tests/stubtest_allowlist.txt wsfast._engine wsfast._frame wsfast._memory
+
+# cython-lint runs pycodestyle, by name.
+lint-cython: $(tools)
+	PATH="$(CURDIR)/$(bin):$$PATH" cython-lint wsfast examples
+
+lint-c: $(tools)
+	$(bin)/clang-format --dry-run -Werror $(c_code)
+
+bench: $(built)
+	$(bin)/python -m bench.report
+
+bench-quick: $(built)
+	@if $(bin)/python -c 'import os, sys; sys.exit(len(os.sched_getaffinity(0)) < 2)' 2>/dev/null; then \
+	    $(bin)/python -m pytest bench --quick --quiet; \
+	else \
+	    echo "benchmarks left out: they need Linux and two cores"; \
+	fi
+
+docs: $(tools) $(built)
+	$(bin)/sphinx-build -q -W --keep-going docs build/docs
+
+test-all:
+	@summary=; failed=0; \
+	for version in $(VERSIONS); do \
+	    found=; \
+	    for python in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
+	        if $$python -c "" 2>/dev/null; then found=$$python; break; fi; \
+	    done; \
+	    run="$(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=$$found"; \
+	    if [ -z "$$found" ]; then result="not found"; \
+	    elif ! $$run .venv-$$version/.installed-$$version; then result="what the tests need cannot be installed"; \
+	    elif $$run pytest; then result="passed"; \
+	    else result="FAILED"; failed=1; fi; \
+	    summary="$$summary\n$$version: $$result"; \
+	done; \
+	printf "$$summary\n"; exit $$failed
+
+clean:
+	rm -rf build dist *.egg-info .benchmarks .hypothesis .mypy_cache .ruff_cache wsfast/*.so
+	find wsfast tests bench docs examples -name __pycache__ -prune -exec rm -rf {} +
+
+# ---- the environment
+
+stop = { echo "$(1)" >&2; exit 1; }
+header := import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))
+
+check:
+	@command -v $(PYTHON) >/dev/null || $(call stop,There is no $(PYTHON). Install CPython 3.9 or newer or name one: PYTHON=... make)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9))' || $(call stop,$(PYTHON) is $(version) and wsfast needs CPython 3.9 or newer. Name one: PYTHON=... make)
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call stop,$(PYTHON) cannot make virtual environments. Debian and Ubuntu have that in the package python3-venv)
+	@$(PYTHON) -c '$(header)' || $(call stop,$(PYTHON) has no headers (Python.h). Linux distributions have them in python3-dev or python3-devel)
+	@command -v $(firstword $(CC)) >/dev/null || $(call stop,There is no C compiler ($(firstword $(CC))). Install gcc or clang or set CC)
+
+$(installed): pyproject.toml setup.py | check
+	@echo "installing what wsfast needs into $(VENV), and building"
+	@[ "$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$(version)" ] \
+	    || $(PYTHON) -m venv --clear $(VENV)
+	@$(bin)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(bin)/python -m pip install --quiet --group test
+	@PYTHONWARNINGS=ignore $(bin)/python -m pip install --quiet --no-build-isolation --editable .
+	@touch $@
+
+$(tools): $(installed)
+	@echo "installing linters and Sphinx into $(VENV)"
+	@$(bin)/python -m pip install --quiet --group lint --group docs
+	@touch $@
+
+$(built): $(installed) $(sources)
+	@echo "building"
+	@mkdir -p build
+	@$(bin)/python setup.py --quiet build_ext --inplace
+	@touch $@

@@ -1,0 +1,63 @@
+"""Sphinx: the reference comes from the docstrings of the modules and, where they are compiled, from the stubs."""
+
+import ast
+import importlib.metadata
+import re
+from pathlib import Path
+
+import wsfast  # before autodoc: it would read a stub in place of a compiled module that is not imported yet
+
+project = "wsfast"
+author = "the wsfast authors"
+release = importlib.metadata.version("wsfast")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = f"wsfast {release}"
+nitpicky = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+
+
+def stub_signatures():
+    """``wsfast._engine.WSTransport.send`` -> its parameters and what it returns, as text."""
+    signatures = {}
+    for stub in Path(wsfast.__file__).parent.glob("_*.pyi"):
+        for cls in ast.parse(stub.read_text()).body:
+            if isinstance(cls, ast.ClassDef):
+                for method in cls.body:
+                    if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                        parameters = ast.unparse(method.args)
+                        parameters = parameters.removeprefix("self, ").removeprefix("self")
+                        name = f"wsfast.{stub.stem}.{cls.name}.{method.name}"
+                        signatures[name] = f"({parameters})", ast.unparse(method.returns)
+    return signatures
+
+
+def setup(app):
+    signatures = stub_signatures()
+    compiled = {"WSTransport": "_engine", "WSListener": "_engine", "WSFrame": "_frame"}
+
+    def signature(app, what, name, obj, options, given, returned):
+        *_, cls, member = name.split(".")
+        if given is None:  # Sphinx has no place for one then
+            return None
+        if what == "class" and member in compiled:
+            return "", None
+        return signatures.get(f"wsfast.{compiled.get(cls)}.{cls}.{member}")
+
+    def docstring(app, what, name, obj, options, lines):
+        text = "\n".join(lines)
+        # Cython may begin a docstring with the signature, for help().
+        text = re.sub(rf"^\w*\.?{name.rpartition('.')[2]}\(.*\n|^[\w.]+: \w+\n", "", text)
+        # Sphinx knows no parameters with one description; "a, b" means both.
+        several = re.compile(r"^:param (\w+), (\w.*?): (.*(?:\n {4}.*)*)$", re.MULTILINE)
+        while several.search(text):
+            text = several.sub(r":param \1: \3\n:param \2: \3", text)
+        lines[:] = text.split("\n")
+
+    app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-process-docstring", docstring)

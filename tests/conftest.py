@@ -1,0 +1,114 @@
+"""Both event loops, a deadline for every test, and no leftovers: descriptors, threads, tasks, errors in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import logging
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+import uvloop
+from hypothesis import HealthCheck, settings
+
+# The run time of a test depends on what else the machine does, so hypothesis shall not judge it.
+settings.register_profile(
+    "wsfast", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("wsfast")
+
+DEADLINE = 30
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Every coroutine test runs on both, except where ``@pytest.mark.asyncio(loop_factories=["asyncio"])``."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop that does not run, for tests with a mock transport."""
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(autouse=True)
+def deadline() -> Iterator[None]:
+    """Fail a test that hangs."""
+
+    def fail(signum: int, stack: object) -> None:
+        raise TimeoutError(f"the test took longer than {DEADLINE} seconds")
+
+    previous = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+class _Errors(logging.Handler):
+    """Collects what event loops and transports report as an error: nobody else would see it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1]:
+            text += f": {record.exc_info[1]!r}"
+        self.records.append(text)
+
+
+@pytest.fixture
+def loop_errors() -> Iterator[list[str]]:
+    """The errors of event loops and transports; a test that expects some clears the list."""
+    handler = _Errors()
+    loggers = [logging.getLogger(name) for name in ("asyncio", "aiofastnet")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield handler.records
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _uvloop_is_warm() -> None:
+    """uvloop opens two descriptors with its first loop, and keeps them."""
+    loop = uvloop.new_event_loop()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers(loop_errors: list[str]) -> Iterator[None]:
+    """Nothing is left when the test is over and its event loop is closed."""
+    descriptors, threads = _descriptors(), threading.active_count()
+    yield
+    if _descriptors() > descriptors:
+        gc.collect()  # an object in a cycle may hold one, and is no leak
+    assert _descriptors() <= descriptors, "descriptors are left open"
+    assert threading.active_count() <= threads, "threads are left running"
+    assert not loop_errors, "errors in the log of the event loop"
+
+
+@pytest.fixture(autouse=True)
+def no_tasks_left(request: pytest.FixtureRequest, no_leftovers: None) -> None:
+    if inspect.iscoroutinefunction(getattr(request, "function", None)):
+        request.getfixturevalue("_no_tasks")
+
+
+@pytest.fixture
+async def _no_tasks() -> AsyncIterator[None]:
+    yield
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not tasks, "tasks are left running"
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,137 @@
+"""An open WSTransport on a transport of this module, for tests in which single bytes matter."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from support.frames import Parser, Sent
+from support.listeners import Recorder
+from wsfast import WSListener, WSTransport
+
+NO_LIMIT = 2**62
+
+
+class MockTransport:
+    """Notes what is called. Nothing ever leaves unless `buffered` is set to say so."""
+
+    def __init__(self, *, secure: bool = False) -> None:
+        self.writes: list[bytes] = []
+        self.calls: list[str] = []
+        self.buffered = 0
+        self.when_aborted: Callable[[], object] = lambda: None
+        self.secure = secure
+
+    def write(self, data: bytes) -> None:
+        assert type(data) is bytes, "what a transport keeps must be a copy"
+        assert "write_eof" not in self.calls, "write() after write_eof()"
+        self.writes.append(data)
+
+    def write_eof(self) -> None:
+        self.calls.append("write_eof")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+        self.when_aborted()
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume_reading")
+
+    def can_write_eof(self) -> bool:
+        return not self.secure
+
+    def is_closing(self) -> bool:
+        return "close" in self.calls or "abort" in self.calls
+
+    def get_write_buffer_size(self) -> int:
+        return self.buffered
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.calls.append(f"limits {high} {low}")
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+
+class _Opening:
+    """The opening handshake that is over at once."""
+
+    def connection_made(self, transport: WSTransport) -> None:
+        pass
+
+
+class Wire:
+    """A WSTransport that is open. ``feed()`` is the server, ``sent()`` what it would have got."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listener: WSListener | None = None,
+        *,
+        rsv_allowed: int = 0,
+        secure: bool = False,
+        logger: Any = None,
+        **options: Any,
+    ) -> None:
+        self.loop = loop
+        self.listener = Recorder() if listener is None else listener
+        self.mock = MockTransport(secure=secure)
+        self._parser = Parser()
+        settings: dict[str, Any] = {
+            "max_frame_size": NO_LIMIT,
+            "auto_pong": True,
+            "disconnect_on_exception": True,
+            "close_timeout": 10,
+            "gather": False,
+        }
+        settings.update(options)
+        self.transport = WSTransport(
+            loop, _Opening(), logger=logger or logging.getLogger("wsfast.test"), secure=secure, **settings
+        )
+        self.transport.connection_made(self.mock)
+        self.transport._open(self.listener, None, None, None, rsv_allowed)
+        self.transport._connected()
+
+    def feed(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.transport.data_received(piece)
+
+    def lose(self, exc: BaseException | None = None) -> None:
+        self.transport.connection_lost(exc)
+
+    def sent(self) -> list[Sent]:
+        """The frames sent since the last call."""
+        writes, self.mock.writes = self.mock.writes, []
+        frames = [sent for data in writes for sent in self._parser.feed(data)]
+        assert not self._parser.buffer, "an incomplete frame was written"
+        return frames
+
+    def end(self) -> BaseException | None:
+        """Lose the connection if it is not lost, and return what wait_disconnected() raises."""
+        if not self.transport.is_disconnected:
+            self.lose()
+
+        async def wait() -> BaseException | None:
+            try:
+                await self.transport.wait_disconnected()
+            except BaseException as exc:
+                return exc
+            return None
+
+        return self.loop.run_until_complete(wait())
+
+    def run_until_aborted(self) -> None:
+        """Run the loop until the transport aborts the connection."""
+        if "abort" not in self.mock.calls:
+            self.mock.when_aborted = self.loop.stop
+            self.loop.run_forever()
+
+    def iterate(self) -> None:
+        """Run the loop once: what was scheduled with call_soon() is done then."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()

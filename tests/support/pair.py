@@ -1,0 +1,89 @@
+"""A connection over a socket pair, whose other end the test holds: what the kernel took can be counted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from support.frames import Parser, Sent
+from support.listeners import Recorder
+from support.servers import Peer
+from wsfast import WSListener, WSTransport, ws_connect
+
+
+class Far:
+    """The far end. Nothing is read unless a method is called."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.parser = Parser()
+        self.received = 0
+
+    def read_available(self) -> bytes:
+        """All that the kernel holds, without waiting and without running the event loop."""
+        data = bytearray()
+        while True:
+            try:
+                piece = self.sock.recv(1 << 20)
+            except BlockingIOError:
+                break
+            if not piece:
+                break
+            data += piece
+        self.received += len(data)
+        return bytes(data)
+
+    async def read(self) -> bytes:
+        data = await asyncio.get_running_loop().sock_recv(self.sock, 1 << 20)
+        self.received += len(data)
+        return data
+
+    async def frames_until_eof(self) -> list[Sent]:
+        frames = []
+        while data := await self.read():
+            frames += self.parser.feed(data)
+        return frames
+
+    async def frames(self, count: int) -> list[Sent]:
+        frames: list[Sent] = []
+        while len(frames) < count:
+            data = await self.read()
+            assert data, "the client closed the connection"
+            frames += self.parser.feed(data)
+        return frames
+
+    async def send(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.sock, data)
+
+
+@asynccontextmanager
+async def pair(
+    listener: WSListener | None = None, **options: Any
+) -> AsyncIterator[tuple[WSTransport, Any, Far]]:
+    """An open connection: the transport, its listener and the far end. It is aborted at the end if it still exists."""
+    ours, theirs = socket.socketpair()
+    for sock in (ours, theirs):
+        sock.setblocking(False)
+    far = Far(theirs)
+    listener = Recorder() if listener is None else listener
+    connecting = asyncio.ensure_future(
+        ws_connect(lambda: listener, "ws://localhost/", socket_factory=lambda uri: ours, **options)
+    )
+    try:
+        peer = Peer(None, None)  # type: ignore[arg-type]
+        while not peer.request.endswith(b"\r\n\r\n"):
+            peer.request += await far.read()
+        await far.send(peer.reply())
+        transport, _ = await connecting
+        far.received = 0
+        try:
+            yield transport, listener, far
+        finally:
+            transport.abort()
+            with suppress(Exception):  # the test has looked at it, or does not care
+                await transport.wait_disconnected()
+    finally:
+        theirs.close()

@@ -1,0 +1,248 @@
+"""Servers on a free port of the test's own loop: one that a test scripts byte by byte, and echoes of the peers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import aiohttp
+import aiohttp.web
+import picows
+import websockets.asyncio.server
+
+from support import frames
+from support.frames import Parser, Sent
+
+
+def accept_token(key: bytes) -> bytes:
+    return base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+
+
+class Peer:
+    """The server's end of one connection, scripted by a test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.request = b""
+        self._parser = Parser()
+        self._frames: list[Sent] = []
+
+    async def read_request(self) -> bytes:
+        self.request = await self.reader.readuntil(b"\r\n\r\n")
+        return self.request
+
+    def reply(self, headers: bytes = b"") -> bytes:
+        """The reply that accepts the request."""
+        name = b"sec-websocket-key"
+        lines = self.request.split(b"\r\n")
+        key = next(line.split(b": ")[1] for line in lines if line.lower().startswith(name))
+        return (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n" + headers + b"\r\n"
+        )
+
+    async def accept(self, glued: bytes = b"", headers: bytes = b"") -> None:
+        """Do the opening handshake; `glued` leaves in the same write."""
+        await self.read_request()
+        self.writer.write(self.reply(headers) + glued)
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def frame(self) -> Sent:
+        """The next frame of the client; EOFError if it sent no other."""
+        while not self._frames:
+            data = await self.reader.read(1 << 20)
+            if not data:
+                raise EOFError("the client closed the connection")
+            self._frames.extend(self._parser.feed(data))
+        return self._frames.pop(0)
+
+    async def frames_until_close(self) -> list[Sent]:
+        """All frames of the client up to its CLOSE."""
+        got = [await self.frame()]
+        while got[-1].opcode != frames.CLOSE:
+            got.append(await self.frame())
+        return got
+
+    async def rest(self) -> list[Sent]:
+        """All frames until the client closes the connection or resets it."""
+        got = []
+        with suppress(EOFError, ConnectionError):
+            while True:
+                got.append(await self.frame())
+        return got
+
+    async def answer_close(self) -> Sent:
+        """Read up to the client's CLOSE and echo it."""
+        sent = (await self.frames_until_close())[-1]
+        self.send(frames.frame(frames.CLOSE, sent.payload))
+        return sent
+
+    def reset(self) -> None:
+        """Close the connection with a RST."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+Handler = Callable[[Peer], Awaitable[object]]
+
+
+class Served:
+    """A running server: its URL, and the results of the handlers that have ended."""
+
+    def __init__(self, url: str, port: int) -> None:
+        self.url = url
+        self.port = port
+        self.results: asyncio.Queue[object] = asyncio.Queue()
+
+    async def result(self) -> object:
+        """What the next handler to end returns; what it raises is raised here."""
+        result = await self.results.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+@asynccontextmanager
+async def serve(
+    handler: Handler,
+    *,
+    ssl_context: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    receive_buffer: int = 0,
+) -> AsyncIterator[Served]:
+    """Run `handler` for every connection. When it returns, the connection is closed.
+
+    A handler that raises fails the test, at the latest when the server ends.
+    """
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            served.results.put_nowait(await handler(Peer(reader, writer)))
+        except asyncio.CancelledError:
+            pass
+        except Exception as exc:
+            served.results.put_nowait(exc)
+        finally:
+            writer.close()
+            with suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+            tasks.discard(task)
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio turns Nagle's algorithm off.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    if receive_buffer:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    listening.bind((host, 0))
+    server = await asyncio.start_server(serve_one, sock=listening, ssl=ssl_context, limit=1 << 20)
+    port = listening.getsockname()[1]
+    name = f"[{host}]" if ":" in host else host
+    served = Served(f"ws{'s' if ssl_context else ''}://{name}:{port}/", port)
+    try:
+        yield served
+    finally:
+        for _ in range(3):
+            await asyncio.sleep(
+                0
+            )  # a connection that is being accepted gets its handler, which is then ended
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await server.wait_closed()
+    while not served.results.empty():
+        await served.result()
+
+
+async def echo(peer: Peer) -> None:
+    """A handler that sends every message back, unhurried and right."""
+    await peer.accept()
+    while True:
+        sent = await peer.frame()
+        if sent.opcode == frames.CLOSE:
+            peer.send(frames.frame(frames.CLOSE, sent.payload))
+            return
+        opcode = frames.PONG if sent.opcode == frames.PING else sent.opcode
+        if sent.opcode != frames.PONG:
+            peer.send(frames.frame(opcode, sent.payload, fin=sent.fin))
+            await peer.writer.drain()
+
+
+# The peers' servers.
+
+
+@asynccontextmanager
+async def websockets_echo(ssl_context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    async def handler(connection: websockets.asyncio.server.ServerConnection) -> None:
+        async for message in connection:
+            await connection.send(message)
+
+    async with websockets.asyncio.server.serve(
+        handler, "127.0.0.1", 0, ssl=ssl_context, max_size=None, compression=None
+    ) as server:
+        yield _url(server.sockets[0], ssl_context)
+
+
+class _PicowsEcho(picows.WSListener):  # type: ignore[misc]
+    def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
+        if frame.msg_type == picows.WSMsgType.CLOSE:
+            transport.send_close(frame.get_close_code(), frame.get_close_message())
+            transport.disconnect()
+        else:
+            transport.send(frame.msg_type, frame.get_payload_as_bytes(), frame.fin)
+
+
+@asynccontextmanager
+async def picows_echo(ssl_context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    server = await picows.ws_create_server(
+        lambda request: _PicowsEcho(), "127.0.0.1", 0, ssl=ssl_context, max_frame_size=1 << 30
+    )
+    async with server:
+        yield _url(server.sockets[0], ssl_context)
+        server.close()
+
+
+@asynccontextmanager
+async def aiohttp_echo(ssl_context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    async def handler(request: aiohttp.web.Request) -> aiohttp.web.WebSocketResponse:
+        response = aiohttp.web.WebSocketResponse(max_msg_size=0)
+        await response.prepare(request)
+        async for message in response:
+            if message.type is aiohttp.WSMsgType.TEXT:
+                await response.send_str(message.data)
+            elif message.type is aiohttp.WSMsgType.BINARY:
+                await response.send_bytes(message.data)
+        return response
+
+    application = aiohttp.web.Application()
+    application.router.add_get("/", handler)
+    runner = aiohttp.web.AppRunner(application, shutdown_timeout=0.1)
+    async with AsyncExitStack() as stack:
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0, ssl_context=ssl_context)
+        await site.start()
+        yield _url(runner.addresses[0], ssl_context)
+
+
+PEERS = {"websockets": websockets_echo, "picows": picows_echo, "aiohttp": aiohttp_echo}
+
+
+def _url(bound: socket.socket | tuple[str, int], ssl_context: ssl.SSLContext | None) -> str:
+    address = bound if isinstance(bound, tuple) else bound.getsockname()
+    return f"ws{'s' if ssl_context else ''}://127.0.0.1:{address[1]}/"

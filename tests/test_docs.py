@@ -1,0 +1,173 @@
+"""The documentation does what it says: its Python blocks run, against real servers, and the examples do.
+
+The ```python blocks of a page are one script, so that they may build on each other; what the script prints is what the
+page's ```output blocks say, if it has any. They address the servers of examples/echo_server.py by their usual
+ports, for which the test puts others, and find the certificate to trust in ca.pem.
+"""
+
+import contextlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wsfast
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = ROOT / "examples"
+# Every warning is an error, and so is a coroutine that nobody awaits or a socket that nobody closes.
+PYTHON = [sys.executable, "-X", "dev", "-W", "error"]
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@contextlib.contextmanager
+def process(*command, cwd):
+    """A server in a process of its own, whose first lines say where it is."""
+    with subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, text=True) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """An empty directory with ca.pem, and the ports of the servers."""
+    directory = tmp_path_factory.mktemp("docs")
+    with process(sys.executable, EXAMPLES / "echo_server.py", "0", "0", cwd=directory) as server:
+        ports = [re.search(r"127\.0\.0\.1:(\d+)", server.stdout.readline())[1] for _ in range(2)]
+        yield directory, dict(zip(["8765", "8766"], ports))
+
+
+def script_of(page):
+    """The page's Python, each line where it is in the page, so that a traceback points there."""
+    lines = [""] * (page.count("\n") + 1)
+    for block in BLOCK.finditer(page):
+        if block[1] == "python":
+            first = page.count("\n", 0, block.start(2))
+            for number, line in enumerate(block[2].splitlines(), first):
+                lines[number] = line
+    return "\n".join(lines)
+
+
+def test_there_are_pages():
+    scripts = [page for page in PAGES if script_of(page.read_text()).strip()]
+    assert len(scripts) > 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page(page, place):
+    directory, ports = place
+    text = page.read_text()
+    script = script_of(text)
+    if not script.strip():
+        assert "```py\n" not in text, "a block that is not run is text or console"
+        return
+    script = re.sub(r"(?<=[/ ]127\.0\.0\.1:)\d+", lambda match: ports[match[0]], script)
+    run = f"exec(compile({script!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
+    done = subprocess.run(
+        [*PYTHON, "-c", run], cwd=directory, capture_output=True, text=True, timeout=25, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr
+    output = [block[2] for block in BLOCK.finditer(text) if block[1] == "output"]
+    if output:
+        assert done.stdout == "".join(output)
+
+
+PICOWS_SERVER = """
+import asyncio
+from picows import WSListener, WSMsgType, ws_create_server
+
+class Echo(WSListener):
+    def on_ws_frame(self, transport, frame):
+        if frame.msg_type == WSMsgType.CLOSE:
+            transport.send_close(frame.get_close_code(), frame.get_close_message())
+            transport.disconnect()
+        else:
+            transport.send(frame.msg_type, frame.get_payload_as_bytes())
+
+async def main():
+    server = await ws_create_server(lambda request: Echo(), "127.0.0.1", 0)
+    print(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+AIOHTTP_SERVER = """
+import asyncio
+from aiohttp import web
+
+async def echo(request):
+    connection = web.WebSocketResponse()
+    await connection.prepare(request)
+    async for message in connection:
+        await connection.send_str(message.data)
+    return connection
+
+async def main():
+    application = web.Application()
+    application.router.add_get("/", echo)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(f"127.0.0.1:{runner.addresses[0][1]}", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module", params=["websockets", "picows", "aiohttp"])
+def echo_port(request, place):
+    directory, ports = place
+    if request.param == "websockets":
+        yield ports["8765"]
+        return
+    script = {"picows": PICOWS_SERVER, "aiohttp": AIOHTTP_SERVER}[request.param]
+    with process(sys.executable, "-c", script, cwd=directory) as server:
+        yield server.stdout.readline().strip().rpartition(":")[2]
+
+
+@pytest.mark.parametrize("library", ["picows", "wsfast"])
+def test_picows_own_example_runs_with_its_import_changed(library, echo_port):
+    source = (EXAMPLES / "echo_client.py").read_text()
+    assert source.count("wsfast") == 1
+    source = source.replace("from wsfast import", f"from {library} import").replace("9001", echo_port)
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Echo reply: Hello world\n", "")
+
+
+def test_reference_has_every_public_name():
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    described = re.findall(r"^\.\. (?:auto|py:)\w+:: wsfast\.(\w+)$", reference, re.MULTILINE)
+    aliases = re.findall(r"`(\w+)`", reference)
+    assert set(wsfast.__all__) <= {*described, *aliases}
+    assert set(described) <= set(wsfast.__all__)
+
+
+def test_reference_has_every_method():
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    for cls in (wsfast.WSListener, wsfast.WSTransport, wsfast.WSFrame):
+        stub = (ROOT / "wsfast" / f"{cls.__module__.rpartition('.')[2]}.pyi").read_text()
+        body = stub.partition(f"class {cls.__name__}")[2].partition("\nclass ")[0]
+        public = set(re.findall(r"^    (?:async )?def ([a-z]\w+)\(", body, re.MULTILINE))
+        listed = re.search(
+            rf"^\.\. autoclass:: wsfast\.{cls.__name__}\n   :members: (.*)$", reference, re.MULTILINE
+        )[1]
+        in_docstring = re.findall(r"\.\. attribute:: (\w+)", cls.__doc__)
+        assert public == {*listed.split(", "), *in_docstring}
+
+
+def test_every_how_to_is_in_the_index():
+    listed = re.findall(r"^(\w+)$", (ROOT / "docs" / "howto" / "index.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(
+        page.stem for page in (ROOT / "docs" / "howto").glob("*.md") if page.stem != "index"
+    )
