@@ -16,9 +16,11 @@ version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 bin := $(VENV)/bin
 # Stamps carry the version, so that another PYTHON means another .venv.
 installed := $(VENV)/.installed-$(version)
+testing := $(VENV)/.testing-$(version)
 tools := $(VENV)/.tools-$(version)
 built := build/.built-$(version)
 sources := setup.py $(wildcard wsfast/*.pyx wsfast/*.pxd wsfast/core/*.[ch])
+stubs := $(patsubst wsfast/%.pyi,wsfast.%,$(wildcard wsfast/_*.pyi))
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
@@ -32,7 +34,7 @@ demo: $(built)
 # pytest is last, so that its counts are what one sees.
 test: lint test-c docs bench-quick pytest
 
-pytest: $(built)
+pytest: $(testing) $(built)
 	$(bin)/python -m pytest
 
 test-c:
@@ -46,7 +48,7 @@ lint-python: $(tools)
 
 lint-types: $(tools) $(built)
 	$(bin)/mypy
-	$(bin)/python -m mypy.stubtest --allowlist tests/stubtest_allowlist.txt wsfast._engine wsfast._frame wsfast._memory
+	$(bin)/python -m mypy.stubtest --allowlist tests/stubtest_allowlist.txt $(stubs)
 
 # cython-lint runs pycodestyle, by name.
 lint-cython: $(tools)
@@ -58,7 +60,7 @@ lint-c: $(tools)
 bench: $(built)
 	$(bin)/python -m bench.report
 
-bench-quick: $(built)
+bench-quick: $(testing) $(built)
 	@if $(bin)/python -c 'import os, sys; sys.exit(len(os.sched_getaffinity(0)) < 2)' 2>/dev/null; then \
 	    $(bin)/python -m pytest bench --quick --quiet; \
 	else \
@@ -77,7 +79,8 @@ test-all:
 	    done; \
 	    run="$(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=$$found"; \
 	    if [ -z "$$found" ]; then result="not found"; \
-	    elif ! $$run .venv-$$version/.installed-$$version; then result="what the tests need cannot be installed"; \
+	    elif ! $$run build/.built-$$version; then result="FAILED to build"; failed=1; \
+	    elif ! $$run .venv-$$version/.testing-$$version; then result="built; what the tests need cannot be installed"; \
 	    elif $$run pytest; then result="passed"; \
 	    else result="FAILED"; failed=1; fi; \
 	    summary="$$summary\n$$version: $$result"; \
@@ -105,8 +108,13 @@ $(installed): pyproject.toml setup.py | check
 	@[ "$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$(version)" ] \
 	    || $(PYTHON) -m venv --clear $(VENV)
 	@$(bin)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(bin)/python -m pip install --quiet --group test
+	@$(bin)/python -m pip install --quiet --group run
 	@PYTHONWARNINGS=ignore $(bin)/python -m pip install --quiet --no-build-isolation --editable .
+	@touch $@
+
+$(testing): $(installed)
+	@echo "installing what the tests need into $(VENV)"
+	@$(bin)/python -m pip install --quiet --group test
 	@touch $@
 
 $(tools): $(installed)

@@ -17,6 +17,10 @@ from setuptools import Extension, setup
 if sys.platform == "win32":
     sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
 
+# frame.c keeps nothing, so every module that decodes has it; the pool of mask keys must exist once.
+FRAME = "wsfast/core/frame.c"
+MASKING = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
+
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
 SANITIZE = os.environ.get("WSFAST_SANITIZE")
 
@@ -43,8 +47,10 @@ setup(
     ext_modules=cythonize(
         [
             extension("_memory"),
-            extension("_frame", "wsfast/core/frame.c"),
-            extension("_engine", *sorted(glob("wsfast/core/*.c"))),
+            extension("_frame", FRAME),
+            extension("_writer", *MASKING),
+            extension("_reader", FRAME),
+            extension("_engine", FRAME),
         ],
         build_dir="build/cython",
         annotate=bool(os.environ.get("WSFAST_ANNOTATE")),

@@ -23,7 +23,7 @@ autodoc_preserve_defaults = True
 
 
 def stub_signatures():
-    """``wsfast._engine.WSTransport.send`` -> its parameters and what it returns, as text."""
+    """``WSTransport``, ``send`` -> its parameters and what it returns, as text."""
     signatures = {}
     for stub in Path(wsfast.__file__).parent.glob("_*.pyi"):
         for cls in ast.parse(stub.read_text()).body:
@@ -32,22 +32,22 @@ def stub_signatures():
                     if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
                         parameters = ast.unparse(method.args)
                         parameters = parameters.removeprefix("self, ").removeprefix("self")
-                        name = f"wsfast.{stub.stem}.{cls.name}.{method.name}"
-                        signatures[name] = f"({parameters})", ast.unparse(method.returns)
+                        signatures[cls.name, method.name] = f"({parameters})", ast.unparse(method.returns)
     return signatures
 
 
 def setup(app):
     signatures = stub_signatures()
-    compiled = {"WSTransport": "_engine", "WSListener": "_engine", "WSFrame": "_frame"}
 
     def signature(app, what, name, obj, options, given, returned):
-        *_, cls, member = name.split(".")
         if given is None:  # Sphinx has no place for one then
             return None
-        if what == "class" and member in compiled:
+        if what == "class" and obj in (wsfast.WSListener, wsfast.WSTransport, wsfast.WSFrame):
             return "", None
-        return signatures.get(f"wsfast.{compiled.get(cls)}.{cls}.{member}")
+        cls, member = name.split(".")[-2:]
+        bases = getattr(getattr(wsfast, cls, None), "__mro__", ())
+        found = (signatures.get((base.__name__, member)) for base in bases)
+        return next(filter(None, found), None)
 
     def docstring(app, what, name, obj, options, lines):
         text = "\n".join(lines)

@@ -156,9 +156,12 @@ def test_reference_has_every_public_name():
 def test_reference_has_every_method():
     reference = (ROOT / "docs" / "reference.md").read_text()
     for cls in (wsfast.WSListener, wsfast.WSTransport, wsfast.WSFrame):
-        stub = (ROOT / "wsfast" / f"{cls.__module__.rpartition('.')[2]}.pyi").read_text()
-        body = stub.partition(f"class {cls.__name__}")[2].partition("\nclass ")[0]
-        public = set(re.findall(r"^    (?:async )?def ([a-z]\w+)\(", body, re.MULTILINE))
+        public = set()
+        for base in cls.__mro__:
+            if base.__module__.startswith("wsfast."):
+                stub = (ROOT / f"{base.__module__.replace('.', '/')}.pyi").read_text()
+                body = stub.partition(f"class {base.__name__}")[2].partition("\nclass ")[0]
+                public.update(re.findall(r"^    (?:async )?def ([a-z]\w+)\(", body, re.MULTILINE))
         listed = re.search(
             rf"^\.\. autoclass:: wsfast\.{cls.__name__}\n   :members: (.*)$", reference, re.MULTILINE
         )[1]

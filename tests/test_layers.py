@@ -21,9 +21,11 @@ MAY_IMPORT = {
     "_memory": set(),
     "_core": set(),
     "_frame": COLD | {"_core", "_memory"},
-    "_engine": COLD | {"_core", "_memory", "_frame"},
+    "_writer": COLD | {"_core", "_memory", "_frame"},
+    "_reader": COLD | {"_core", "_memory", "_frame", "_writer"},
+    "_engine": COLD | {"_core", "_memory", "_frame", "_writer", "_reader"},
     "_binding": {"_engine"},
-    "opening": COLD | {"_engine", "_frame", "handshake", "uri", "deflate"},
+    "opening": COLD | {"_engine", "_frame", "_writer", "handshake", "uri", "deflate"},
 }
 FACES = {"__init__", "asyncio", "sync"}
 NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "uri", "handshake", "deflate"}
@@ -85,14 +87,14 @@ def test_module(path):
         assert inside - {module} <= MAY_IMPORT[module]
     if module in NO_INPUT_OR_OUTPUT:
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
-    if module in ("_memory", "_frame", "_engine"):
+    if path.suffix != ".py":
         allowed = {"aiofastnet", "asyncio", "cpython", "cython", "libc", "threading", "wsfast"}
         assert outside <= allowed
 
 
 def test_the_search_finds_imports():
-    engine = imports(PACKAGE / "_engine.pyx")
-    assert {"aiofastnet.transport.Protocol", "wsfast.closing", "wsfast._core.wsf_mask_key"} <= engine
+    assert {"wsfast.closing", "wsfast._reader.FrameReader"} <= imports(PACKAGE / "_engine.pyx")
+    assert {"aiofastnet.transport.Protocol", "wsfast._core.wsf_mask_key"} <= imports(PACKAGE / "_writer.pyx")
     assert "wsfast.uri" in imports(PACKAGE / "handshake.py")
 
 

@@ -141,6 +141,6 @@ def test_wheel_of_the_sdist_has_what_users_and_cython_bots_need(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert {f"wsfast/{module}{suffix}" for module in ("_engine", "_frame", "_memory")} <= names
+    assert {f"wsfast/{path.stem}{suffix}" for path in PACKAGE.glob("*.pyx")} <= names
     assert {"wsfast/py.typed", "wsfast/_engine.pxd", "wsfast/_engine.pyi", "wsfast/core/frame.h"} <= names
     assert not [name for name in names if name.endswith((".pyx", ".c", ".o"))]

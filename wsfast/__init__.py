@@ -1,8 +1,9 @@
 """wsfast: the fastest WebSocket client for Python."""
 
 from wsfast import _binding as _binding  # first: it says clearly why the compiled modules do not load
-from wsfast._engine import WSListener, WSTransport, mask_kernel
+from wsfast._engine import WSListener, WSTransport
 from wsfast._frame import WSFrame
+from wsfast._writer import mask_kernel
 from wsfast.closing import WSCloseHandshake, WSCloseInfo, WSDisconnectInfo
 from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast.exceptions import (

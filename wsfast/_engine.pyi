@@ -2,19 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Any, final
 
-from aiofastnet.transport import Protocol
 from typing_extensions import Buffer, disjoint_base
 
 from wsfast._frame import WSFrame
+from wsfast._reader import FrameReader
 from wsfast.closing import WSCloseHandshake, WSDisconnectInfo
-from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType
+from wsfast.codes import WSAutoPingStrategy, WSCloseCode
 from wsfast.handshake import UpgradeRequest, UpgradeResponse
-
-mask_kernel: str
 
 @disjoint_base
 class WSListener:
@@ -27,7 +23,7 @@ class WSListener:
     def resume_writing(self) -> None: ...
 
 @final
-class WSTransport(Protocol):
+class WSTransport(FrameReader):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -41,8 +37,6 @@ class WSTransport(Protocol):
         close_timeout: float | None,
         gather: bool,
     ) -> None: ...
-    @property
-    def underlying_transport(self) -> asyncio.Transport: ...
     @property
     def request(self) -> UpgradeRequest: ...
     @property
@@ -61,34 +55,6 @@ class WSTransport(Protocol):
     def close_handshake(self) -> WSCloseHandshake | None: ...
     @property
     def close_info(self) -> WSDisconnectInfo | None: ...
-    @property
-    def last_received(self) -> float: ...
-    @property
-    def write_buffer_size(self) -> int: ...
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-    def send(
-        self,
-        msg_type: WSMsgType | int,
-        message: str | Buffer | None,
-        fin: bool = True,
-        rsv1: bool = False,
-        rsv2: bool = False,
-        rsv3: bool = False,
-    ) -> None: ...
-    def send_many(self, msg_type: WSMsgType | int, messages: Iterable[str | Buffer | None]) -> None: ...
-    def cork(self) -> AbstractContextManager[None]: ...
-    def send_reuse_external_bytearray(
-        self,
-        msg_type: WSMsgType | int,
-        buffer: bytearray,
-        msg_offset: int,
-        fin: bool = True,
-        rsv1: bool = False,
-        rsv2: bool = False,
-        rsv3: bool = False,
-    ) -> None: ...
-    def send_ping(self, message: str | Buffer | None = None) -> None: ...
-    def send_pong(self, message: str | Buffer | None = None) -> None: ...
     def send_close(
         self, close_code: WSCloseCode | int = 0, close_message: str | Buffer | None = None
     ) -> None: ...

@@ -15,7 +15,8 @@ from typing import Any, Union
 
 import aiofastnet
 
-from wsfast._engine import WSListener, WSTransport, mask_kernel
+from wsfast._engine import WSListener, WSTransport
+from wsfast._writer import mask_kernel
 from wsfast.codes import WSAutoPingStrategy
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse

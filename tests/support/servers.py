@@ -170,17 +170,15 @@ async def serve(
 
 
 async def echo(peer: Peer) -> None:
-    """A handler that sends every message back, unhurried and right."""
-    await peer.accept()
-    while True:
-        sent = await peer.frame()
-        if sent.opcode == frames.CLOSE:
-            peer.send(frames.frame(frames.CLOSE, sent.payload))
-            return
-        opcode = frames.PONG if sent.opcode == frames.PING else sent.opcode
-        if sent.opcode != frames.PONG:
-            peer.send(frames.frame(opcode, sent.payload, fin=sent.fin))
-            await peer.writer.drain()
+    """A handler that sends every message back, until the client closes the connection or drops it."""
+    with suppress(EOFError, ConnectionError):  # readuntil() raises an EOFError, too
+        await peer.accept()
+        while (sent := await peer.frame()).opcode != frames.CLOSE:
+            if sent.opcode != frames.PONG:
+                opcode = frames.PONG if sent.opcode == frames.PING else sent.opcode
+                peer.send(frames.frame(opcode, sent.payload, fin=sent.fin))
+                await peer.writer.drain()
+        peer.send(frames.frame(frames.CLOSE, sent.payload))
 
 
 # The peers' servers.

@@ -1,0 +1,208 @@
+"""How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
+
+cimport cython
+from aiofastnet.utils cimport NoResult
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from wsfast._core cimport WSF_FRAME, WSF_INCOMPLETE, wsf_decode_header, wsf_decoder_advance, wsf_header, wsf_status
+from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._memory cimport READ_SIZE, REST_LIMIT, ReadBuffer, new_read_buffer
+from wsfast._writer cimport FrameWriter, State
+
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject *o)
+
+
+cdef extern from *:
+    """
+    #include <time.h>
+
+    static inline double wsf_monotonic(void)
+    {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    }
+    """
+    double wsf_monotonic() noexcept
+
+
+cdef enum:
+    RSV1 = 0x40
+    RSV2 = 0x20
+    RSV3 = 0x10
+    # A long frame is received into a buffer of its own, with this much room behind it for what follows.
+    OWN_SLACK = 16 * 1024
+
+
+cdef class FrameReader(FrameWriter):
+    """The receiving half of :class:`WSTransport`."""
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._rest)
+
+    cpdef is_buffered_protocol(self):
+        return True
+
+    cdef NoResult get_buffer_c(self, Py_ssize_t hint, char **ptr, Py_ssize_t *size) except NoResult.EXC:
+        if self._own is not None:
+            ptr[0] = self._own.data + self._own_size
+            size[0] = self._own.capacity - self._own_size
+        else:
+            self._scratch.reading_area(self._rest_size, ptr, size)
+        return NoResult.OK
+
+    cpdef get_buffer(self, Py_ssize_t hint):
+        """For transports that know no C interface."""
+        cdef:
+            char *ptr
+            Py_ssize_t size
+        self.get_buffer_c(hint, &ptr, &size)
+        return PyMemoryView_FromMemory(ptr, size, PyBUF_WRITE)
+
+    cpdef data_received(self, data):
+        """For transports that do not read into a protocol's buffer."""
+        cdef:
+            const unsigned char[::1] view = data
+            char *ptr
+            Py_ssize_t size, done = 0
+        while done < len(view):
+            self.get_buffer_c(-1, &ptr, &size)
+            size = min(size, len(view) - done)
+            memcpy(ptr, &view[done], size)
+            done += size
+            self.buffer_updated(size)
+
+    cpdef buffer_updated(self, Py_ssize_t nbytes):
+        cdef:
+            FrameReader alive = self  # a callback may drop every other reference
+            ReadBuffer buffer = self._own
+            Py_ssize_t start, end
+        if self._stamp_reads:
+            self.last_received = wsf_monotonic()
+        if buffer is not None:
+            self._own = None
+            alive._consume(buffer, 0, self._own_size + nbytes)
+            return
+        buffer = self._scratch.take_read(&start)
+        end = start + self._rest_size + nbytes
+        if self._rest_size:
+            memcpy(buffer.data + start, self._rest, self._rest_size)
+            PyMem_RawFree(self._rest)
+            self._rest = NULL
+            self._rest_size = 0
+        try:
+            alive._consume(buffer, start, end)
+        finally:
+            alive._scratch.give_read(buffer, end)
+
+    cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
+        """Take the received bytes buffer[start:end]."""
+        if self._state == State.CONNECTING:
+            # What follows the server's reply, the last bytes of this read, is frames already.
+            start = end - self._upgrade(PyBytes_FromStringAndSize(buffer.data + start, end - start))
+        while self._state != State.CONNECTING and self._state < State.FAILED:
+            try:
+                self._frame_end = start
+                self._deliver(buffer, start, end)
+                break
+            except BaseException as exc:
+                # If no frame was dispatched, it is not a callback that raised: out of memory, say.
+                self._delivery_raised(exc, self._frame_end != start)
+                start = self._frame_end
+        return 0
+
+    cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
+        """Dispatch the complete frames of buffer[start:end] and keep the rest."""
+        cdef:
+            wsf_header header
+            wsf_status status
+            WSFrame frame = None
+            const uint8_t *p
+            Py_ssize_t size
+        while start < end:
+            p = <const uint8_t *>buffer.data + start
+            status = wsf_decode_header(&self._decoder, p, end - start, &header)
+            if status != WSF_FRAME:
+                if status == WSF_INCOMPLETE:
+                    return self._keep_rest(buffer, start, end, 0)
+                self._violated(status, header.payload_len)
+                return 0
+            # No overflow: a payload is not longer than max_frame_size, which ws_connect() bounds.
+            size = header.header_len + <Py_ssize_t>header.payload_len
+            if size > end - start:
+                return self._keep_rest(buffer, start, end, size)
+            wsf_decoder_advance(&self._decoder, &header)
+            start += size
+            self._frame_end = start
+            if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
+                continue
+
+            if frame is None or Py_REFCNT(<PyObject *>frame) > 1:
+                frame = <WSFrame>WSFrame.__new__(WSFrame)
+                frame.buffer = buffer
+            frame.payload_ptr = <char *>p + header.header_len
+            (<FrameFields>frame).payload_size = <Py_ssize_t>header.payload_len
+            (<FrameFields>frame).tail_size = end - start
+            (<FrameFields>frame).msg_type = <WSMsgType>header.opcode
+            (<FrameFields>frame).fin = header.fin
+            (<FrameFields>frame).rsv1 = header.rsv & RSV1
+            (<FrameFields>frame).rsv2 = header.rsv & RSV2
+            (<FrameFields>frame).rsv3 = header.rsv & RSV3
+            if self._expect_pong and self._is_expected_pong(frame):
+                continue
+            if header.opcode & 0x08:
+                self._dispatch_control(frame)
+                if self._state >= State.FAILED:
+                    return 0
+            else:
+                self._dispatch(frame)
+        return 0
+
+    cdef int _keep_rest(
+        self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size
+    ) except -1:
+        """Keep the beginning of a frame, buffer[start:end], until the rest of it arrives.
+
+        A short one is copied, and put in front of the next read. If it is long, or the frame is, a buffer that holds
+        the frame is read into instead. `frame_size` is 0 if even the header is incomplete.
+        """
+        cdef Py_ssize_t size = end - start
+        if size <= REST_LIMIT and frame_size <= <uint64_t>READ_SIZE >> 1:
+            self._rest = <char *>PyMem_RawMalloc(size)
+            if self._rest == NULL:
+                raise MemoryError(f"no memory for {size} bytes of a frame")
+            memcpy(self._rest, buffer.data + start, size)
+            self._rest_size = size
+            return 0
+        self._own = new_read_buffer(frame_size + OWN_SLACK)
+        memcpy(self._own.data, buffer.data + start, size)
+        self._own_size = size
+        return 0
+
+    # What WSTransport does with it.
+
+    cdef Py_ssize_t _upgrade(self, bytes data) except -1:
+        """Bytes of the server's reply to the upgrade request; returns how many at their end are already frames."""
+
+    cdef int _dispatch(self, WSFrame frame) except -1:
+        """A data frame."""
+
+    cdef int _dispatch_control(self, WSFrame frame) except -1:
+        """A control frame."""
+
+    cdef bint _is_expected_pong(self, WSFrame frame) except -1:
+        """Asked for every frame while `_expect_pong`: true if it goes no further."""
+
+    cdef int _violated(self, wsf_status status, uint64_t payload_size) except -1:
+        """A frame broke the protocol."""
+
+    cdef int _delivery_raised(self, exc, bint from_callback) except -1:
+        """An exception came out of the above, or out of the reading itself."""

@@ -1,0 +1,85 @@
+cimport cython
+from aiofastnet.transport cimport Protocol, Transport
+from libc.stdint cimport uint8_t
+
+from wsfast._frame cimport WSMsgType
+from wsfast._memory cimport Scratch
+
+
+# The life of a connection: see _engine.pyx.
+cdef enum State:
+    CONNECTING
+    OPEN
+    CLOSING
+    DRAINING
+    FAILED
+    CLOSED
+
+
+cdef enum:
+    FIN = 0x80
+    # RFC 6455 section 5.5: the payload of a control frame.
+    MAX_CONTROL_PAYLOAD = 125
+
+
+cdef class FrameWriter(Protocol):
+    cdef:
+        int _state
+        object _loop
+        readonly object underlying_transport
+        Transport _fast             # underlying_transport if it can be called from C, else None
+        unsigned long _thread_id
+        Scratch _scratch
+
+        uint8_t _rsv_allowed        # reserved bits that a negotiated extension may set
+        bint _sending_fragments
+
+        char *_gathered             # frames that leave together
+        Py_ssize_t _gathered_size
+        int _cork_depth
+        bint _gather                # write_policy="gather"
+        bint _flush_scheduled
+
+        bint _writing_paused
+        bint _writing_large
+        bint _pause_owed
+
+    # Python's send() for callers in C: no Python object is created or looked at.
+    cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=*) except -1
+    # The same, masking in place: 14 bytes before `payload` and the payload itself are overwritten.
+    cdef int send_reuse_external_buffer(
+        self, WSMsgType msg_type, char *payload, Py_ssize_t size,
+        bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*) except -1
+
+    cpdef send(self, msg_type, message, bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*)
+    cpdef send_many(self, msg_type, messages)
+    cpdef send_reuse_external_bytearray(
+        self, msg_type, bytearray buffer, Py_ssize_t msg_offset,
+        bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*)
+    cpdef send_ping(self, message=*)
+    cpdef send_pong(self, message=*)
+
+    @cython.final
+    cdef int _check_thread(self, str method) except -1
+    @cython.final
+    cdef int _require_open(self) except -1
+    @cython.final
+    cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
+    @cython.final
+    cdef int _send_object(self, uint8_t first_byte, message) except -1
+    @cython.final
+    cdef int _send_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _send_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _write(self, char *ptr, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _flush(self) except -1
+    @cython.final
+    cdef int _uncork(self) except -1
+
+    # Overridden by WSTransport.
+    cdef int _raise_closed(self) except -1
+    cdef int _writing_changed(self) except -1

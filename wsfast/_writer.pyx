@@ -1,0 +1,384 @@
+"""How frames leave: checked, built in one pass, and written at once or gathered.
+
+A frame costs no more than one send(2): header and masked payload are built side by side in borrowed memory (see
+_memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because
+the connection is corked or because of write_policy="gather", are built one behind the other and leave together.
+"""
+
+cimport cython
+from aiofastnet.transport cimport Protocol
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport free
+
+from wsfast._core cimport (
+    WSF_MAX_HEADER,
+    wsf_encode_frame,
+    wsf_encode_header,
+    wsf_header_size,
+    wsf_mask_best,
+    wsf_mask_fn,
+    wsf_mask_key,
+)
+from wsfast._frame cimport WSMsgType
+from wsfast._memory cimport CACHE_LINE, WRITE_SIZE
+
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *size) except NULL
+    unsigned long PyThread_get_thread_ident()
+
+
+cdef enum:
+    RSV1 = 0x40
+    RSV2 = 0x20
+    RSV3 = 0x10
+    # Gathered frames leave when there are this many bytes of them: more in one write gains nothing.
+    GATHER_LIMIT = 64 * 1024
+
+
+cdef wsf_mask_fn _mask = wsf_mask_best().fn
+
+#: Name of the masking kernel in use: "scalar", "avx2", "avx512" or "neon".
+mask_kernel = (<bytes>wsf_mask_best().name).decode()
+
+
+@cython.final
+@cython.internal
+cdef class Cork:
+    """``with transport.cork():`` may be nested; the outermost one writes."""
+
+    cdef FrameWriter _transport
+
+    def __cinit__(self, FrameWriter transport):
+        self._transport = transport
+
+    def __enter__(self):
+        self._transport._check_thread("cork")
+        self._transport._cork_depth += 1
+
+    def __exit__(self, *exc_info):
+        self._transport._uncork()
+
+
+cdef class FrameWriter(Protocol):
+    """The sending half of :class:`WSTransport`."""
+
+    def __dealloc__(self):
+        free(self._gathered)
+
+    @property
+    def write_buffer_size(self):
+        """Bytes that were sent but that the kernel has not taken yet, including frames that are being gathered."""
+        self._check_thread("write_buffer_size")
+        if self._state == State.CLOSED:
+            return 0
+        cdef Py_ssize_t size = self.underlying_transport.get_write_buffer_size()
+        return size if self._fast is not None else size + self._gathered_size
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        """Set the marks, in bytes, at which ``pause_writing`` and ``resume_writing`` are called.
+
+        As ``asyncio.WriteTransport.set_write_buffer_limits``: 64 KiB and a quarter of `high` by default.
+        """
+        self._check_thread("set_write_buffer_limits")
+        if self._state != State.CLOSED:
+            self.underlying_transport.set_write_buffer_limits(high, low)
+
+    cpdef send(self, msg_type, message, bint fin=True, bint rsv1=False, bint rsv2=False, bint rsv3=False):
+        """Send one frame.
+
+        :param msg_type: a :class:`WSMsgType` other than CLOSE
+        :param message: ``str`` (sent as UTF-8), a contiguous bytes-like object, or None for an empty payload. It is
+            copied before this method returns, so the caller may reuse its buffer.
+        :param fin: False for a fragment that more CONTINUATION frames follow
+        :param rsv1, rsv2, rsv3: reserved bits, only if an extension was negotiated
+        :raises ConnectionClosed: a CLOSE frame was sent, or the connection is gone
+        :raises TypeError, ValueError: an argument is wrong; nothing was sent
+        """
+        self._check_thread("send")
+        self._send_object(self._first_byte(_opcode(msg_type), fin, rsv1, rsv2, rsv3), message)
+
+    cpdef send_many(self, msg_type, messages):
+        """Send every message of an iterable as a frame of its own, all of them in one write (64 KiB at a time).
+
+        If a message is refused (see :meth:`send`), those before it are sent and the exception is raised.
+        """
+        self._check_thread("send_many")
+        cdef int first_byte = self._first_byte(_opcode(msg_type), True, False, False, False)
+        if isinstance(messages, (str, bytes, bytearray, memoryview)):
+            raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
+        self._cork_depth += 1
+        try:
+            for message in messages:
+                self._send_object(first_byte, message)
+        finally:
+            self._uncork()
+
+    def cork(self):
+        """A context manager: what is sent inside it leaves in one write at its end (64 KiB at a time).
+
+        It may be nested, and frames that were sent leave even if the block raises.
+        """
+        return Cork.__new__(Cork, self)
+
+    cpdef send_reuse_external_bytearray(
+        self, msg_type, bytearray buffer, Py_ssize_t msg_offset,
+        bint fin=True, bint rsv1=False, bint rsv2=False, bint rsv3=False
+    ):
+        """Send ``buffer[msg_offset:]`` as one frame without copying it: header and mask are written into `buffer`.
+
+        :param buffer: its content is destroyed; it may be reused when this method returns
+        :param msg_offset: where the message starts; at least 14, the longest header
+        """
+        self._check_thread("send_reuse_external_bytearray")
+        if buffer is None:
+            raise TypeError("buffer must be a bytearray, not None")
+        cdef Py_ssize_t size = PyByteArray_GET_SIZE(buffer) - msg_offset
+        if msg_offset < WSF_MAX_HEADER:
+            raise ValueError(f"msg_offset must be at least {WSF_MAX_HEADER}, the longest header, not {msg_offset}")
+        if size < 0:
+            raise ValueError(f"msg_offset {msg_offset} lies behind the end of the buffer, {len(buffer)}")
+        self.send_reuse_external_buffer(
+            <WSMsgType>_opcode(msg_type), PyByteArray_AS_STRING(buffer) + msg_offset, size, fin, rsv1, rsv2, rsv3)
+
+    cdef int send_reuse_external_buffer(
+        self, WSMsgType msg_type, char *payload, Py_ssize_t size,
+        bint fin=True, bint rsv1=False, bint rsv2=False, bint rsv3=False
+    ) except -1:
+        self._check_thread("send_reuse_external_buffer")
+        cdef:
+            uint8_t first_byte = self._first_byte(msg_type, fin, rsv1, rsv2, rsv3)
+            char *frame = payload - wsf_header_size(size)
+            uint32_t key
+        self._require_open()
+        if self._cork_depth or self._flush_scheduled or self._gather:
+            return self._send_frame(first_byte, payload, size)
+        if first_byte & 0x08:
+            raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
+        if wsf_mask_key(&key) != 0:
+            PyErr_SetFromErrno(OSError)
+        self._sending_fragments = not first_byte & FIN
+        wsf_encode_header(<uint8_t *>frame, first_byte, size, key)
+        _mask(<uint8_t *>payload, <uint8_t *>payload, size, key)
+        return self._write(frame, size + (payload - frame))
+
+    cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=True) except -1:
+        self._check_thread("send_ptr")
+        return self._send_frame(self._first_byte(msg_type, fin, False, False, False), payload, size)
+
+    cpdef send_ping(self, message=None):
+        """Send a PING with a payload of at most 125 bytes."""
+        self.send(WSMsgType.PING, message)
+
+    cpdef send_pong(self, message=None):
+        """Send a PONG with a payload of at most 125 bytes."""
+        self.send(WSMsgType.PONG, message)
+
+    cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1:
+        """The first byte of a frame, checked (RFC 6455 sections 5.2 and 5.4)."""
+        if (opcode == WSMsgType.TEXT or opcode == WSMsgType.BINARY) and fin and not self._sending_fragments:
+            if not (rsv1 or rsv2 or rsv3):
+                return FIN | opcode
+        if opcode == WSMsgType.CLOSE:
+            raise ValueError("msg_type must not be CLOSE: use send_close()")
+        cdef int rsv = rsv1 * RSV1 | rsv2 * RSV2 | rsv3 * RSV3
+        if rsv & ~self._rsv_allowed:
+            raise ValueError("rsv1, rsv2 and rsv3 may be set only if an extension that uses them was negotiated")
+        if opcode == WSMsgType.PING or opcode == WSMsgType.PONG:
+            if not fin:
+                raise ValueError("fin must be True: a control frame cannot be fragmented")
+        elif opcode == WSMsgType.CONTINUATION:
+            if not self._sending_fragments:
+                raise ValueError("msg_type must not be CONTINUATION: no fragmented message was begun")
+        elif opcode == WSMsgType.TEXT or opcode == WSMsgType.BINARY:
+            if self._sending_fragments:
+                raise ValueError("msg_type must be CONTINUATION until the fragmented message ends")
+        else:
+            raise ValueError(f"msg_type must be a WSMsgType, not {opcode}")
+        return (FIN if fin else 0) | rsv | opcode
+
+    cdef int _send_object(self, uint8_t first_byte, message) except -1:
+        cdef:
+            const char *text
+            Py_ssize_t size
+            Py_buffer view
+        if type(message) is bytes:
+            return self._send_frame(first_byte, PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message))
+        if isinstance(message, str):
+            text = PyUnicode_AsUTF8AndSize(message, &size)
+            return self._send_frame(first_byte, text, size)
+        if message is None:
+            return self._send_frame(first_byte, b"", 0)
+        try:
+            PyObject_GetBuffer(message, &view, PyBUF_SIMPLE)
+        except TypeError:
+            raise TypeError(f"message must be str or bytes-like, not {type(message).__name__}") from None
+        except BufferError as exc:
+            raise ValueError(f"message must be contiguous: {exc}") from None
+        try:
+            return self._send_frame(first_byte, <const char *>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int _send_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+        self._require_open()
+        if size > MAX_CONTROL_PAYLOAD and first_byte & 0x08:
+            raise ValueError(f"message must be at most {MAX_CONTROL_PAYLOAD} bytes in a control frame, not {size}")
+        if not first_byte & 0x08:
+            self._sending_fragments = not first_byte & FIN
+        if size > WRITE_SIZE - WSF_MAX_HEADER:
+            return self._send_large(first_byte, payload, size)
+        if self._cork_depth or self._flush_scheduled:
+            return self._gather_frame(first_byte, payload, size)
+        if self._gather:
+            # The first frame of a loop iteration leaves at once, the others when the iteration ends.
+            self._loop.call_soon(self._iteration_ends)
+            self._flush_scheduled = True
+        cdef:
+            uint32_t key
+            char *area
+            char *frame
+        if wsf_mask_key(&key) != 0:
+            PyErr_SetFromErrno(OSError)
+        area = self._scratch.take_write()
+        try:
+            frame = area + CACHE_LINE - wsf_header_size(size)
+            self._write(
+                frame, wsf_encode_frame(_mask, <uint8_t *>frame, first_byte, <const uint8_t *>payload, size, key))
+        finally:
+            self._scratch.give_write(area)
+        return 0
+
+    cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+        cdef uint32_t key
+        if self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
+            self._flush()
+        if wsf_mask_key(&key) != 0:
+            PyErr_SetFromErrno(OSError)
+        if self._gathered == NULL:
+            self._gathered = self._scratch.take_write()
+        self._gathered_size += wsf_encode_frame(
+            _mask, <uint8_t *>self._gathered + self._gathered_size, first_byte, <const uint8_t *>payload, size, key)
+        if self._gathered_size >= GATHER_LIMIT:
+            self._flush()
+        return 0
+
+    cdef int _send_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+        """Send a frame that is masked and written piece by piece, each small enough to stay in the cache.
+
+        Between the pieces a callback (pause_writing) may run only after the last one, and what is sent meanwhile, by a
+        finalizer for instance, is gathered: nothing may get into the middle of the frame.
+        """
+        cdef:
+            uint32_t key
+            char *area
+            Py_ssize_t header, piece
+        if wsf_mask_key(&key) != 0:
+            PyErr_SetFromErrno(OSError)
+        self._flush()
+        area = self._scratch.take_write()
+        self._cork_depth += 1
+        self._writing_large = True
+        try:
+            header = wsf_encode_header(<uint8_t *>area, first_byte, size, key)
+            while size > 0:
+                # Four bytes of the mask repeat, so every piece but the last is a multiple of four.
+                piece = min(size, (WRITE_SIZE - header) & ~<Py_ssize_t>3)
+                _mask(<uint8_t *>area + header, <const uint8_t *>payload, piece, key)
+                self._write(area, header + piece)
+                payload += piece
+                size -= piece
+                header = 0
+        finally:
+            self._writing_large = False
+            self._scratch.give_write(area)
+            self._uncork()
+        if self._pause_owed:
+            self._pause_owed = False
+            self.pause_writing()
+        return 0
+
+    cdef int _write(self, char *ptr, Py_ssize_t size) except -1:
+        """send(2) if nothing is queued; what the kernel does not take is copied and queued."""
+        if self._fast is not None:
+            self._fast.write_c(ptr, size)
+        else:
+            self.underlying_transport.write(PyBytes_FromStringAndSize(ptr, size))
+        return 0
+
+    cdef int _flush(self) except -1:
+        """Write the frames gathered so far."""
+        cdef:
+            char *area = self._gathered
+            Py_ssize_t size = self._gathered_size
+        if area == NULL:
+            return 0
+        self._gathered = NULL
+        self._gathered_size = 0
+        try:
+            if self._state != State.CLOSED:
+                self._write(area, size)
+        finally:
+            self._scratch.give_write(area)
+        return 0
+
+    cdef int _uncork(self) except -1:
+        self._cork_depth -= 1
+        if self._cork_depth == 0 and not self._flush_scheduled:
+            self._flush()
+        return 0
+
+    def _iteration_ends(self):
+        self._flush_scheduled = False
+        if self._cork_depth == 0:
+            self._flush()
+
+    cdef int _check_thread(self, str method) except -1:
+        if PyThread_get_thread_ident() != self._thread_id:
+            raise RuntimeError(
+                f"WSTransport.{method}() called from a wrong thread: use loop.call_soon_threadsafe()")
+        return 0
+
+    cdef int _require_open(self) except -1:
+        if self._state != State.OPEN:
+            self._raise_closed()
+        return 0
+
+    cdef int _raise_closed(self) except -1:
+        """WSTransport knows how it was closed."""
+
+    cdef int _writing_changed(self) except -1:
+        """WSTransport tells its listener."""
+
+    # ---- called by the transport beneath
+
+    def pause_writing(self):
+        self._writing_paused = True
+        if self._writing_large:
+            self._pause_owed = True
+        else:
+            self._writing_changed()
+
+    def resume_writing(self):
+        self._writing_paused = False
+        if self._pause_owed:
+            self._pause_owed = False
+        else:
+            self._writing_changed()
+
+    cpdef Py_ssize_t get_local_write_buffer_size(self) except -1:
+        return self._gathered_size
+
+
+cdef int _opcode(msg_type) except -1:
+    """A WSMsgType, or the int that it is, for _first_byte() to check."""
+    if not isinstance(msg_type, int):
+        raise TypeError(f"msg_type must be a WSMsgType, not {msg_type!r}")
+    try:
+        return max(<int>msg_type, 0x10) if <int>msg_type < 0 else <int>msg_type
+    except OverflowError:
+        raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}") from None

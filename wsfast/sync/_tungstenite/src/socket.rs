@@ -1,0 +1,194 @@
+//! The descriptor, and the system calls on it. Errors are errno.
+
+use std::os::raw::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+pub type Errno = c_int;
+
+/// A socket that one thread may close while others use it: its number is given back when the last has left.
+pub struct Socket {
+    fd: c_int,
+    users: AtomicUsize,
+    retired: AtomicBool,
+}
+
+/// Somebody uses the socket.
+pub struct InUse<'s>(&'s Socket);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl Socket {
+    pub fn new(fd: c_int) -> Self {
+        // The owner counts as a user until it retires the socket.
+        Socket { fd, users: AtomicUsize::new(1), retired: AtomicBool::new(false) }
+    }
+
+    /// None once the socket is retired.
+    pub fn enter(&self) -> Option<InUse<'_>> {
+        let more = |users| (users > 0).then_some(users + 1);
+        self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        let user = InUse(self);
+        (!self.retired.load(Ordering::Acquire)).then_some(user)
+    }
+
+    fn leave(&self) {
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: nobody has it any more, and nobody can get it.
+            unsafe { libc::close(self.fd) };
+        }
+    }
+
+    /// Ends the connection, wakes whoever sleeps on it, and closes the descriptor when all have left.
+    pub fn retire(&self) {
+        if !self.retired.swap(true, Ordering::AcqRel) {
+            self.shutdown(libc::SHUT_RDWR);
+            self.leave();
+        }
+    }
+
+    /// Closes the descriptor, and says nothing to the peer: a forked child must not end its parent's connection.
+    pub fn release(&self) {
+        if !self.retired.swap(true, Ordering::AcqRel) {
+            self.leave();
+        }
+    }
+
+    pub fn shutdown(&self, how: c_int) {
+        // SAFETY: a plain system call. It fails if the peer was faster, and that is as good.
+        unsafe { libc::shutdown(self.fd, how) };
+    }
+
+    /// A new descriptor of the same socket.
+    pub fn dup(&self) -> Result<c_int, Errno> {
+        // SAFETY: a plain system call.
+        let fd = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if fd < 0 { Err(errno()) } else { Ok(fd) }
+    }
+
+    /// Receives into the spare capacity of `buffer`, and returns how many bytes; 0 is the end of the stream.
+    pub fn recv(&self, buffer: &mut Vec<u8>, flags: c_int) -> Result<usize, Errno> {
+        let spare = buffer.spare_capacity_mut();
+        debug_assert!(!spare.is_empty());
+        // SAFETY: the kernel writes at most as much as there is room for, and says how much it wrote.
+        unsafe {
+            let got = libc::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags);
+            if got < 0 {
+                return Err(errno());
+            }
+            buffer.set_len(buffer.len() + got as usize);
+            Ok(got as usize)
+        }
+    }
+
+    /// Sends what the kernel takes without sleeping.
+    pub fn send(&self, data: &[u8]) -> Result<usize, Errno> {
+        let flags = libc::MSG_DONTWAIT | NO_SIGNAL;
+        // SAFETY: the kernel reads the slice.
+        let sent = unsafe { libc::send(self.fd, data.as_ptr().cast::<c_void>(), data.len(), flags) };
+        if sent < 0 { Err(errno()) } else { Ok(sent as usize) }
+    }
+
+    /// As `send`, for several slices.
+    pub fn send_vectored(&self, slices: &[std::io::IoSlice<'_>]) -> Result<usize, Errno> {
+        // SAFETY: an IoSlice is an iovec, and the kernel reads what they point at.
+        let sent = unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = slices.as_ptr() as *mut libc::iovec;
+            message.msg_iovlen = slices.len() as _;
+            libc::sendmsg(self.fd, &message, libc::MSG_DONTWAIT | NO_SIGNAL)
+        };
+        if sent < 0 { Err(errno()) } else { Ok(sent as usize) }
+    }
+
+    /// Sleeps until one of `events` happens, or the connection breaks. Returns what happened: 0 if time is over.
+    pub fn poll(&self, events: i16, timeout: Option<Duration>) -> Result<i16, Errno> {
+        // Rounded up: to wake too early would mean to ask again and again.
+        let millis = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as c_int);
+        let mut waiting = libc::pollfd { fd: self.fd, events, revents: 0 };
+        // SAFETY: one pollfd, as said.
+        match unsafe { libc::poll(&mut waiting, 1, millis) } {
+            0 => Ok(0),
+            1 => Ok(waiting.revents),
+            _ => Err(errno()),
+        }
+    }
+
+    /// How long a blocking `recv` sleeps before it fails with EAGAIN; zero: without limit.
+    pub fn set_receive_timeout(&self, timeout: Duration) {
+        let value = libc::timeval {
+            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_usec: timeout.subsec_micros() as libc::suseconds_t,
+        };
+        let size = std::mem::size_of_val(&value) as libc::socklen_t;
+        let pointer = std::ptr::addr_of!(value).cast::<c_void>();
+        // SAFETY: the kernel reads one timeval.
+        unsafe { libc::setsockopt(self.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, pointer, size) };
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const NO_SIGNAL: c_int = libc::MSG_NOSIGNAL;
+// Python ignores SIGPIPE everywhere, so this matters only to who changed that.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const NO_SIGNAL: c_int = 0;
+
+pub fn would_block(errno: Errno) -> bool {
+    errno == libc::EAGAIN || errno == libc::EWOULDBLOCK
+}
+
+fn errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixStream;
+
+    fn is_open(fd: c_int) -> bool {
+        unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
+    }
+
+    #[test]
+    fn the_descriptor_outlives_its_users() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let fd = ours.into_raw_fd();
+        let socket = Socket::new(fd);
+        let user = socket.enter().unwrap();
+        socket.retire();
+        socket.retire();
+        assert!(is_open(fd));
+        assert!(socket.enter().is_none());
+        drop(user);
+        assert!(!is_open(fd));
+        assert!(socket.enter().is_none());
+        drop(theirs);
+    }
+
+    #[test]
+    fn releasing_does_not_end_the_connection() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let other = ours.try_clone().unwrap();
+        let socket = Socket::new(ours.into_raw_fd());
+        socket.release();
+        let other = Socket::new(other.into_raw_fd());
+        assert_eq!(other.send(b"still there"), Ok(11));
+        drop(theirs);
+    }
+
+    #[test]
+    fn timeouts() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let socket = Socket::new(ours.into_raw_fd());
+        assert_eq!(socket.poll(libc::POLLIN, Some(Duration::from_millis(1))), Ok(0));
+        socket.set_receive_timeout(Duration::from_millis(1));
+        let mut buffer = Vec::with_capacity(10);
+        assert!(would_block(socket.recv(&mut buffer, 0).unwrap_err()));
+    }
+}

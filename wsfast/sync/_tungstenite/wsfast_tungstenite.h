@@ -1,0 +1,152 @@
+/*
+ * The contract between wsfast.sync and its crate: the only place where it is written down.
+ *
+ * cffi reads this file and compiles the calls; so it is plain declarations, without preprocessor lines. A test
+ * compares it with what the library exports, and `cargo test` the numbers with those of the crate.
+ *
+ * Rules. A wst_connection owns its descriptor and may be used by any number of threads at once. No function holds
+ * a lock while it sleeps, but wst_recv the one that makes it the only receiver. Sleeping functions return
+ * WST_INTERRUPTED when a signal arrives: the caller lets Python run its handlers, and calls again. Times are in
+ * seconds; a negative time means no limit. Pointers are borrowed for the call, except where it is said. No function
+ * unwinds: a panic inside is WST_PANIC, and ends the connection.
+ */
+
+typedef struct wst_connection wst_connection;
+typedef struct wst_tls_config wst_tls_config;
+
+/* What functions return. A message is a positive number. */
+enum wst_result {
+    WST_TEXT = 1,
+    WST_BINARY = 2,
+    WST_OK = 0,
+    WST_INTERRUPTED = -1, /* a signal: call again */
+    WST_TIMEOUT = -2,
+    WST_CLOSED = -3,  /* not open any more, or never to be: wst_describe_ending() says why */
+    WST_PONG = -4,    /* pings were answered: take them by wst_take_pong(), then call again */
+    WST_BLOCKED = -5, /* the frame is queued: call wst_flush() */
+    WST_FULL = -6,    /* the frame is not queued, for others are before it: call wst_flush(), then again */
+    WST_BUSY = -7,    /* another thread is receiving */
+    WST_EOF = -8,     /* the peer closed the connection during the opening */
+    WST_PANIC = -9    /* a bug */
+};
+
+/* The life of a connection, with the numbers of websockets' State. */
+enum wst_state {
+    WST_STATE_CONNECTING = 0,
+    WST_STATE_OPEN = 1,
+    WST_STATE_CLOSING = 2,
+    WST_STATE_CLOSED = 3
+};
+
+/* Flags of wst_recv(). */
+enum wst_recv_flag {
+    WST_RESUME = 1,  /* goes on after WST_INTERRUPTED or WST_PONG, with the same deadline */
+    WST_STREAM = 2,  /* a frame at a time */
+    WST_VALIDATE = 4 /* the caller will not decode text, so check here that it is UTF-8 */
+};
+
+/* What is behind an ending. */
+enum wst_cause {
+    WST_CAUSE_NONE = 0,
+    WST_CAUSE_EOF = 1,           /* the peer closed the connection without a CLOSE frame */
+    WST_CAUSE_OS = 2,            /* number: errno */
+    WST_CAUSE_PROTOCOL = 3,      /* message */
+    WST_CAUSE_TOO_BIG = 4,       /* size of the frame, limit left for it, current size of its message (-1: none) */
+    WST_CAUSE_FRAGMENTS = 5,     /* number: the limit */
+    WST_CAUSE_TEXT = 6,          /* message; text that is not UTF-8 */
+    WST_CAUSE_KEEPALIVE = 7,
+    WST_CAUSE_CLOSE_TIMEOUT = 8,
+    WST_CAUSE_TLS = 9,           /* message */
+    WST_CAUSE_CERTIFICATE = 10,  /* message */
+    WST_CAUSE_LOCAL = 11,        /* the caller knows: wst_fail() or wst_abort() */
+    WST_CAUSE_PANIC = 12
+};
+
+typedef struct {
+    uint64_t max_message; /* bytes; UINT64_MAX: no limit */
+    uint64_t max_fragment;
+    uint64_t max_fragments;
+    uint64_t max_queue; /* frames read while nobody receives */
+    double ping_interval;
+    double ping_timeout;
+    double close_timeout;
+    double busy_poll;
+} wst_options;
+
+/* A received message or, with WST_STREAM, a frame of one. data is valid until the next wst_recv(). */
+typedef struct {
+    const char *data;
+    size_t size;
+    int fin;
+} wst_message;
+
+/* Codes are -1 where there was no CLOSE frame, and 1005 where it was empty. Texts are UTF-8, not terminated. */
+typedef struct {
+    int rcvd_code;
+    int sent_code;
+    int rcvd_then_sent;
+    int rcvd_size;
+    int sent_size;
+    int cause;
+    int64_t number;
+    int64_t size;
+    int64_t limit;
+    int64_t current;
+    int message_size;
+    char rcvd_reason[128];
+    char sent_reason[128];
+    char message[256];
+} wst_ending;
+
+/*
+ * How to speak TLS. certificates: the DER of trusted authorities, one after the other, sizes in sizes. suites: the
+ * numbers of the cipher suites that are allowed (all, if there are none). verify: 0 nothing, 1 the chain, 2 the chain
+ * and the name. versions: 1 TLS 1.2, 2 TLS 1.3, 3 both. chain and key: the client's certificate in PEM, or NULL.
+ * keylog: whether to write the file that SSLKEYLOGFILE names. Returns NULL and a reason if that cannot be done.
+ */
+wst_tls_config *wst_tls_config_new(const char *certificates, const size_t *sizes, size_t count,
+                                   const uint16_t *suites, size_t suite_count, int verify, int versions,
+                                   const char *chain, size_t chain_size, const char *key, size_t key_size,
+                                   int keylog, char *reason, size_t reason_size);
+void wst_tls_config_free(wst_tls_config *config);
+
+/* Takes over the connected, blocking socket fd. Never NULL, and never fails. */
+wst_connection *wst_new(int fd, const wst_options *options);
+/* Closes the descriptor. No other call may be under way. */
+void wst_free(wst_connection *connection);
+
+/* The opening: TLS if wanted, then bytes of the upgrade, then wst_open() with those that came after it. */
+int wst_tls_handshake(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size,
+                      double timeout);
+int wst_send_raw(wst_connection *connection, const char *data, size_t size, double timeout);
+/* Returns the number of bytes received, or a wst_result below 0. */
+int64_t wst_recv_raw(wst_connection *connection, char *data, size_t size, double timeout);
+int wst_open(wst_connection *connection, const char *trailing, size_t size);
+
+/* Receives a message. One thread at a time, and until it has copied the data. timeout 0: only what is there. */
+int wst_recv(wst_connection *connection, double timeout, int flags, wst_message *message);
+/* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
+int wst_send(wst_connection *connection, int head, const char *data, size_t size);
+/* Sends a PING, and remembers it so that its PONG is reported. Never sleeps. */
+int wst_send_ping(wst_connection *connection, const char *data, size_t size);
+/* Sleeps until all that was queued is sent. Reads on meanwhile, if nobody else does. */
+int wst_flush(wst_connection *connection);
+/* Reads into the queue until something happens or the time is over, unless another thread is receiving. */
+int wst_pump(wst_connection *connection, double timeout);
+/* The payload of the next ping that was answered, at most 125 bytes, and its size; -1 if there is none. */
+int wst_take_pong(wst_connection *connection, char *data);
+/* Round-trip time of the last answered ping; 0 before. */
+double wst_latency(wst_connection *connection);
+
+/* Starts the closing handshake, unless it has begun. code 0: an empty CLOSE. Never sleeps. */
+int wst_close(wst_connection *connection, int code, const char *reason, size_t size);
+/* As wst_close(), for a connection of which nothing more shall be read. */
+int wst_fail(wst_connection *connection, int code, const char *reason, size_t size);
+/* Sleeps until the connection is closed, at most until the deadline that the first CLOSE set. */
+int wst_finish(wst_connection *connection);
+/* Drops the connection at once, and wakes whoever sleeps in it. */
+int wst_abort(wst_connection *connection);
+int wst_get_state(wst_connection *connection);
+void wst_describe_ending(wst_connection *connection, wst_ending *ending);
+/* A duplicate of the descriptor, or -1. */
+int wst_dup(wst_connection *connection);
