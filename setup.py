@@ -51,9 +51,16 @@ setup(
             extension("_writer", *MASKING),
             extension("_reader", FRAME),
             extension("_engine", FRAME),
+            extension("_socket"),
         ],
         build_dir="build/cython",
         annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
-        compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False, "embedsignature": True},
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "binding": False,
+            "embedsignature": True,
+        },
     ),
 )

@@ -107,26 +107,32 @@ def test_an_exception_ends_the_connection_with_1011_and_reaches_the_waiter(loop,
     assert listener.events.count("disconnected") == 1
 
 
-# (raised, what CLOSE carries)
+# (code, reason, what CLOSE carries)
 CODED = [
-    (WSProtocolError(4321, "mine"), b"\x10\xe1mine"),
-    (WSProtocolError(1008, "policy"), b"\x03\xf0policy"),
-    (ProtocolError("wrong"), b"\x03\xeawrong"),
-    (WSProtocolError(3000, ""), b"\x0b\xb8"),
-    (WSProtocolError(1000, "é" * 100), b"\x03\xe8" + "é".encode() * 61),
-    (WSProtocolError(1005, "never sent"), b"\x03\xf3"),
-    (WSProtocolError(1006, "never sent"), b"\x03\xf3"),
-    (WSProtocolError(0, "never sent"), b"\x03\xf3"),
-    (WSProtocolError(99999, "never sent"), b"\x03\xf3"),
+    (4321, "mine", b"\x10\xe1mine"),
+    (1008, "policy", b"\x03\xf0policy"),
+    (3000, "", b"\x0b\xb8"),
+    (1000, "é" * 100, b"\x03\xe8" + "é".encode() * 61),
+    (1005, "never sent", b"\x03\xf3"),
+    (1006, "never sent", b"\x03\xf3"),
+    (0, "never sent", b"\x03\xf3"),
+    (99999, "never sent", b"\x03\xf3"),
 ]
 
 
 @open_callbacks
-@pytest.mark.parametrize(("exc", "payload"), CODED, ids=[str(row[0].code) for row in CODED])
-def test_a_wsprotocolerror_chooses_the_code_and_the_reason(loop, callback, exc, payload):
+@pytest.mark.parametrize(("code", "reason", "payload"), CODED)
+def test_a_wsprotocolerror_chooses_the_code_and_the_reason(loop, callback, code, reason, payload):
+    exc = WSProtocolError(code, reason)
     wire, _ = drive(loop, raising(exc), callback)
     assert [(sent.opcode, sent.payload) for sent in wire.sent()] == [(CLOSE, payload)]
     assert wire.end() is exc
+
+
+def test_a_subclass_of_wsprotocolerror_does_the_same(loop):
+    wire, _ = drive(loop, raising(ProtocolError("wrong")), "on_ws_frame")
+    assert [(sent.opcode, sent.payload) for sent in wire.sent()] == [(CLOSE, b"\x03\xeawrong")]
+    wire.lose()
 
 
 def test_a_reason_with_a_surrogate_cannot_be_sent_but_the_connection_ends(loop):

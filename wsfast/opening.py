@@ -7,19 +7,21 @@ import functools
 import inspect
 import logging
 import os
-import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 import aiofastnet
 
+from wsfast import tcp
 from wsfast._engine import WSListener, WSTransport
+from wsfast._socket import SocketTransport
 from wsfast._writer import mask_kernel
 from wsfast.codes import WSAutoPingStrategy
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
+from wsfast.tcp import SocketFactory
 from wsfast.uri import WebSocketURI, parse_uri
 
 if sys.version_info >= (3, 11):
@@ -28,11 +30,19 @@ else:
     from async_timeout import timeout as deadline
 
 ListenerFactory = Union[Callable[[], WSListener], Callable[[UpgradeRequest, UpgradeResponse], WSListener]]
-SocketFactory = Callable[[WebSocketURI], Union[socket.socket, None, Awaitable[Union[socket.socket, None]]]]
 LoggerLike = Union[str, logging.Logger, "logging.LoggerAdapter[Any]", None]
 
 # A larger limit on frames than memory can be addressed with is none.
 _NO_LIMIT = 2**62
+
+# The keyword arguments of create_connection() that are about TLS; the last two are aiofastnet's.
+_TLS_ARGUMENTS = (
+    "server_hostname",
+    "ssl_handshake_timeout",
+    "ssl_shutdown_timeout",
+    "ssl_incoming_bio_size",
+    "ssl_outgoing_bio_size",
+)
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -107,9 +117,13 @@ async def ws_connect(
     uri = parse_uri(url)
     if proxy is not None or proxy_ssl_context is not None:
         raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
-    for name in ("ssl", "sock", "all_errors"):
-        if name in kwargs:
+    for name in kwargs:
+        if name in ("ssl", "sock"):
             raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
+        if name not in tcp.ARGUMENTS + _TLS_ARGUMENTS:
+            raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
+        if name in _TLS_ARGUMENTS and not uri.secure:
+            raise ValueError(f"{name} is only meaningful with wss")
     if write_policy not in ("immediate", "gather"):
         raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
     if max_frame_size is not None and not 0 < max_frame_size <= _NO_LIMIT:
@@ -125,7 +139,9 @@ async def ws_connect(
             raise ValueError(f"{name} must not be negative, not {seconds!r}")
     auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
     handshake = ClientHandshake(uri, subprotocols=subprotocols, extra_headers=extra_headers)
-    opening = _Opening(handshake, ws_listener_factory, _logger(logger_name), auto_ping if enable_auto_ping else None)
+    opening = _Opening(
+        handshake, ws_listener_factory, _logger(logger_name), auto_ping if enable_auto_ping else None
+    )
     loop = asyncio.get_running_loop()
     context = (ssl_context or _default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
     transport = WSTransport(
@@ -153,7 +169,9 @@ async def ws_connect(
         opening.abandon()
         if max_redirects > 0 and exc.response.status_code in _REDIRECTS:
             location = exc.response.headers.get("Location")
-            raise NotImplementedError(f"redirects are not followed yet: the server redirects to {location}") from exc
+            raise NotImplementedError(
+                f"redirects are not followed yet: the server redirects to {location}"
+            ) from exc
         raise
     except BaseException:
         opening.abandon()
@@ -194,11 +212,6 @@ class _Opening:
         self._transport = transport
         self.phase = "the WebSocket handshake"
         beneath = transport.underlying_transport
-        sock = beneath.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if hasattr(socket, "TCP_QUICKACK"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         beneath.write(self._handshake.request_bytes)
 
     def data_received(self, data: bytes) -> int:
@@ -270,20 +283,22 @@ async def _connect(
     kwargs: dict[str, Any],
 ) -> None:
     """Connect TCP and TLS, and make `transport` the protocol of the connection."""
-    arguments: dict[str, Any] = {"host": uri.host, "port": uri.port, "ssl": context, **kwargs}
-    sock = await _make_socket(loop, uri, socket_factory)
-    if sock is not None:
-        arguments.update(host=None, port=None, sock=sock)
-    if context is not None:
-        arguments.setdefault("server_hostname", uri.host)
+    target = {"host": uri.host, "port": uri.port}
+    target.update((name, kwargs.pop(name)) for name in tcp.ARGUMENTS if name in kwargs)
+    sock = None if socket_factory is None else await tcp.from_factory(uri, socket_factory)
+    if sock is None:
+        sock = await tcp.connect(**target)  # type: ignore[arg-type]
     try:
-        if _can_use_aiofastnet(loop, context, use_aiofastnet):
-            await aiofastnet.create_connection(loop, lambda: transport, **arguments)
-        else:
-            await loop.create_connection(lambda: transport, **arguments)  # type: ignore[arg-type, return-value]
+        fast = _can_use_aiofastnet(loop, context, use_aiofastnet)
+        if fast and context is None:
+            SocketTransport(loop, sock, transport)
+            return
+        if context is not None:
+            kwargs.setdefault("server_hostname", uri.host)
+        connect = functools.partial(aiofastnet.create_connection, loop) if fast else loop.create_connection
+        await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
     except BaseException:
-        if sock is not None:
-            sock.close()
+        sock.close()
         raise
 
 
@@ -308,32 +323,9 @@ def _can_use_aiofastnet(
         return True
 
 
-async def _make_socket(
-    loop: asyncio.AbstractEventLoop, uri: WebSocketURI, factory: SocketFactory | None
-) -> socket.socket | None:
-    """A connected socket of the user's, or None."""
-    if factory is None:
-        return None
-    made = factory(uri)
-    sock = await made if inspect.isawaitable(made) else made
-    if sock is None:
-        return None
-    if not isinstance(sock, socket.socket):
-        raise TypeError(f"socket_factory must return a socket or None, not {type(sock).__name__}")
-    try:
-        sock.setblocking(False)
-        try:
-            sock.getpeername()
-        except OSError:
-            info = await loop.getaddrinfo(uri.host, uri.port, family=sock.family, type=sock.type)
-            await loop.sock_connect(sock, info[0][4])
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def _make_listener(factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+def _make_listener(
+    factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse
+) -> WSListener:
     listener = factory(request, response) if _takes_two(factory) else factory()  # type: ignore[call-arg]
     if not isinstance(listener, WSListener):
         raise TypeError(f"ws_listener_factory must return a WSListener, not {type(listener).__name__}")

@@ -1,0 +1,85 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint64_t
+
+from wsfast._engine cimport WSListener, WSTransport
+from wsfast._frame cimport FrameFields
+
+
+cdef enum:
+    # What `decode` is in C: by the type of the message, never, always.
+    BY_TYPE = -1
+    AS_BYTES = 0
+    AS_TEXT = 1
+
+
+# A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload.
+cdef struct Slot:
+    PyObject *owner
+    const char *data
+    Py_ssize_t size
+    uint8_t opcode
+    uint8_t fin
+
+
+cdef class Waiter:
+    cdef:
+        public bint _asyncio_future_blocking
+        object _loop
+        object _callback
+        object _context
+        object _message             # of the cancellation
+        int _outcome
+
+    cdef object arm(self)
+    cdef bint is_armed(self) noexcept
+    cdef int wake(self, bint at_once) except -1
+
+
+cdef class Inbox(WSListener):
+    cdef:
+        object owner                # the connection, told about what is rare
+        WSTransport transport
+        Waiter waiter
+
+        # A ring of frames, its capacity a power of two or 0.
+        Slot *_ring
+        Py_ssize_t _capacity
+        Py_ssize_t _head
+        Py_ssize_t _peak            # of `frames` during this read
+        readonly Py_ssize_t frames
+        Py_ssize_t messages         # how many of the queued frames end a message
+        bint _borrowed              # some payloads still lie in a read buffer
+
+        # The message that is arriving.
+        Py_ssize_t _fragments
+        uint64_t _message_size
+        uint64_t _max_message
+        uint64_t _max_fragment
+
+        # Who receives.
+        bint receiving              # a recv has begun and is not over
+        bint streaming              # it wants single frames
+        object invalid_text         # why take() gave None
+
+        # Flow control, in frames.
+        Py_ssize_t _high            # -1: none
+        Py_ssize_t _low
+        Py_ssize_t _slack           # bytes that may be queued above the mark, for the sake of a ping or of closing
+        readonly bint paused
+        bint _discarding
+        readonly bint closed
+
+    cdef bint ready(self) noexcept
+    cdef object take(self, int decode)
+    cdef object take_frame(self)
+
+    cdef int _push(self, FrameFields frame) except -1
+    cdef int _grow(self) except -1
+    cdef int _shrink(self) except -1
+    cdef int _fragment(self, FrameFields frame) except -1
+    cdef int _settle(self) except -1
+    cdef bytes _join(self)
+    cdef int _pop(self, Slot *slot) except -1
+    cdef int _popped(self) except -1
+    cdef int _control_flow(self) except -1
+    cdef int resume(self) except -1

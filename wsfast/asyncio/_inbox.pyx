@@ -1,0 +1,396 @@
+"""What arrives on an awaitable connection: a queue of frames, and the one who waits for them.
+
+A frame that arrives is queued as it lies in the read buffer, without a copy. When the bytes of one read are all
+dispatched, the engine calls _read_done(), which runs the task that waits in recv() there and then: no event-loop turn
+lies between the arrival of a message and the code that awaits it, and that code decodes the payload out of the read
+buffer while it is in the cache. What nobody has taken by then is copied, so a slow program never pins read buffers.
+
+Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it.
+"""
+
+import asyncio
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport UINT64_MAX
+from libc.string cimport memcpy
+
+from wsfast._engine cimport WSListener, WSTransport
+from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._writer cimport State
+
+from wsfast.exceptions import InvalidText, TooManyFragments
+
+
+cdef extern from "Python.h":
+    int PyContext_Enter(object context)
+    int PyContext_Exit(object context)
+    void PyErr_Clear()
+
+
+cdef enum:
+    # The ring of a connection that got a message or two.
+    SMALLEST_RING = 16
+    # websockets' limit: without one, empty fragments would fill the memory below every max_size.
+    MAX_FRAGMENTS = 4096
+    # What a queued frame counts against the slack besides its payload.
+    FRAME_OVERHEAD = 64
+    # Read past a full queue for the sake of a ping or of closing: as much as the default limit of a message.
+    SLACK = 1024 * 1024
+
+
+cdef enum Outcome:
+    NONE
+    ARMED
+    WOKEN
+    CANCELLED
+
+
+cdef object _current_task = asyncio.current_task
+
+
+@cython.final
+cdef class Waiter:
+    """What a waiting recv() yields to its task: a future as far as the task can tell, but used again and again.
+
+    A future tells its task by way of the event loop. This one can run the task at once, which is right whenever no
+    other task is running: when the event loop has called the transport to read.
+    """
+
+    cdef object arm(self):
+        self._asyncio_future_blocking = True
+        self._outcome = Outcome.ARMED
+        return self
+
+    cdef bint is_armed(self) noexcept:
+        return self._outcome == Outcome.ARMED
+
+    cdef int wake(self, bint at_once) except -1:
+        """Let the task go on: in this very call if `at_once` and possible, else in the loop's next iteration."""
+        if self._outcome != Outcome.ARMED:
+            return 0
+        self._outcome = Outcome.WOKEN
+        if self._callback is None:  # the task that was given this object has not asked to be told
+            return 0
+        callback, self._callback = self._callback, None
+        context, self._context = self._context, None
+        if not at_once or context is None or _current_task(self._loop) is not None:
+            self._loop.call_soon(callback, self, context=context)
+            return 0
+        if PyContext_Enter(context) < 0:
+            PyErr_Clear()
+            self._loop.call_soon(callback, self, context=context)
+            return 0
+        try:
+            callback(self)
+        finally:
+            PyContext_Exit(context)
+        return 0
+
+    # ---- what asyncio.Task calls
+
+    def get_loop(self):
+        return self._loop
+
+    def add_done_callback(self, callback, *, context=None):
+        if self._outcome == Outcome.ARMED:
+            self._callback = callback
+            self._context = context
+        else:
+            self._loop.call_soon(callback, self, context=context)
+
+    def remove_done_callback(self, callback):
+        if self._callback is None or self._callback != callback:
+            return 0
+        self._callback = self._context = None
+        return 1
+
+    def cancel(self, msg=None):
+        if self._outcome != Outcome.ARMED:
+            return False
+        self._outcome = Outcome.CANCELLED
+        self._message = msg
+        if self._callback is not None:
+            self._loop.call_soon(self._callback, self, context=self._context)
+            self._callback = self._context = None
+        return True
+
+    def cancelled(self):
+        return self._outcome == Outcome.CANCELLED
+
+    def done(self):
+        return self._outcome != Outcome.ARMED
+
+    def result(self):
+        if self._outcome == Outcome.CANCELLED:
+            message, self._message = self._message, None
+            raise asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
+        if self._outcome == Outcome.ARMED:
+            raise asyncio.InvalidStateError("Result is not set.")
+
+    def exception(self):
+        self.result()
+
+
+@cython.final
+cdef class Inbox(WSListener):
+    """The listener of an awaitable connection."""
+
+    def __init__(self, owner, WSTransport transport not None, high, low, max_message, max_fragment):
+        self.owner = owner
+        self.transport = transport
+        self.waiter = Waiter.__new__(Waiter)
+        self.waiter._loop = transport._loop
+        self._high = -1 if high is None else high
+        self._low = -1 if low is None else low
+        self._max_message = UINT64_MAX if max_message is None else max_message
+        self._max_fragment = UINT64_MAX if max_fragment is None else max_fragment
+        transport._decoder.max_payload = min(transport._decoder.max_payload, self._max_message, self._max_fragment)
+        transport._tells_read_done = True
+
+    def __dealloc__(self):
+        cdef Slot *slot
+        while self.frames > 0:
+            slot = &self._ring[self._head]
+            Py_DECREF(<object>slot.owner)
+            self._head = (self._head + 1) & (self._capacity - 1)
+            self.frames -= 1
+        PyMem_RawFree(self._ring)
+
+    # ---- called by the engine
+
+    cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
+        if not (<FrameFields>frame).msg_type & 0x08:
+            self._push(frame)
+        elif (<FrameFields>frame).msg_type == WSMsgType.PONG:
+            self.owner._pong_received(frame.get_payload_as_bytes())
+
+    cdef int _read_done(self, WSTransport transport) except -1:
+        """All frames of a read are here."""
+        if self.waiter.is_armed() and self.ready():
+            self.waiter.wake(True)
+        if self.frames == 0:
+            self._borrowed = False
+            if self._capacity > SMALLEST_RING:
+                self._shrink()
+        elif self._borrowed and (not self.receiving or self.waiter.is_armed()):
+            self._settle()
+        if self.frames > self._high >= 0:
+            self._control_flow()
+        return 0
+
+    cpdef on_ws_disconnected(self, WSTransport transport):
+        self.closed = True
+        if self._borrowed:
+            self._settle()
+        try:
+            self.owner._connection_lost()
+        finally:
+            self.waiter.wake(False)
+
+    cpdef resume_writing(self):
+        self.owner._resume_writing()
+
+    # ---- the queue
+
+    cdef bint ready(self) noexcept:
+        """Is there what the receiver waits for?"""
+        return self.frames > 0 if self.streaming else self.messages > 0
+
+    cdef int _push(self, FrameFields frame) except -1:
+        cdef Slot *slot
+        if not frame.fin or frame.msg_type == WSMsgType.CONTINUATION:
+            self._fragment(frame)
+        if self._discarding:
+            return 0
+        if self.frames == self._capacity:
+            self._grow()
+        slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+        Py_INCREF(frame.buffer)
+        slot.owner = <PyObject *>frame.buffer
+        slot.data = frame.payload_ptr
+        slot.size = frame.payload_size
+        slot.opcode = frame.msg_type
+        slot.fin = frame.fin
+        self._borrowed = True
+        self.frames += 1
+        self.messages += frame.fin
+        if self._slack > 0 and self.frames > self._high:
+            self._slack -= frame.payload_size + FRAME_OVERHEAD
+        return 0
+
+    cdef int _fragment(self, FrameFields frame) except -1:
+        """Count towards the limits of a fragmented message; what is left of them is the limit of its next frame."""
+        if frame.fin:
+            self._fragments = 0
+            self._message_size = 0
+        else:
+            self._fragments += 1
+            self._message_size += frame.payload_size
+            if self._fragments >= MAX_FRAGMENTS:
+                exc = TooManyFragments(MAX_FRAGMENTS)
+                exc.code = 1009  # as websockets closes
+                raise exc
+        self.transport._message_size = self._message_size
+        self.transport._decoder.max_payload = min(self._max_message - self._message_size, self._max_fragment)
+        return 0
+
+    cdef int _grow(self) except -1:
+        cdef:
+            Py_ssize_t capacity = max(SMALLEST_RING, 2 * self._capacity)
+            Py_ssize_t first = self._capacity - self._head
+            Slot *ring = <Slot *>PyMem_RawMalloc(capacity * sizeof(Slot))
+        if ring == NULL:
+            raise MemoryError(f"no memory for a queue of {capacity} frames")
+        if self._ring != NULL:
+            memcpy(ring, self._ring + self._head, first * sizeof(Slot))
+            memcpy(ring + first, self._ring, self._head * sizeof(Slot))
+            PyMem_RawFree(self._ring)
+        self._ring = ring
+        self._capacity = capacity
+        self._head = 0
+        self._peak = capacity
+        return 0
+
+    cdef int _shrink(self) except -1:
+        """The queue is empty: halve the ring if it was much too large for some time."""
+        self._head = 0
+        if self._peak > 0:
+            self._peak -= max(1, self._peak >> 4)
+            return 0
+        PyMem_RawFree(self._ring)
+        self._ring = NULL
+        self._capacity = 0
+        return 0
+
+    cdef int _settle(self) except -1:
+        """Copy the payloads that still lie in a read buffer."""
+        cdef:
+            Py_ssize_t i
+            Slot *slot
+            bytes payload
+        for i in range(self.frames):
+            slot = &self._ring[(self._head + i) & (self._capacity - 1)]
+            if not PyBytes_CheckExact(<object>slot.owner):
+                payload = PyBytes_FromStringAndSize(slot.data, slot.size)
+                Py_DECREF(<object>slot.owner)
+                Py_INCREF(payload)
+                slot.owner = <PyObject *>payload
+                slot.data = PyBytes_AS_STRING(payload)
+        self._borrowed = False
+        return 0
+
+    cdef int _pop(self, Slot *slot) except -1:
+        """Move the first frame, and the reference to its owner, into `slot`."""
+        slot[0] = self._ring[self._head]
+        self._head = (self._head + 1) & (self._capacity - 1)
+        self.frames -= 1
+        self.messages -= slot.fin
+        return 0
+
+    cdef int _popped(self) except -1:
+        if self.paused and self.frames <= self._low:
+            self.resume()
+        return 0
+
+    cdef object take(self, int decode):
+        """The first message, which is complete; None if it must be text and is not, see `invalid_text`."""
+        cdef:
+            Slot slot = self._ring[self._head]
+            bytes joined
+        if decode == BY_TYPE:
+            decode = slot.opcode == WSMsgType.TEXT
+        if slot.fin:
+            self._pop(&slot)
+        else:
+            joined = self._join()
+            Py_INCREF(joined)
+            slot.owner = <PyObject *>joined
+            slot.data = PyBytes_AS_STRING(joined)
+            slot.size = len(joined)
+        try:
+            if not decode:
+                if PyBytes_CheckExact(<object>slot.owner):
+                    return <object>slot.owner
+                return PyBytes_FromStringAndSize(slot.data, slot.size)
+            try:
+                return PyUnicode_DecodeUTF8(slot.data, slot.size, NULL)
+            except UnicodeDecodeError as exc:
+                self.invalid_text = InvalidText.from_decode_error(exc)
+                return None
+        finally:
+            Py_DECREF(<object>slot.owner)
+            if self.paused:
+                self._popped()
+
+    cdef bytes _join(self):
+        """Take the fragments of the first message, and join them."""
+        cdef:
+            Py_ssize_t size = 0, i = 0
+            Slot slot
+            bytes joined
+            char *end
+        while True:
+            slot = self._ring[(self._head + i) & (self._capacity - 1)]
+            size += slot.size
+            i += 1
+            if slot.fin:
+                break
+        joined = PyBytes_FromStringAndSize(NULL, size)
+        end = PyBytes_AS_STRING(joined)
+        for _ in range(i):
+            self._pop(&slot)
+            memcpy(end, slot.data, slot.size)
+            end += slot.size
+            Py_DECREF(<object>slot.owner)
+        return joined
+
+    cdef object take_frame(self):
+        """The first frame: its opcode, its payload, and whether it ends a message."""
+        cdef Slot slot
+        self._pop(&slot)
+        try:
+            if PyBytes_CheckExact(<object>slot.owner):
+                payload = <object>slot.owner
+            else:
+                payload = PyBytes_FromStringAndSize(slot.data, slot.size)
+            return slot.opcode, payload, bool(slot.fin)
+        finally:
+            Py_DECREF(<object>slot.owner)
+            self._popped()
+
+    # ---- flow control
+
+    cdef int _control_flow(self) except -1:
+        """There are more frames than the mark allows."""
+        if self.paused or self._slack > 0 or self.closed or (self.receiving and self.waiter.is_armed()):
+            return 0
+        if self.transport._state >= State.CLOSING:
+            # Nobody may ever receive these messages, and the server's CLOSE is behind what follows.
+            self._discarding = True
+            return 0
+        self.paused = True
+        self.transport.underlying_transport.pause_reading()
+        return 0
+
+    cdef int resume(self) except -1:
+        self.paused = False
+        if not self.closed:
+            self.transport.underlying_transport.resume_reading()
+        return 0
+
+    def read_on(self):
+        """Read past a full queue, but not without bounds: something is awaited that lies behind the messages."""
+        self._slack = SLACK
+        if self.paused:
+            self.resume()
+
+    def read_no_further(self):
+        """What was awaited has come."""
+        if self.transport._state < State.CLOSING:
+            self._slack = 0
+            if self.frames > self._high >= 0:
+                self._control_flow()

@@ -1,0 +1,88 @@
+"""Connected sockets: name resolution, source address, happy eyeballs, and sockets of the user's own making."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Union
+
+from aiohappyeyeballs import AddrInfoType, start_connection
+
+from wsfast.uri import WebSocketURI
+
+SocketFactory = Callable[[WebSocketURI], Union[Awaitable[Union[socket.socket, None]], socket.socket, None]]
+
+# The keyword arguments of loop.create_connection() that are about TCP; the others are about TLS.
+ARGUMENTS = ("host", "port", "family", "proto", "flags", "local_addr", "happy_eyeballs_delay", "interleave")
+
+
+async def connect(
+    host: str,
+    port: int,
+    *,
+    family: int = 0,
+    proto: int = 0,
+    flags: int = 0,
+    local_addr: tuple[str, int] | None = None,
+    happy_eyeballs_delay: float | None = None,
+    interleave: int | None = None,
+) -> socket.socket:
+    """Connect to the first address of `host` that answers; as ``loop.create_connection`` does it.
+
+    :raises OSError: no address could be resolved, bound or connected
+    """
+    loop = asyncio.get_running_loop()
+    sock = await start_connection(
+        await _resolve(loop, host, port, family, proto, flags),
+        local_addr_infos=None
+        if local_addr is None
+        else await _resolve(loop, *local_addr, family, proto, flags),
+        happy_eyeballs_delay=happy_eyeballs_delay,
+        interleave=interleave,
+        loop=loop,
+    )
+    return _tuned(sock)
+
+
+async def from_factory(uri: WebSocketURI, factory: SocketFactory) -> socket.socket | None:
+    """The user's socket, connected to the server unless it was already; None if the user made none."""
+    made = factory(uri)
+    sock = await made if inspect.isawaitable(made) else made
+    if sock is None:
+        return None
+    if not isinstance(sock, socket.socket):
+        raise TypeError(f"socket_factory must return a socket or None, not {type(sock).__name__}")
+    try:
+        sock.setblocking(False)
+        try:
+            sock.getpeername()
+        except OSError:
+            loop = asyncio.get_running_loop()
+            addresses = await _resolve(loop, uri.host, uri.port, sock.family, 0, 0)
+            await loop.sock_connect(sock, addresses[0][4])
+        return _tuned(sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+async def _resolve(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, family: int, proto: int, flags: int
+) -> list[AddrInfoType]:
+    where: dict[str, Any] = {"family": family, "type": socket.SOCK_STREAM, "proto": proto}
+    try:
+        # An address needs no look-up, and so no thread to do it in.
+        return socket.getaddrinfo(host, port, flags=flags | socket.AI_NUMERICHOST, **where)
+    except socket.gaierror:
+        return await loop.getaddrinfo(host, port, flags=flags, **where)
+
+
+def _tuned(sock: socket.socket) -> socket.socket:
+    """Send and acknowledge at once; a socket that is not TCP has nothing to tune."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_QUICKACK"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    return sock
