@@ -35,7 +35,7 @@ if SANITIZE:
 def extension(name: str, *c_sources: str) -> Extension:
     return Extension(
         f"wsfast.{name}",
-        [f"wsfast/{name}.pyx", *c_sources],
+        [f"wsfast/{name.replace('.', '/')}.pyx", *c_sources],
         include_dirs=["wsfast/core"],
         depends=glob("wsfast/core/*.h"),
         extra_compile_args=compile_args,
@@ -52,6 +52,8 @@ setup(
             extension("_reader", FRAME),
             extension("_engine", FRAME),
             extension("_socket"),
+            extension("asyncio._inbox"),
+            extension("asyncio._connection"),
         ],
         build_dir="build/cython",
         annotate=bool(os.environ.get("WSFAST_ANNOTATE")),

@@ -392,6 +392,23 @@ def test_pause_writing_during_a_large_message_is_told_after_it(loop):
     wire.lose()
 
 
+def test_disconnect_in_pause_writing_comes_after_the_large_message_that_caused_it(loop):
+    wire = Wire(loop, Scripted(pause_writing=lambda self: self.transport.disconnect()))
+    original = wire.mock.write
+
+    def write(data):
+        original(data)
+        if len(wire.mock.writes) == 1:
+            wire.transport.pause_writing()
+
+    wire.mock.write = write
+    big = frames.pattern(400_000)
+    wire.transport.send(WSMsgType.BINARY, big)
+    assert wire.mock.calls[-1] == "write_eof"
+    assert wire.sent() == [Sent(BINARY, big), Sent(CLOSE, b"\x03\xe8")]
+    wire.lose()
+
+
 def test_a_large_message_that_is_aborted_between_its_pieces_harms_nothing(loop):
     wire = Wire(loop)
     original = wire.mock.write

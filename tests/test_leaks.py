@@ -88,7 +88,7 @@ async def test_failed_connections_leave_nothing():
                 await ws_connect(Mine, server.url)
         await asyncio.sleep(0.01)
         after = objects()
-        for name in ("WSTransport", "_Opening", "ClientHandshake", "Mine"):
+        for name in ("WSTransport", "Opening", "ClientHandshake", "Mine"):
             assert after[name] == before[name], name
 
 

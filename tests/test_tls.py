@@ -10,7 +10,7 @@ import pytest
 import trustme
 from support import certificates, frames
 from support.listeners import Recorder
-from support.servers import Peer, echo, serve
+from support.servers import Peer, echo, is_fast, serve
 
 from wsfast import InvalidMessage, WSMsgType, ws_connect
 
@@ -156,7 +156,7 @@ async def test_key_logging_works_through_the_loop_s_own_tls(tmp_path):
     context.keylog_filename = str(tmp_path / "keys")
     async with serve(echo, ssl_context=certificates.server_context()) as server:
         transport, listener = await ws_connect(Recorder, server.url, ssl_context=context)
-        assert not type(transport.underlying_transport).__module__.startswith("aiofastnet")
+        assert not is_fast(transport)
         transport.send(WSMsgType.BINARY, frames.pattern(500_000))
         await listener.received(1)
         assert listener.payloads == [frames.pattern(500_000)]
@@ -182,7 +182,7 @@ async def test_the_default_context_follows_sslkeylogfile(tmp_path, monkeypatch):
     assert "CLIENT_TRAFFIC_SECRET_0" in (tmp_path / "keys").read_text()
     from wsfast import opening
 
-    opening._default_ssl_context.cache_clear()
+    opening.default_ssl_context.cache_clear()
 
 
 async def test_a_handshake_that_the_server_breaks_off_is_an_error():

@@ -24,6 +24,9 @@ cdef class WSListener:
     cpdef pause_writing(self)
     cpdef resume_writing(self)
 
+    # For C only, and only if the transport's _tells_read_done is set.
+    cdef int _read_done(self, WSTransport transport) except -1
+
 
 cdef class WSTransport(FrameReader):
     cdef:
@@ -37,6 +40,8 @@ cdef class WSTransport(FrameReader):
         readonly object response
         readonly object subprotocol
         readonly bint is_secure
+
+        uint64_t _message_size      # received of an unfinished message, if the listener counts it
 
         # Pings.
         bint _auto_pong

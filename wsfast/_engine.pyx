@@ -1,8 +1,8 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
 WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
-that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx) and sends as a FrameWriter (_writer.pyx);
-here is what it does with frames, and how a connection lives and ends. What happens once per connection is elsewhere:
+that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx) and sends as a FrameWriter
+(_writer.pyx); here is what it does with frames, and how a connection lives and ends. What happens once per connection is elsewhere:
 opening.py opens it, keepalive.py pings, closing.py finds the words for its end.
 
 The life of a connection:
@@ -89,6 +89,9 @@ cdef class WSListener:
     cpdef resume_writing(self):
         """The write buffer shrank below its low-water mark."""
 
+    cdef int _read_done(self, WSTransport transport) except -1:
+        """The frames of one read are all dispatched."""
+
 
 @cython.final
 cdef class WSTransport(FrameReader):
@@ -108,6 +111,10 @@ cdef class WSTransport(FrameReader):
     .. attribute:: subprotocol
 
         The subprotocol that the server picked, or None.
+
+    .. attribute:: last_received
+
+        When the last bytes were received, in seconds of ``time.monotonic()``; kept only with ``enable_auto_ping``.
 
     .. attribute:: is_secure
 
@@ -204,10 +211,13 @@ cdef class WSTransport(FrameReader):
         if self._state >= State.DRAINING:
             self._state = State.FAILED  # nobody waits for these frames any more
         elif code == 1009:
-            self._fail(code, reason, PayloadTooBig(payload_size, self._decoder.max_payload))
+            self._fail(code, reason, PayloadTooBig(payload_size, self._decoder.max_payload, self._message_size or None))
         else:
             self._fail(code, reason, ProtocolError(reason))
         return 0
+
+    cdef int _read_done(self) except -1:
+        return 0 if self._listener is None else self._listener._read_done(self)
 
     cdef int _raise_closed(self) except -1:
         raise closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent)

@@ -17,6 +17,7 @@ cdef class FrameReader(FrameWriter):
         bint _expect_pong
         bint _stamp_reads
         readonly double last_received
+        bint _tells_read_done       # the listener wants to know when the frames of a read are all dispatched
 
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
@@ -29,3 +30,4 @@ cdef class FrameReader(FrameWriter):
     cdef bint _is_expected_pong(self, WSFrame frame) except -1
     cdef int _violated(self, wsf_status status, uint64_t payload_size) except -1
     cdef int _delivery_raised(self, exc, bint from_callback) except -1
+    cdef int _read_done(self) except -1

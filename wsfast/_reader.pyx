@@ -1,6 +1,5 @@
 """How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
 
-cimport cython
 from aiofastnet.utils cimport NoResult
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -87,9 +86,12 @@ cdef class FrameReader(FrameWriter):
             Py_ssize_t start, end
         if self._stamp_reads:
             self.last_received = wsf_monotonic()
+        self._sent_in = 0
         if buffer is not None:
             self._own = None
             alive._consume(buffer, 0, self._own_size + nbytes)
+            if alive._tells_read_done:
+                alive._read_done()
             return
         buffer = self._scratch.take_read(&start)
         end = start + self._rest_size + nbytes
@@ -100,6 +102,8 @@ cdef class FrameReader(FrameWriter):
             self._rest_size = 0
         try:
             alive._consume(buffer, start, end)
+            if alive._tells_read_done:
+                alive._read_done()
         finally:
             alive._scratch.give_read(buffer, end)
 
@@ -206,3 +210,6 @@ cdef class FrameReader(FrameWriter):
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
         """An exception came out of the above, or out of the reading itself."""
+
+    cdef int _read_done(self) except -1:
+        """The frames of a read are all dispatched, and its buffer is not yet given back."""

@@ -1,6 +1,6 @@
 cimport cython
 from aiofastnet.transport cimport Protocol, Transport
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from wsfast._frame cimport WSMsgType
 from wsfast._memory cimport Scratch
@@ -39,6 +39,7 @@ cdef class FrameWriter(Protocol):
         int _cork_depth
         bint _gather                # write_policy="gather"
         bint _flush_scheduled
+        uint64_t _sent_in           # the callback of the loop in which a frame left last; 0: none since the last read
 
         bint _writing_paused
         bint _writing_large
@@ -75,6 +76,8 @@ cdef class FrameWriter(Protocol):
     cdef int _send_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1
+    @cython.final
+    cdef bint _may_wait(self) except -1
     @cython.final
     cdef int _flush(self) except -1
     @cython.final

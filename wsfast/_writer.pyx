@@ -11,7 +11,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
 from wsfast._core cimport (
@@ -30,6 +30,18 @@ from wsfast._memory cimport CACHE_LINE, WRITE_SIZE
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *size) except NULL
     unsigned long PyThread_get_thread_ident()
+
+
+cdef extern from *:
+    """
+    /* A number of the callback that the event loop is running. Every callback runs in a context of its own, and entering
+     * or leaving a context changes this count, so equal numbers mean the same callback. Never 0. */
+    static inline uint64_t wsf_callback(void)
+    {
+        return PyThreadState_Get()->context_ver + 1;
+    }
+    """
+    uint64_t wsf_callback() noexcept
 
 
 cdef enum:
@@ -234,10 +246,8 @@ cdef class FrameWriter(Protocol):
             return self._send_large(first_byte, payload, size)
         if self._cork_depth or self._flush_scheduled:
             return self._gather_frame(first_byte, payload, size)
-        if self._gather:
-            # The first frame of a loop iteration leaves at once, the others when the iteration ends.
-            self._loop.call_soon(self._iteration_ends)
-            self._flush_scheduled = True
+        if self._gather and self._may_wait():
+            return self._gather_frame(first_byte, payload, size)
         cdef:
             uint32_t key
             char *area
@@ -252,6 +262,22 @@ cdef class FrameWriter(Protocol):
         finally:
             self._scratch.give_write(area)
         return 0
+
+    cdef bint _may_wait(self) except -1:
+        """write_policy="gather": true if another frame has left in this iteration of the loop.
+
+        The first frame of an iteration leaves at once, the others when the iteration ends. To know its end costs a
+        callback, which a program that answers every message with one would pay for each, and for nothing. So it is
+        scheduled with the second frame since the last read. That one waits if the first left in the same callback of
+        the loop, hence in the same iteration. Otherwise nobody knows, and it leaves at once.
+        """
+        cdef uint64_t callback = wsf_callback()
+        if self._sent_in == 0:
+            self._sent_in = callback
+            return False
+        self._loop.call_soon(self._iteration_ends)
+        self._flush_scheduled = True
+        return self._sent_in == callback
 
     cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         cdef uint32_t key
@@ -334,6 +360,7 @@ cdef class FrameWriter(Protocol):
 
     def _iteration_ends(self):
         self._flush_scheduled = False
+        self._sent_in = 0
         if self._cork_depth == 0:
             self._flush()
 
@@ -376,9 +403,13 @@ cdef class FrameWriter(Protocol):
 
 cdef int _opcode(msg_type) except -1:
     """A WSMsgType, or the int that it is, for _first_byte() to check."""
+    cdef long opcode
     if not isinstance(msg_type, int):
         raise TypeError(f"msg_type must be a WSMsgType, not {msg_type!r}")
     try:
-        return max(<int>msg_type, 0x10) if <int>msg_type < 0 else <int>msg_type
+        opcode = msg_type
     except OverflowError:
-        raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}") from None
+        opcode = -1
+    if opcode & ~0x0F:
+        raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}")
+    return opcode

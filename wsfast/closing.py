@@ -13,7 +13,7 @@ ABNORMAL_CLOSURE = 1006
 
 
 class WSCloseInfo(NamedTuple):
-    """One CLOSE frame: its code (``WSCloseCode.NO_INFO`` if the frame was empty) and its reason (None if it had none)."""
+    """One CLOSE frame: its code (``WSCloseCode.NO_INFO`` if it was empty) and its reason (None if it had none)."""
 
     code: int
     reason: str | None

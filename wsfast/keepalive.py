@@ -1,6 +1,6 @@
 """PINGs that wsfast sends by itself: to find out that a connection is dead, and to measure round-trip times.
 
-Any received byte is a sign of life, not only the answer to a PING: a server that is busy sending a large frame is alive.
+Any received byte is a sign of life, not only the answer to a PING: a server that is busy sending a large frame lives.
 Timers are handles of the event loop, not a task, so nothing here can be garbage-collected or cancelled by accident.
 """
 

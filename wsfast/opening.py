@@ -33,10 +33,10 @@ ListenerFactory = Union[Callable[[], WSListener], Callable[[UpgradeRequest, Upgr
 LoggerLike = Union[str, logging.Logger, "logging.LoggerAdapter[Any]", None]
 
 # A larger limit on frames than memory can be addressed with is none.
-_NO_LIMIT = 2**62
+NO_LIMIT = 2**62
 
 # The keyword arguments of create_connection() that are about TLS; the last two are aiofastnet's.
-_TLS_ARGUMENTS = (
+TLS_ARGUMENTS = (
     "server_hostname",
     "ssl_handshake_timeout",
     "ssl_shutdown_timeout",
@@ -120,13 +120,13 @@ async def ws_connect(
     for name in kwargs:
         if name in ("ssl", "sock"):
             raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
-        if name not in tcp.ARGUMENTS + _TLS_ARGUMENTS:
+        if name not in tcp.ARGUMENTS + TLS_ARGUMENTS:
             raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
-        if name in _TLS_ARGUMENTS and not uri.secure:
+        if name in TLS_ARGUMENTS and not uri.secure:
             raise ValueError(f"{name} is only meaningful with wss")
     if write_policy not in ("immediate", "gather"):
         raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
-    if max_frame_size is not None and not 0 < max_frame_size <= _NO_LIMIT:
+    if max_frame_size is not None and not 0 < max_frame_size <= NO_LIMIT:
         raise ValueError(f"max_frame_size must be positive, or None for no limit, not {max_frame_size!r}")
     if max_redirects < 0:
         raise ValueError(f"max_redirects must not be negative, not {max_redirects!r}")
@@ -139,44 +139,75 @@ async def ws_connect(
             raise ValueError(f"{name} must not be negative, not {seconds!r}")
     auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
     handshake = ClientHandshake(uri, subprotocols=subprotocols, extra_headers=extra_headers)
-    opening = _Opening(
+    opening = Opening(
         handshake, ws_listener_factory, _logger(logger_name), auto_ping if enable_auto_ping else None
     )
     loop = asyncio.get_running_loop()
-    context = (ssl_context or _default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
+    context = (ssl_context or default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
     transport = WSTransport(
         loop,
         opening,
         logger=opening.logger,
         secure=uri.secure,
-        max_frame_size=max_frame_size or _NO_LIMIT,
+        max_frame_size=max_frame_size or NO_LIMIT,
         auto_pong=enable_auto_pong,
         disconnect_on_exception=disconnect_on_exception,
         close_timeout=close_timeout,
         gather=write_policy == "gather",
     )
     try:
+        listener = await establish(
+            transport,
+            opening,
+            uri,
+            context,
+            open_timeout=open_timeout,
+            handshake_timeout=websocket_handshake_timeout,
+            socket_factory=socket_factory,
+            use_aiofastnet=use_aiofastnet,
+            kwargs=kwargs,
+        )
+    except InvalidStatus as exc:
+        if max_redirects > 0:
+            refuse_redirect(exc)
+        raise
+    return transport, listener
+
+
+async def establish(
+    transport: WSTransport,
+    opening: Opening,
+    uri: WebSocketURI,
+    context: ssl.SSLContext | None,
+    *,
+    open_timeout: float | None,
+    handshake_timeout: float | None,
+    socket_factory: SocketFactory | None,
+    use_aiofastnet: bool | None,
+    kwargs: dict[str, Any],
+) -> WSListener:
+    """Everything from DNS to the server's agreement. Whatever it raises, nothing is left behind."""
+    loop = asyncio.get_running_loop()
+    try:
         async with deadline(open_timeout):
             await _connect(loop, transport, uri, context, socket_factory, use_aiofastnet, kwargs)
-            async with deadline(websocket_handshake_timeout):
-                listener = await opening.opened
+            async with deadline(handshake_timeout):
+                return await opening.opened
     except asyncio.TimeoutError as exc:
         opening.abandon()
         if isinstance(exc.__context__, asyncio.CancelledError):
             raise TimeoutError(f"{opening.phase} took too long") from exc
         raise
-    except InvalidStatus as exc:
-        opening.abandon()
-        if max_redirects > 0 and exc.response.status_code in _REDIRECTS:
-            location = exc.response.headers.get("Location")
-            raise NotImplementedError(
-                f"redirects are not followed yet: the server redirects to {location}"
-            ) from exc
-        raise
     except BaseException:
         opening.abandon()
         raise
-    return transport, listener
+
+
+def refuse_redirect(exc: InvalidStatus) -> None:
+    """Redirects are not followed yet: say so, instead of calling the reply a rejection."""
+    if exc.response.status_code in _REDIRECTS:
+        location = exc.response.headers.get("Location")
+        raise NotImplementedError(f"redirects are not followed yet: the server redirects to {location}") from exc
 
 
 class _AutoPing:
@@ -194,7 +225,7 @@ class _AutoPing:
         self.strategy = WSAutoPingStrategy(strategy)
 
 
-class _Opening:
+class Opening:
     """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN."""
 
     def __init__(
@@ -345,7 +376,7 @@ def _takes_two(factory: ListenerFactory) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _default_ssl_context(keylog_filename: str | None) -> ssl.SSLContext:
+def default_ssl_context(keylog_filename: str | None) -> ssl.SSLContext:
     """Loading the certificate authorities takes milliseconds, so it is done once (again if SSLKEYLOGFILE changes)."""
     return ssl.create_default_context()
 

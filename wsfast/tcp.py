@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Union
 
 from aiohappyeyeballs import AddrInfoType, start_connection
@@ -70,7 +70,7 @@ async def from_factory(uri: WebSocketURI, factory: SocketFactory) -> socket.sock
 
 async def _resolve(
     loop: asyncio.AbstractEventLoop, host: str, port: int, family: int, proto: int, flags: int
-) -> list[AddrInfoType]:
+) -> Sequence[AddrInfoType]:
     where: dict[str, Any] = {"family": family, "type": socket.SOCK_STREAM, "proto": proto}
     try:
         # An address needs no look-up, and so no thread to do it in.

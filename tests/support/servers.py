@@ -18,6 +18,7 @@ import websockets.asyncio.server
 
 from support import frames
 from support.frames import Parser, Sent
+from wsfast import WSTransport
 
 
 def accept_token(key: bytes) -> bytes:
@@ -179,6 +180,11 @@ async def echo(peer: Peer) -> None:
                 peer.send(frames.frame(opcode, sent.payload, fin=sent.fin))
                 await peer.writer.drain()
         peer.send(frames.frame(frames.CLOSE, sent.payload))
+
+
+def is_fast(transport: WSTransport) -> bool:
+    """Does the connection avoid the event loop's own transports?"""
+    return type(transport.underlying_transport).__module__.startswith(("aiofastnet", "wsfast"))
 
 
 # The peers' servers.

@@ -72,6 +72,7 @@ cdef class Inbox(WSListener):
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
     cdef object take_frame(self)
+    cdef object _note_invalid_text(self, const char *data, Py_ssize_t size)
 
     cdef int _push(self, FrameFields frame) except -1
     cdef int _grow(self) except -1

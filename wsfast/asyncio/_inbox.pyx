@@ -11,11 +11,12 @@ Flow control counts frames, as websockets does: more than `high` of them after a
 import asyncio
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport UINT64_MAX
+from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
 from wsfast._engine cimport WSListener, WSTransport
@@ -29,6 +30,16 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
     void PyErr_Clear()
+    # Without an exception handler around it: setting one up for every message costs more than it seems.
+    PyObject *utf8_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
+
+
+cdef extern from *:
+    """
+    /* Cython counts a reference that a function returns as its own. */
+    #define wsf_take_reference(object) (object)
+    """
+    object take_reference "wsf_take_reference"(PyObject *)
 
 
 cdef enum:
@@ -40,6 +51,10 @@ cdef enum:
     FRAME_OVERHEAD = 64
     # Read past a full queue for the sake of a ping or of closing: as much as the default limit of a message.
     SLACK = 1024 * 1024
+
+
+# A larger limit on messages than memory can be addressed with is none.
+cdef uint64_t NO_LIMIT = 1 << 62
 
 
 cdef enum Outcome:
@@ -146,8 +161,8 @@ cdef class Inbox(WSListener):
         self.waiter._loop = transport._loop
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
-        self._max_message = UINT64_MAX if max_message is None else max_message
-        self._max_fragment = UINT64_MAX if max_fragment is None else max_fragment
+        self._max_message = NO_LIMIT if max_message is None else min(max_message, NO_LIMIT)
+        self._max_fragment = NO_LIMIT if max_fragment is None else min(max_fragment, NO_LIMIT)
         transport._decoder.max_payload = min(transport._decoder.max_payload, self._max_message, self._max_fragment)
         transport._tells_read_done = True
 
@@ -256,7 +271,7 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef int _shrink(self) except -1:
-        """The queue is empty: halve the ring if it was much too large for some time."""
+        """The queue is empty: give the ring back some reads after it was last full."""
         self._head = 0
         if self._peak > 0:
             self._peak -= max(1, self._peak >> 4)
@@ -300,31 +315,36 @@ cdef class Inbox(WSListener):
         """The first message, which is complete; None if it must be text and is not, see `invalid_text`."""
         cdef:
             Slot slot = self._ring[self._head]
-            bytes joined
+            object owner
+            PyObject *text
         if decode == BY_TYPE:
             decode = slot.opcode == WSMsgType.TEXT
         if slot.fin:
             self._pop(&slot)
+            owner = <object>slot.owner
+            Py_DECREF(owner)
         else:
-            joined = self._join()
-            Py_INCREF(joined)
-            slot.owner = <PyObject *>joined
-            slot.data = PyBytes_AS_STRING(joined)
-            slot.size = len(joined)
+            owner = self._join()
+            slot.data = PyBytes_AS_STRING(owner)
+            slot.size = PyBytes_GET_SIZE(owner)
+        if self.paused:
+            self._popped()
+        if not decode:
+            if PyBytes_CheckExact(owner):
+                return owner
+            return PyBytes_FromStringAndSize(slot.data, slot.size)
+        text = utf8_or_null(slot.data, slot.size, NULL)
+        if text == NULL:
+            return self._note_invalid_text(slot.data, slot.size)
+        return take_reference(text)
+
+    cdef object _note_invalid_text(self, const char *data, Py_ssize_t size):
+        PyErr_Clear()
         try:
-            if not decode:
-                if PyBytes_CheckExact(<object>slot.owner):
-                    return <object>slot.owner
-                return PyBytes_FromStringAndSize(slot.data, slot.size)
-            try:
-                return PyUnicode_DecodeUTF8(slot.data, slot.size, NULL)
-            except UnicodeDecodeError as exc:
-                self.invalid_text = InvalidText.from_decode_error(exc)
-                return None
-        finally:
-            Py_DECREF(<object>slot.owner)
-            if self.paused:
-                self._popped()
+            return PyUnicode_DecodeUTF8(data, size, NULL)
+        except UnicodeDecodeError as exc:
+            self.invalid_text = InvalidText.from_decode_error(exc)
+            return None
 
     cdef bytes _join(self):
         """Take the fragments of the first message, and join them."""
@@ -350,17 +370,17 @@ cdef class Inbox(WSListener):
 
     cdef object take_frame(self):
         """The first frame: its opcode, its payload, and whether it ends a message."""
-        cdef Slot slot
+        cdef:
+            Slot slot
+            object payload
         self._pop(&slot)
-        try:
-            if PyBytes_CheckExact(<object>slot.owner):
-                payload = <object>slot.owner
-            else:
-                payload = PyBytes_FromStringAndSize(slot.data, slot.size)
-            return slot.opcode, payload, bool(slot.fin)
-        finally:
-            Py_DECREF(<object>slot.owner)
+        payload = <object>slot.owner
+        Py_DECREF(payload)
+        if not PyBytes_CheckExact(payload):
+            payload = PyBytes_FromStringAndSize(slot.data, slot.size)
+        if self.paused:
             self._popped()
+        return slot.opcode, payload, <bint>slot.fin
 
     # ---- flow control
 

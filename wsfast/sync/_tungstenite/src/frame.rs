@@ -3,11 +3,9 @@
 use std::io::Cursor;
 
 use tungstenite::error::ProtocolError;
-use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
+use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tungstenite::protocol::frame::FrameHeader;
 
-pub const TEXT: u8 = 0x1;
-pub const BINARY: u8 = 0x2;
 pub const CLOSE: u8 = 0x8;
 pub const PING: u8 = 0x9;
 pub const PONG: u8 = 0xA;
@@ -24,12 +22,6 @@ pub struct Head {
     /// Bytes of the header, and of the payload after it.
     pub size: usize,
     pub length: u64,
-}
-
-impl Head {
-    pub fn is_control(&self) -> bool {
-        matches!(self.opcode, OpCode::Control(_))
-    }
 }
 
 /// Parses the header at the beginning of `bytes`; None if it is incomplete. The error is a reason.
@@ -104,10 +96,6 @@ pub fn expected_continuation(opcode: Data) -> String {
     ProtocolError::ExpectedFragment(opcode).to_string()
 }
 
-pub fn is_close(opcode: OpCode) -> bool {
-    opcode == OpCode::Control(Control::Close)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,7 +118,7 @@ mod tests {
     fn what_we_write_is_minimal() {
         for (length, size) in [(0, 6), (125, 6), (126, 8), (65535, 8), (65536, 14)] {
             let mut out = Vec::new();
-            append_header(&mut out, FIN | BINARY, length, 7);
+            append_header(&mut out, FIN | 2, length, 7);
             assert_eq!(out.len(), size);
             out[1] &= 0x7F; // as a server writes it
             out.truncate(size - 4);

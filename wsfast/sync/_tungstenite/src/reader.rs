@@ -150,7 +150,7 @@ impl Reader {
         let unread = self.data.len() - self.start;
         let want = if need <= READ { READ } else { need.min(unread.max(TRUST)) };
         // A short rest of the buffer will do for a short rest of a frame.
-        let enough = need.min(want).max(READ / 4);
+        let enough = need.clamp(READ / 4, READ);
         if self.data.capacity() - self.data.len() >= enough {
             return;
         }

@@ -1,0 +1,345 @@
+"""The awaitable connection: websockets' asyncio client, name for name, on wsfast's engine.
+
+What happens once per connection, or seldom, is here: connecting and reconnecting, fragmented messages, pings, closing.
+What happens for every message is in _connection.pyx (recv and send) and _inbox.pyx (what arrives).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import ssl as ssl_module
+import traceback
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from types import TracebackType
+from typing import Any, Union
+
+from wsfast.asyncio.connection import ClientConnection
+from wsfast.exceptions import InvalidMessage, InvalidStatus
+from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike
+from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
+from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
+from wsfast.uri import WebSocketURI, parse_uri
+from wsfast._engine import WSListener, WSTransport
+
+__all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
+
+LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
+Limits = Union[int, None, tuple[Union[int, None], Union[int, None]]]
+
+# Seconds between attempts to reconnect. The first is random, so that all the clients of a server that restarts do not
+# come back at once (RFC 6455 section 7.2.3).
+_FIRST_DELAY = 5.0
+_SECOND_DELAY = 3.1
+_DELAY_FACTOR = 1.618
+_LONGEST_DELAY = 90.0
+
+
+class _Default(str):
+    """The default of a parameter, told from the same value given by the caller."""
+
+
+_DEFLATE = _Default("deflate")
+
+
+def backoff() -> Generator[float, None, None]:
+    """How long to wait before each attempt to reconnect: up to 5 seconds at random, then 3.1 seconds and 1.618 times
+    more each time, 90 seconds at most."""
+    yield random.random() * _FIRST_DELAY  # noqa: S311
+    delay = _SECOND_DELAY
+    while True:
+        yield min(delay, _LONGEST_DELAY)
+        delay = min(delay * _DELAY_FACTOR, _LONGEST_DELAY)
+
+
+def process_exception(exc: Exception) -> Exception | None:
+    """Say whether ``async for ... in connect(...)`` tries again after `exc` (None) or raises the returned exception.
+
+    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 500,
+    502, 503 and 504.
+    """
+    if isinstance(exc, (OSError, TimeoutError, asyncio.TimeoutError)):
+        return None
+    if isinstance(exc, InvalidMessage) and isinstance(exc.__cause__, EOFError):
+        return None
+    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
+        return None
+    return exc
+
+
+class connect:  # noqa: N801  (websockets' name)
+    """Connect to the WebSocket server at `uri`.
+
+    ::
+
+        async with connect(uri) as ws: ...       # closes the connection at the end
+        ws = await connect(uri)                  # leaves that to you
+        async for ws in connect(uri): ...        # connects again whenever the body ends or continues
+
+    The parameters are those of websockets' ``connect``, with the same defaults, and two more. Times are in seconds,
+    sizes in bytes; None means no limit.
+
+    :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
+    :param origin: the ``Origin`` header
+    :param extensions: none can be offered yet
+    :param subprotocols: offered in order of preference
+    :param compression: not implemented yet: the default, like None, offers none
+    :param additional_headers: a mapping or pairs
+    :param user_agent_header: None sends none
+    :param proxy: not implemented yet: the default, like None, uses none
+    :param process_exception: tells errors after which to reconnect from fatal ones
+    :param open_timeout: for DNS, TCP, TLS and upgrade together
+    :param ping_interval, ping_timeout: a ping is sent every `ping_interval`, and the connection is closed with code
+        1011 if nothing at all is received within `ping_timeout` of it; None turns either off
+    :param close_timeout: from the start of closing until the connection is dropped whatever the server does
+    :param reconnect_delays: makes the iterator of delays between attempts to reconnect
+    :param max_size: of a received message, or a tuple: of a message and of a fragment; a larger one closes the
+        connection with code 1009
+    :param max_queue: how many received frames may wait for :meth:`ClientConnection.recv` before reading pauses, or a
+        tuple: when it pauses and when it resumes (a quarter by default)
+    :param write_limit: how many bytes may wait to be sent before :meth:`ClientConnection.send` waits, or a tuple: when
+        it begins to wait and when it goes on
+    :param logger: ``logging.getLogger("wsfast.client")`` by default
+    :param create_connection: a subclass of :class:`ClientConnection` to make
+    :param write_policy: ``"gather"`` sends the first message of an event loop iteration at once, and those that follow
+        together when the iteration ends; ``"immediate"`` sends every message at once
+    :param busy_poll: not implemented yet: must be 0
+    :param kwargs: ``ssl``, ``server_hostname``, ``sock``, ``host``, ``port``, ``local_addr``, ``family``,
+        ``happy_eyeballs_delay``, ``ssl_handshake_timeout``... as for ``loop.create_connection``
+
+    :raises InvalidURI: `uri` is no WebSocket URI
+    :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
+    :raises TimeoutError: `open_timeout` passed
+    :raises OSError: DNS, TCP or TLS failed
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        origin: str | None = None,
+        extensions: Sequence[Any] | None = None,
+        subprotocols: Sequence[str] | None = None,
+        compression: str | None = _DEFLATE,
+        additional_headers: HeadersLike | None = None,
+        user_agent_header: str | None = USER_AGENT,
+        proxy: str | bool | None = True,
+        process_exception: Callable[[Exception], Exception | None] = process_exception,
+        open_timeout: float | None = 10,
+        ping_interval: float | None = 20,
+        ping_timeout: float | None = 20,
+        close_timeout: float | None = 10,
+        reconnect_delays: Callable[[], Generator[float, None, None]] = backoff,
+        max_size: Limits = 2**20,
+        max_queue: Limits = 16,
+        write_limit: int | tuple[int, int | None] = 2**15,
+        logger: LoggerLike | None = None,
+        create_connection: Callable[..., ClientConnection] | None = None,
+        write_policy: str = "gather",
+        busy_poll: float = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.uri = uri
+        self.ws_uri = parse_uri(uri)
+        _refuse_what_is_not_built(extensions, compression, proxy, busy_poll, kwargs)
+        if write_policy not in ("immediate", "gather"):
+            raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
+        for name, seconds in (("open_timeout", open_timeout), ("close_timeout", close_timeout)):
+            if seconds is not None and seconds < 0:
+                raise ValueError(f"{name} must not be negative, not {seconds!r}")
+        self._target = _Target(self.ws_uri, kwargs)
+        self._handshake_arguments: dict[str, Any] = {
+            "subprotocols": subprotocols,
+            "extra_headers": additional_headers,
+            "origin": origin,
+            "user_agent": user_agent_header,
+        }
+        # Made here to refuse wrong arguments at once; the first attempt uses it.
+        self._handshake: ClientHandshake | None = self._new_handshake()
+        self.process_exception = process_exception
+        self.open_timeout = open_timeout
+        self.close_timeout = close_timeout
+        self.reconnect_delays = reconnect_delays
+        self.logger: LoggerLike = logging.getLogger("wsfast.client") if logger is None else logger
+        self._gather = write_policy == "gather"
+        self._create_connection = ClientConnection if create_connection is None else create_connection
+        self._settings: dict[str, Any] = {
+            "ping_interval": ping_interval,
+            "ping_timeout": ping_timeout,
+            "close_timeout": close_timeout,
+            "max_queue": max_queue,
+            "write_limit": write_limit,
+            "max_size": max_size,
+            "logger": self.logger,
+        }
+
+    def _new_handshake(self) -> ClientHandshake:
+        return ClientHandshake(self.ws_uri, **self._handshake_arguments)
+
+    async def _connect(self) -> ClientConnection:
+        handshake, self._handshake = self._handshake or self._new_handshake(), None
+        connections: list[ClientConnection] = []
+
+        def make_listener() -> WSListener:
+            connections.append(self._create_connection(transport, **self._settings))
+            return connections[0].listener
+
+        opening = Opening(handshake, make_listener, self.logger, None)
+        context = self._target.ssl_context()
+        transport = WSTransport(
+            asyncio.get_running_loop(),
+            opening,
+            logger=self.logger,
+            secure=self.ws_uri.secure,
+            max_frame_size=NO_LIMIT,
+            auto_pong=True,
+            disconnect_on_exception=True,
+            close_timeout=self.close_timeout,
+            gather=self._gather,
+        )
+        try:
+            await establish(
+                transport,
+                opening,
+                self.ws_uri,
+                context,
+                open_timeout=self.open_timeout,
+                handshake_timeout=None,
+                socket_factory=self._target.socket_factory(),
+                use_aiofastnet=None,
+                kwargs=dict(self._target.arguments),
+            )
+        except InvalidStatus as exc:
+            refuse_redirect(exc)
+            raise
+        return connections[0]
+
+    # ... = await connect(...)
+
+    def __await__(self) -> Generator[Any, None, ClientConnection]:
+        return self._connect().__await__()
+
+    # async with connect(...) as ...:
+
+    async def __aenter__(self) -> ClientConnection:
+        if hasattr(self, "connection"):
+            raise RuntimeError("connect() isn't reentrant")
+        self.connection = await self
+        return await self.connection.__aenter__()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.connection.__aexit__(exc_type, exc_value, traceback)
+        finally:
+            del self.connection
+
+    # async for ... in connect(...):
+
+    async def __aiter__(self) -> AsyncIterator[ClientConnection]:
+        delays: Generator[float, None, None] | None = None
+        while True:
+            try:
+                async with self as connection:
+                    yield connection
+            except Exception as exc:
+                self._raise_if_fatal(exc)
+                if delays is None:
+                    delays = self.reconnect_delays()
+                delay = next(delays)
+                reason = traceback.format_exception_only(type(exc), exc)[0].strip()
+                self.logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)
+                await asyncio.sleep(delay)
+            else:
+                delays = None
+
+    def _raise_if_fatal(self, exc: Exception) -> None:
+        try:
+            verdict = self.process_exception(exc)
+        except Exception as raised:  # a mistake that is easily made: it was to be returned
+            verdict = raised
+        if verdict is exc:
+            raise exc
+        if verdict is not None:
+            raise verdict from exc
+
+
+def unix_connect(path: str | os.PathLike[str] | None = None, uri: str | None = None, **kwargs: Any) -> connect:
+    """Connect to a WebSocket server that listens on a Unix socket; for the rest as :class:`connect`.
+
+    :param path: of the socket
+    :param uri: ``ws://localhost/``, or ``wss://localhost/`` if there is an `ssl` argument, by default
+    """
+    if uri is None:
+        uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
+    return connect(uri, unix=True, path=path, **kwargs)
+
+
+def _refuse_what_is_not_built(
+    extensions: Sequence[Any] | None,
+    compression: str | None,
+    proxy: str | bool | None,
+    busy_poll: float,
+    kwargs: dict[str, Any],
+) -> None:
+    if compression is not None and compression is not _DEFLATE:
+        if compression != "deflate":
+            raise ValueError(f"unsupported compression: {compression}")
+        raise NotImplementedError("compression: permessage-deflate is not implemented yet")
+    if extensions:
+        raise NotImplementedError("extensions: none are implemented yet")
+    if proxy not in (None, True) or any(name.startswith("proxy_") for name in kwargs):
+        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
+    if busy_poll != 0:
+        raise NotImplementedError("busy_poll: polling is not implemented yet")
+
+
+class _Target:
+    """Where to connect to, and how: the keyword arguments of ``loop.create_connection``, checked."""
+
+    def __init__(self, uri: WebSocketURI, kwargs: dict[str, Any]) -> None:
+        self.arguments = dict(kwargs)
+        self.arguments.pop("all_errors", None)
+        self._unix = self.arguments.pop("unix", False)
+        self._path = self.arguments.pop("path", None) if self._unix else None
+        self._sock: socket.socket | None = self.arguments.pop("sock", None)
+        self._ssl = self.arguments.pop("ssl", True if uri.secure else None)
+        if uri.secure and not self._ssl:
+            raise ValueError("ssl=None is incompatible with a wss:// URI")
+        if not uri.secure and self._ssl is not None:
+            raise ValueError("ssl argument is incompatible with a ws:// URI")
+        if self._unix and (self._path is None) == (self._sock is None):
+            raise ValueError("path or sock must be given, and only one of them")
+        for name in self.arguments:
+            if name not in TCP_ARGUMENTS + TLS_ARGUMENTS:
+                raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
+            if name in TLS_ARGUMENTS and not uri.secure:
+                raise ValueError(f"{name} is only meaningful with a wss:// URI")
+
+    def ssl_context(self) -> ssl_module.SSLContext | None:
+        if self._ssl is True:
+            return default_ssl_context(os.environ.get("SSLKEYLOGFILE"))
+        context: ssl_module.SSLContext | None = self._ssl
+        return context
+
+    def socket_factory(self) -> Callable[[WebSocketURI], Any] | None:
+        if self._sock is not None:
+            return lambda uri: self._sock
+        return self._unix_socket if self._unix else None
+
+    async def _unix_socket(self, uri: WebSocketURI) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, os.fspath(self._path))  # type: ignore[arg-type]
+        except BaseException:
+            sock.close()
+            raise
+        return sock

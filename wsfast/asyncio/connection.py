@@ -1,0 +1,349 @@
+"""ClientConnection: what a program has in its hands, but for recv() and send() of whole messages (_connection.pyx)."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import enum
+import functools
+import logging
+import os
+import struct
+import time
+import uuid
+import weakref
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Union
+
+from multidict import CIMultiDict
+
+from wsfast._engine import WSListener, WSTransport
+from wsfast.asyncio._connection import Connection, enter_methods
+from wsfast.exceptions import (
+    Close,
+    ConcurrencyError,
+    ConnectionClosed,
+    ConnectionClosedError,
+    ConnectionClosedOK,
+    InvalidText,
+    KeepaliveTimeout,
+    ProtocolError,
+)
+from wsfast.handshake import UpgradeRequest, UpgradeResponse
+
+__all__ = ["ClientConnection", "Request", "State"]
+
+DataLike = Union[str, bytes, bytearray, memoryview]
+Limits = Union[int, None, tuple[Union[int, None], Union[int, None]]]
+
+# Types of messages and fragments other than str.
+_BYTES_LIKE = (bytes, bytearray, memoryview)
+
+# The codes of a normal closure (RFC 6455 section 7.4.1); 1005 stands for an empty CLOSE frame.
+_NORMAL = (1000, 1001, 1005)
+
+# Opcode of a text frame (RFC 6455 section 5.2).
+_TEXT = 1
+
+# The engine's states that are one to the user.
+_OPEN, _CLOSED = 1, 5
+
+# What _next() gives at the end of an iterator.
+_END: Any = object()
+
+
+class State(enum.IntEnum):
+    """The states of a connection (RFC 6455), with websockets' numbers."""
+
+    CONNECTING, OPEN, CLOSING, CLOSED = range(4)
+
+
+class Request:
+    """The upgrade request, with websockets' attributes: `path` and `headers`."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: UpgradeRequest) -> None:
+        self._request = request
+
+    @property
+    def path(self) -> str:
+        """Path and query."""
+        return self._request.path.decode("ascii")
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """The headers that were sent."""
+        return self._request.headers
+
+
+class ClientConnection(Connection):
+    """A WebSocket connection. Made by :class:`wsfast.asyncio.client.connect`, not by hand.
+
+    ::
+
+        async for message in ws:
+            await ws.send(message)
+
+    The iteration ends when the connection is closed normally, with code 1000, 1001 or none; otherwise it raises
+    :exc:`ConnectionClosedError`.
+
+    .. attribute:: latency
+
+        How long the server took to answer the last ping, in seconds; 0.0 before the first one.
+    """
+
+    def __init__(
+        self,
+        protocol: WSTransport,
+        *,
+        ping_interval: float | None = 20,
+        ping_timeout: float | None = 20,
+        close_timeout: float | None = 10,
+        max_queue: Limits = 16,
+        write_limit: int | tuple[int, int | None] = 2**15,
+        max_size: Limits = None,
+        logger: Any = None,
+    ) -> None:
+        sizes = max_size if isinstance(max_size, tuple) else (max_size, None)
+        super().__init__(protocol, _queue_marks(max_queue), sizes)
+        high, low = write_limit if isinstance(write_limit, tuple) else (write_limit, None)
+        protocol.set_write_buffer_limits(high, low)
+        self.protocol = protocol
+        self.latency = 0.0
+        self.close_timeout = close_timeout
+        self._loop = asyncio.get_running_loop()
+        self._base_logger = logging.getLogger("wsfast.client") if logger is None else logger
+        # Set while a fragmented message is being sent, and done when it is over.
+        self._turn: asyncio.Future[None] | None = None
+        self._drains: deque[asyncio.Future[None]] = deque()
+        self._lost: asyncio.Future[None] | None = None
+        # Who waits for a PONG, and when the PING was sent, in the order in which they were sent.
+        self._pings: dict[bytes, tuple[asyncio.Future[float], float]] = {}
+        self._keepalive = None if ping_interval is None else _Keepalive(self, ping_interval, ping_timeout)
+
+    # ---- attributes
+
+    @functools.cached_property
+    def id(self) -> uuid.UUID:
+        """A unique identifier of the connection, for logs."""
+        return uuid.uuid4()
+
+    @functools.cached_property
+    def logger(self) -> logging.LoggerAdapter[Any]:
+        """The logger of this connection; its records have an attribute ``websocket``."""
+        return logging.LoggerAdapter(self._base_logger, {"websocket": weakref.proxy(self)})
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The ``asyncio.Transport`` beneath."""
+        return self.protocol.underlying_transport
+
+    @property
+    def local_address(self) -> Any:
+        """The address of this end: ``(host, port)`` for IPv4, see ``socket.getsockname()``."""
+        return self.transport.get_extra_info("sockname")
+
+    @property
+    def remote_address(self) -> Any:
+        """The address of the server: ``(host, port)`` for IPv4, see ``socket.getpeername()``."""
+        return self.transport.get_extra_info("peername")
+
+    @property
+    def state(self) -> State:
+        """Open, closing or closed. Rather than look at it, call :meth:`send` and catch :exc:`ConnectionClosed`."""
+        if self._state == _OPEN:
+            return State.OPEN
+        return State.CLOSED if self._state == _CLOSED else State.CLOSING
+
+    @property
+    def request(self) -> Request:
+        """The upgrade request."""
+        return Request(self.protocol.request)
+
+    @property
+    def response(self) -> UpgradeResponse:
+        """The server's reply to it."""
+        return self.protocol.response
+
+    @property
+    def subprotocol(self) -> str | None:
+        """The subprotocol that the server picked, or None."""
+        return self.protocol.subprotocol
+
+    @property
+    def close_code(self) -> int | None:
+        """The code that the server closed with, 1006 if it sent none; None until the connection is closed."""
+        if self._state != _CLOSED:
+            return None
+        received: Close | None = self._closes[0]
+        return 1006 if received is None else int(received.code)
+
+    @property
+    def close_reason(self) -> str | None:
+        """The reason that the server gave, "" if it gave none; None until the connection is closed."""
+        if self._state != _CLOSED:
+            return None
+        received: Close | None = self._closes[0]
+        return "" if received is None else received.reason
+
+    def __repr__(self) -> str:
+        return f"<ClientConnection {self.state.name} {self.protocol.underlying_transport!r}>"
+
+    # ---- async with
+
+    async def __aenter__(self) -> ClientConnection:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close(1000 if exc_type is None else 1011)
+
+    # ---- receiving
+
+    async def recv_streaming(self, decode: bool | None = None) -> AsyncIterator[str | bytes]:
+        """Receive the next message as its fragments arrive.
+
+        :param decode: as for :meth:`recv`; a character that is split between fragments arrives with the second
+        :raises ConnectionClosed, ConcurrencyError: as :meth:`recv` does
+
+        The iterator must be used up: until then :meth:`recv` and :meth:`recv_streaming` raise ConcurrencyError.
+        """
+        try:
+            opcode, payload, fin = await self._receive_frame()
+        except ConcurrencyError:
+            message = (
+                "cannot call recv_streaming while another coroutine is already running recv or recv_streaming"
+            )
+            raise ConcurrencyError(message) from None
+        if decode is None:
+            decode = opcode == _TEXT
+        decoder = codecs.getincrementaldecoder("utf-8")() if decode else None
+        while True:
+            self._receiving = not fin
+            if decoder is None:
+                yield payload
+            else:
+                try:
+                    text = decoder.decode(payload, fin)
+                except UnicodeDecodeError as exc:
+                    await self._text_is_invalid(InvalidText.from_decode_error(exc))
+                yield text
+            if fin:
+                return
+            self._receiving = False
+            try:
+                _, payload, fin = await self._receive_frame()
+            except asyncio.CancelledError:
+                self._receiving = True  # what follows is the rest of a message
+                raise
+
+    async def _text_is_invalid(self, exc: InvalidText) -> None:
+        self.protocol._fail(1007, f"{exc.reason} at position {exc.start}", exc)
+        await self.wait_closed()
+        closed = self._closed()
+        closed.__cause__ = exc
+        raise closed
+
+    # ---- sending
+
+    async def send_many(self, messages: Iterable[DataLike], *, text: bool | None = None) -> None:
+        """Send every message of an iterable, all of them in one write (64 KiB at a time).
+
+        :param messages: each ``str`` or bytes-like
+        :param text: as for :meth:`send`
+        :raises ConnectionClosed: the connection is closed
+        :raises TypeError: a message is of another type; those before it are sent
+        """
+        if isinstance(messages, (str, *_BYTES_LIKE)):
+            raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
+        remaining = iter(messages)
+        more = True
+        while more:
+            await self._my_turn()
+            try:
+                more = self._send_some(remaining, text)
+            except ConnectionClosed:
+                await self._raise_closed()
+            if more:
+                await self._drain()
+
+    async def _send_slowly(self, message: Any, text: bool | None) -> None:
+        """send() of what is not one frame, or not at once."""
+        if isinstance(message, (str, *_BYTES_LIKE)):
+            await self._my_turn()
+            as_text = text is not False if isinstance(message, str) else text is True
+            if self._send_frame(message, as_text, True, True):
+                await self._drain()
+        elif isinstance(message, Mapping):
+            raise TypeError("data is a dict-like object")
+        elif isinstance(message, Iterable):
+            await self._send_fragments(iter(message), text)
+        elif isinstance(message, AsyncIterable):
+            await self._send_fragments(message.__aiter__(), text)
+        else:
+            raise TypeError("data must be str, bytes, iterable, or async iterable")
+
+    async def _send_fragments(self, chunks: Iterator[Any] | AsyncIterator[Any], text: bool | None) -> None:
+        chunk = await _next(chunks)
+        if chunk is _END:
+            return
+        await self._my_turn()
+        turn = self._turn = self._loop.create_future()
+        self._sending_fragments = True
+        kind = "async iterable" if isinstance(chunks, AsyncIterator) else "iterable"
+        kinds: Any = str if isinstance(chunk, str) else _BYTES_LIKE
+        as_text = text is not False if kinds is str else text is True
+        first = True
+        try:
+            while chunk is not _END:
+                if not isinstance(chunk, kinds):
+                    must = "contain bytes or str" if first else "contain uniform types"
+                    raise TypeError(f"{kind} must {must}")
+                if self._send_frame(chunk, as_text, first, False):
+                    await self._drain()
+                first = False
+                chunk = await _next(chunks)
+            if self._send_frame(b"", as_text, False, True):
+                await self._drain()
+        except BaseException as exc:
+            # The message cannot be completed, and nothing else may be sent before it is.
+            if self._state == _OPEN and self.protocol_is_inside_message(first):
+                self.protocol._fail(1011, "error in fragmented message", exc)
+            if isinstance(exc, Exception):
+                await self.wait_closed()
+            raise
+        finally:
+            self._turn = None
+            self._sending_fragments = False
+            turn.set_result(None)
+
+    async def _my_turn(self) -> None:
+        """Wait until no fragmented message is being sent; the connection is open then."""
+        while self._turn is not None:
+            await asyncio.shield(self._turn)
+        if self._state != _OPEN:
+            await self._raise_closed()
+
+    async def _drain(self) -> None:
+        """Wait until the write buffer has room."""
+        while self._writing_paused and self._state != _CLOSED:
+            room = self._loop.create_future()
+            self._drains.append(room)
+            try:
+                await room
+            finally:
+                self._drains.remove(room)
+        if self._state == _CLOSED:
+            raise self._closed()
+
+    def _resume_writing(self) -> None:
+        for room in self._drains:
+            if not room.done():
+                room.set_result(None)

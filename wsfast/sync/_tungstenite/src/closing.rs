@@ -1,0 +1,160 @@
+//! Closing: the handshake of RFC 6455 section 7, under one deadline, and every other way to come to an end.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::connection::{Connection, Stop};
+use crate::ending::{Cause, Close, Phase};
+use crate::frame;
+use crate::locked;
+use crate::reader::Reader;
+use crate::socket::Errno;
+use crate::writer::Sent;
+
+impl Connection {
+    /// Starts the closing handshake. See wst_close().
+    pub fn close(&self, close: Close) {
+        let Some(_user) = self.socket.enter() else { return };
+        if self.phase() == Phase::Connecting {
+            self.finalize(Cause::Local);
+            return;
+        }
+        if let Some(mut reader) = self.try_reader() {
+            // The peer's CLOSE may be there already.
+            self.drain(&mut reader);
+        }
+        if self.phase() == Phase::Open {
+            self.close_sent(close, Phase::Closing);
+        }
+    }
+
+    /// Fails the connection (RFC 6455 section 7.1.7), for a reason that the caller knows.
+    pub fn fail(&self, close: Close) {
+        let Some(_user) = self.socket.enter() else { return };
+        let mut reader = self.try_reader();
+        self.ending().set_cause(Cause::Local);
+        if let Some(reader) = &mut reader {
+            reader.discard = true;
+        }
+        self.close_sent(close, Phase::Draining);
+        self.end_writing();
+    }
+
+    pub(crate) fn violate(&self, reader: &mut Reader, cause: Cause) {
+        let (code, reason) = cause.close();
+        reader.discard = true;
+        self.ending().set_cause(cause);
+        self.close_sent(Close::new(code, reason.as_bytes()), Phase::Draining);
+        self.end_writing();
+    }
+
+    /// Sends CLOSE, unless one was sent, and goes on to `phase`.
+    pub(crate) fn close_sent(&self, close: Close, phase: Phase) {
+        let Some(_user) = self.socket.enter() else { return };
+        let mut writer = locked(&self.writer);
+        {
+            let mut ending = self.ending();
+            if self.phase() >= phase {
+                return;
+            }
+            ending.begin(self.close_timeout);
+            self.phase.store(phase as u8, Ordering::Release);
+            if ending.sent.is_some() {
+                return;
+            }
+            ending.received_then_sent = ending.received.is_some();
+            ending.sent = Some(close.clone());
+        }
+        let sent = writer.put(&self.socket, self.session(), frame::FIN | frame::CLOSE, &close.payload());
+        self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
+    }
+
+    pub(crate) fn close_received(&self, reader: &mut Reader, payload: &[u8]) {
+        match frame::parse_close(payload) {
+            Err((1007, reason)) => self.violate(reader, Cause::Text(reason)),
+            Err((_, reason)) => self.violate(reader, Cause::Protocol(reason)),
+            Ok((code, reason)) => {
+                let close = Close::new(code, reason);
+                reader.discard = true;
+                self.ending().received = Some(close.clone());
+                self.close_sent(close, Phase::Draining);
+                self.end_writing();
+            }
+        }
+    }
+
+    /// Nothing follows our CLOSE.
+    pub(crate) fn end_writing(&self) {
+        let Some(_user) = self.socket.enter() else { return };
+        let mut writer = locked(&self.writer);
+        writer.end();
+        let sent = writer.flush(&self.socket, self.session());
+        self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
+    }
+
+    /// Sleeps until the connection is closed. See wst_finish().
+    pub fn finish(&self) -> Result<(), Stop> {
+        loop {
+            let Some(_user) = self.socket.enter() else { return Ok(()) };
+            self.flush_quietly();
+            let now = Instant::now();
+            let mut wake = self.ending().deadline;
+            let reads = match self.try_reader() {
+                None => false,
+                Some(mut reader) => {
+                    self.drain(&mut reader);
+                    match self.timers(&mut reader, now) {
+                        Err(_) => return Ok(()),
+                        Ok(timer) => wake = timer,
+                    }
+                    true
+                }
+            };
+            if self.phase() == Phase::Closed {
+                return Ok(());
+            }
+            if !reads && wake.is_some_and(|wake| wake <= now) {
+                self.finalize(Cause::CloseTimeout);
+                return Ok(());
+            }
+            self.wait(reads, wake, now)?;
+        }
+    }
+
+    pub fn abort(&self) {
+        self.finalize(Cause::Local);
+    }
+
+    /// The connection is over, and whoever sleeps in it wakes.
+    pub fn finalize(&self, cause: Cause) {
+        {
+            let mut ending = self.ending();
+            if self.phase() == Phase::Closed {
+                return;
+            }
+            ending.set_cause(cause);
+            self.phase.store(Phase::Closed as u8, Ordering::Release);
+        }
+        self.residue.store(false, Ordering::Release);
+        self.socket.retire();
+    }
+
+    pub(crate) fn end_of_stream(&self, reader: &mut Reader) {
+        reader.ended = true;
+        self.finalize(if self.phase() == Phase::Draining { Cause::None } else { Cause::Eof });
+    }
+
+    /// Reading failed.
+    pub(crate) fn lost(&self, errno: Errno) -> Stop {
+        self.finalize(if self.phase() == Phase::Draining { Cause::None } else { Cause::Os(errno) });
+        Stop::Closed
+    }
+
+    /// Writing failed. What the peer said before that is still there.
+    pub(crate) fn broken(&self, errno: Errno) -> Stop {
+        if let Some(mut reader) = self.try_reader() {
+            self.drain(&mut reader);
+        }
+        self.lost(errno)
+    }
+}

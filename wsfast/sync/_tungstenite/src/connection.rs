@@ -1,0 +1,138 @@
+//! One connection: what any thread may ask of it at any time.
+//!
+//! Two halves, each behind a lock of its own. The lock of the writing half is held while frames are masked and the
+//! kernel is offered them, never while somebody sleeps. The lock of the reading half is held by `receive` while it
+//! sleeps in recv(2), which is what makes a round trip two system calls; everybody else who reads (a sender whose
+//! bytes do not go out, somebody who waits for a PONG or for the end) sleeps in poll(2) without it, reads without
+//! sleeping, and puts messages into a queue. Who needs both locks takes the reader's first.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::{Duration, Instant};
+
+use crate::ending::{Ending, Phase};
+use crate::locked;
+use crate::reader::{Keepalive, Limits, Reader};
+use crate::socket::Socket;
+use crate::tls::Session;
+use crate::writer::Writer;
+
+/// How soon somebody who cannot read, for another thread does, looks again. Only who is blocked already waits so.
+pub const TURN: Duration = Duration::from_millis(20);
+
+pub struct Options {
+    pub limits: Limits,
+    pub ping_interval: Option<Duration>,
+    pub ping_timeout: Option<Duration>,
+    pub close_timeout: Option<Duration>,
+    pub busy_poll: Duration,
+}
+
+/// Why a call returns without what it was called for.
+#[derive(Debug, PartialEq)]
+pub enum Stop {
+    Interrupted,
+    Timeout,
+    Closed,
+    Pong,
+    Busy,
+    Eof,
+}
+
+pub struct Ping {
+    pub payload: Vec<u8>,
+    pub at: Instant,
+    /// The user's, who wants to hear of it.
+    pub reported: bool,
+}
+
+#[derive(Default)]
+pub struct Pings {
+    pub sent: Vec<Ping>,
+    pub answered: Vec<Vec<u8>>,
+}
+
+pub struct Connection {
+    pub(crate) socket: Socket,
+    pub(crate) session: OnceLock<Mutex<Session>>,
+    pub(crate) reader: Mutex<Reader>,
+    pub(crate) writer: Mutex<Writer>,
+    /// The writer keeps something that the kernel did not take.
+    pub(crate) residue: AtomicBool,
+    pub(crate) phase: AtomicU8,
+    pub(crate) ending: Mutex<Ending>,
+    pub(crate) pings: Mutex<Pings>,
+    pub(crate) pongs: AtomicBool,
+    /// Seconds, as bits of an f64.
+    pub(crate) latency: AtomicU64,
+    pub(crate) close_timeout: Option<Duration>,
+    pub(crate) busy_poll: Duration,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.socket.release();
+    }
+}
+
+impl Connection {
+    pub fn new(fd: i32, options: Options) -> Self {
+        let keepalive = Keepalive::new(options.ping_interval, options.ping_timeout);
+        Connection {
+            socket: Socket::new(fd),
+            session: OnceLock::new(),
+            reader: Mutex::new(Reader::new(options.limits, keepalive)),
+            writer: Mutex::new(Writer::new()),
+            residue: AtomicBool::new(false),
+            phase: AtomicU8::new(Phase::Connecting as u8),
+            ending: Mutex::new(Ending::default()),
+            pings: Mutex::new(Pings::default()),
+            pongs: AtomicBool::new(false),
+            latency: AtomicU64::new(0),
+            close_timeout: options.close_timeout,
+            busy_poll: options.busy_poll,
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase.load(Ordering::Acquire).into()
+    }
+
+    pub fn ending(&self) -> MutexGuard<'_, Ending> {
+        locked(&self.ending)
+    }
+
+    pub fn latency(&self) -> f64 {
+        f64::from_bits(self.latency.load(Ordering::Relaxed))
+    }
+
+    pub fn dup(&self) -> Option<i32> {
+        let _user = self.socket.enter()?;
+        self.socket.dup().ok()
+    }
+
+    pub(crate) fn session(&self) -> Option<&Mutex<Session>> {
+        self.session.get()
+    }
+
+    pub(crate) fn try_reader(&self) -> Option<MutexGuard<'_, Reader>> {
+        match self.reader.try_lock() {
+            Ok(reader) => Some(reader),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// The instant `seconds` from now; None if it is too far away to matter.
+pub fn after(seconds: f64) -> Option<Instant> {
+    let duration = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
+    Instant::now().checked_add(duration)
+}
+
+pub fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

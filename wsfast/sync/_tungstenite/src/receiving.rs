@@ -1,0 +1,329 @@
+//! Receiving: by `receive`, which sleeps in recv(2), and into the queue by whoever else reads.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tungstenite::protocol::frame::coding::Control;
+
+use crate::connection::{after, earliest, Connection, Stop};
+use crate::core::Utf8;
+use crate::ending::{Cause, Phase};
+use crate::locked;
+use crate::reader::{Found, Parsed, Queued, Reader};
+use crate::socket::{would_block, Errno};
+
+/// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
+const SHORT: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(10);
+
+/// A thread that spins looks for signals this often.
+const SPIN: Duration = Duration::from_millis(5);
+
+/// Reads without sleeping in one go: a flood must not keep anybody from its deadline.
+const READS: usize = 64;
+
+/// What `receive` found.
+pub struct Received {
+    pub text: bool,
+    pub fin: bool,
+    pub data: *const u8,
+    pub size: usize,
+}
+
+impl Connection {
+    /// Waits for a message, or for a frame of one if `stream`. See wst_recv().
+    pub fn receive(&self, timeout: Option<f64>, resume: bool, stream: bool, validate: bool) -> Result<Received, Stop> {
+        let user = self.socket.enter();
+        let mut reader = locked(&self.reader);
+        let reader = &mut *reader;
+        if !resume {
+            reader.take_back();
+            reader.deadline = timeout.and_then(after);
+            reader.spin_until = None;
+        }
+        loop {
+            let need = if let Some(queued) = reader.queue.pop_front() {
+                let Queued { text, first, fin, data } = queued;
+                if stream || (first && fin) {
+                    if validate && text && first && fin && !Utf8::is_text(&data) {
+                        self.violate(reader, not_text());
+                        continue;
+                    }
+                    let data = reader.lend(data);
+                    return Ok(Received { text, fin, data: data.as_ptr(), size: data.len() });
+                }
+                if self.assemble(reader, &data) && fin {
+                    return Ok(self.assembled(reader, text));
+                }
+                continue;
+            } else {
+                match self.parse(reader) {
+                    Ok(found) => {
+                        let Found { text, first, fin, start, end } = found;
+                        if stream || (first && fin) {
+                            if validate && text && first && fin && !Utf8::is_text(&reader.data[start..end]) {
+                                self.violate(reader, not_text());
+                                continue;
+                            }
+                            reader.lent = true;
+                            let data = &reader.data[start..end];
+                            return Ok(Received { text, fin, data: data.as_ptr(), size: data.len() });
+                        }
+                        let data = std::mem::take(&mut reader.data);
+                        let all = self.assemble(reader, &data[start..end]);
+                        reader.data = data;
+                        if all && fin {
+                            return Ok(self.assembled(reader, text));
+                        }
+                        continue;
+                    }
+                    Err(need) => need,
+                }
+            };
+            if self.pongs.load(Ordering::Acquire) {
+                return Err(Stop::Pong);
+            }
+            if user.is_none() || self.phase() == Phase::Closed {
+                return Err(Stop::Closed);
+            }
+            self.fill(reader, need)?;
+        }
+    }
+
+    pub(crate) fn assemble(&self, reader: &mut Reader, data: &[u8]) -> bool {
+        reader.assembled += 1;
+        if reader.assembled > reader.limits.fragments {
+            let limit = reader.limits.fragments;
+            self.violate(reader, Cause::Fragments(limit));
+            return false;
+        }
+        reader.assembly.extend_from_slice(data);
+        true
+    }
+
+    pub(crate) fn assembled(&self, reader: &mut Reader, text: bool) -> Received {
+        reader.assembled = 0;
+        let message = std::mem::take(&mut reader.assembly);
+        let data = reader.lend(message);
+        Received { text, fin: true, data: data.as_ptr(), size: data.len() }
+    }
+
+    /// The next data frame in the buffer; control frames are dealt with. The error says how many bytes are missing.
+    pub(crate) fn parse(&self, reader: &mut Reader) -> Result<Found, usize> {
+        loop {
+            if reader.discard || self.phase() == Phase::Draining {
+                reader.forget_unread();
+                return Err(1);
+            }
+            match reader.parse() {
+                Parsed::Data(found) => return Ok(found),
+                Parsed::More(need) => return Err(need),
+                Parsed::Violation(cause) => self.violate(reader, cause),
+                Parsed::Control { opcode, start, end } => {
+                    let payload = reader.data[start..end].to_vec();
+                    match opcode {
+                        Control::Ping => self.answer(&payload),
+                        Control::Pong => self.answered(&payload),
+                        _ => self.close_received(reader, &payload),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sleeps until something arrives.
+    pub(crate) fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
+        reader.make_room(need);
+        let mut tried = false;
+        let mut slept = false;
+        loop {
+            let mut flags = 0;
+            let now = Instant::now();
+            let wake = earliest(self.timers(reader, now)?, reader.deadline);
+            let left = wake.map(|wake| wake.saturating_duration_since(now));
+            if reader.deadline.is_some_and(|deadline| deadline <= now) {
+                if tried {
+                    return Err(Stop::Timeout);
+                }
+                flags = libc::MSG_DONTWAIT;
+            } else if self.residue.load(Ordering::Acquire) {
+                match self.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
+                    Err(libc::EINTR) => return Err(Stop::Interrupted),
+                    Ok(events) if events & libc::POLLOUT != 0 => self.flush_quietly(),
+                    _ => {}
+                }
+                flags = libc::MSG_DONTWAIT;
+            } else if !self.busy_poll.is_zero() && self.may_spin(reader, now) {
+                if self.spin(reader, now, left)? {
+                    return Ok(());
+                }
+                continue;
+            } else if let Some(left) = left {
+                if left < SHORT {
+                    match self.socket.poll(libc::POLLIN, Some(left)) {
+                        Err(libc::EINTR) => return Err(Stop::Interrupted),
+                        Ok(0) => continue,
+                        _ => flags = libc::MSG_DONTWAIT,
+                    }
+                } else if reader.armed.is_zero() || reader.armed > left {
+                    // Half of it, so that the next calls, with less time left, need not set it again.
+                    self.arm(reader, (left / 2).max(SHORT - TICK));
+                } else if slept {
+                    self.arm(reader, left - TICK);
+                }
+            } else if slept {
+                self.arm(reader, Duration::ZERO);
+            }
+            tried = true;
+            match self.read(reader, flags) {
+                Ok(0) => {
+                    self.end_of_stream(reader);
+                    return Err(Stop::Closed);
+                }
+                Ok(_) => return Ok(()),
+                Err(libc::EINTR) => return Err(Stop::Interrupted),
+                Err(errno) if would_block(errno) => slept = flags == 0,
+                Err(errno) => return Err(self.lost(errno)),
+            }
+        }
+    }
+
+    pub(crate) fn arm(&self, reader: &mut Reader, timeout: Duration) {
+        reader.armed = timeout;
+        self.socket.set_receive_timeout(timeout);
+    }
+
+    pub(crate) fn may_spin(&self, reader: &mut Reader, now: Instant) -> bool {
+        now < *reader.spin_until.get_or_insert(now + self.busy_poll)
+    }
+
+    /// Asks the socket again and again, without sleeping. True if something arrived.
+    pub(crate) fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<bool, Stop> {
+        let spin_until = reader.spin_until.unwrap_or(start);
+        let until = earliest(left.map(|left| start + left), Some(spin_until.min(start + SPIN))).unwrap_or(start);
+        loop {
+            match self.read(reader, libc::MSG_DONTWAIT) {
+                Ok(0) => {
+                    self.end_of_stream(reader);
+                    return Err(Stop::Closed);
+                }
+                Ok(_) => return Ok(true),
+                Err(errno) if would_block(errno) || errno == libc::EINTR => {}
+                Err(errno) => return Err(self.lost(errno)),
+            }
+            let now = Instant::now();
+            if now >= until {
+                // Time to look for signals, unless it is over.
+                return if now < spin_until && now >= start + SPIN { Err(Stop::Interrupted) } else { Ok(false) };
+            }
+        }
+    }
+
+    /// Reads once. 0 is the end of the stream; a TLS alert is that too.
+    pub(crate) fn read(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
+        let Some(session) = self.session() else {
+            if reader.data.capacity() == reader.data.len() {
+                reader.make_room(1);
+            }
+            let size = self.socket.recv(&mut reader.data, flags)?;
+            if size > 0 {
+                reader.keepalive.heard();
+            }
+            return Ok(size);
+        };
+        if reader.ended {
+            return Ok(0);
+        }
+        reader.wire.clear();
+        reader.wire.reserve(128 * 1024);
+        let size = self.socket.recv(&mut reader.wire, flags)?;
+        if size == 0 {
+            return Ok(0);
+        }
+        reader.keepalive.heard();
+        if reader.lent {
+            // The plaintext may need more room than there is, and then the buffer moves.
+            reader.make_room(reader.wire.len());
+        }
+        let (ended, answer) = {
+            let mut session = locked(session);
+            (session.read(&reader.wire, &mut reader.data), session.wants_write())
+        };
+        if answer && self.phase() != Phase::Connecting {
+            self.flush_quietly();
+        }
+        match ended {
+            Ok(ended) => reader.ended = ended,
+            Err(error) => {
+                let _ = locked(session).flush(&self.socket);
+                let cause = match &error {
+                    rustls::Error::InvalidCertificate(_) => Cause::Certificate(error.to_string()),
+                    _ => Cause::Tls(error.to_string()),
+                };
+                self.finalize(cause);
+                return Ok(0);
+            }
+        }
+        Ok(size)
+    }
+
+    /// Reads what is there, and queues the messages in it, as long as there is room. Never sleeps.
+    pub(crate) fn drain(&self, reader: &mut Reader) {
+        for _ in 0..READS {
+            let need = loop {
+                let closing = self.phase() > Phase::Open;
+                if reader.is_full() && !closing {
+                    return;
+                }
+                match self.parse(reader) {
+                    // Once we are closing, what has no room is dropped: it must not keep the peer's CLOSE away.
+                    Ok(_) if reader.is_full() => {}
+                    Ok(Found { text, first, fin, start, end }) => {
+                        let data = reader.data[start..end].to_vec();
+                        reader.queue.push_back(Queued { text, first, fin, data });
+                    }
+                    Err(need) => break need,
+                }
+            };
+            if self.phase() == Phase::Closed {
+                return;
+            }
+            reader.make_room(need);
+            match self.read(reader, libc::MSG_DONTWAIT) {
+                Ok(0) => return self.end_of_stream(reader),
+                Ok(_) => {}
+                Err(libc::EINTR) => {}
+                Err(errno) if would_block(errno) => return,
+                Err(errno) => {
+                    self.lost(errno);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads into the queue until something is worth to be told. See wst_pump().
+    pub fn pump(&self, timeout: Option<f64>) -> Result<(), Stop> {
+        let deadline = timeout.and_then(after);
+        loop {
+            let _user = self.socket.enter().ok_or(Stop::Closed)?;
+            let mut reader = self.try_reader().ok_or(Stop::Busy)?;
+            self.drain(&mut reader);
+            if self.pongs.load(Ordering::Acquire) {
+                return Err(Stop::Pong);
+            }
+            let now = Instant::now();
+            let timers = self.timers(&mut reader, now)?;
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Err(Stop::Timeout);
+            }
+            let full = reader.is_full() && self.phase() == Phase::Open;
+            drop(reader);
+            self.wait(!full, earliest(timers, deadline), now)?;
+        }
+    }
+}
+
+fn not_text() -> Cause {
+    Cause::Text("message is not UTF-8".to_string())
+}

@@ -1,0 +1,199 @@
+//! Sending, and the pings that are sent.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::connection::{earliest, Connection, Ping, Stop, TURN};
+use crate::core::mask_key;
+use crate::ending::{Cause, Close, Phase};
+use crate::frame;
+use crate::locked;
+use crate::reader::{Due, Reader};
+use crate::socket::Errno;
+use crate::writer::{Sent, Writer};
+
+impl Connection {
+    /// See wst_send(). `Ok(Sent::Blocked)`: queued.
+    pub fn send(&self, head: u8, payload: &[u8]) -> Result<Option<Sent>, Stop> {
+        let _user = self.socket.enter().ok_or(Stop::Closed)?;
+        let sent = {
+            let mut writer = locked(&self.writer);
+            if self.phase() != Phase::Open {
+                return Err(Stop::Closed);
+            }
+            self.put(&mut writer, head, payload)
+        };
+        sent.map_err(|errno| self.broken(errno))
+    }
+
+    /// None if others are before it.
+    pub(crate) fn put(&self, writer: &mut Writer, head: u8, payload: &[u8]) -> Result<Option<Sent>, Errno> {
+        if self.residue.load(Ordering::Acquire) && self.flush_writer(writer)? == Sent::Blocked {
+            return Ok(None);
+        }
+        let sent = writer.put(&self.socket, self.session(), head, payload)?;
+        if sent == Sent::Blocked {
+            self.residue.store(true, Ordering::Release);
+        }
+        Ok(Some(sent))
+    }
+
+    pub(crate) fn flush_writer(&self, writer: &mut Writer) -> Result<Sent, Errno> {
+        let sent = writer.flush(&self.socket, self.session())?;
+        self.residue.store(sent == Sent::Blocked, Ordering::Release);
+        Ok(sent)
+    }
+
+    /// Sends what waits. If that fails the reading half will tell, for it may have more to say first.
+    pub(crate) fn flush_quietly(&self) {
+        let Some(_user) = self.socket.enter() else { return };
+        if self.flush_writer(&mut locked(&self.writer)).is_err() {
+            self.residue.store(false, Ordering::Release);
+        }
+    }
+
+    /// Sends a ping of the user's.
+    pub fn send_ping(&self, payload: &[u8]) -> Result<Option<Sent>, Stop> {
+        self.remember(payload, true);
+        let sent = self.send(frame::FIN | frame::PING, payload);
+        if !matches!(sent, Ok(Some(_))) {
+            locked(&self.pings).sent.retain(|ping| ping.payload != payload);
+        }
+        sent
+    }
+
+    /// Sleeps until all is sent. See wst_flush().
+    pub fn flush(&self) -> Result<(), Stop> {
+        loop {
+            let _user = self.socket.enter().ok_or(Stop::Closed)?;
+            let flushed = self.flush_writer(&mut locked(&self.writer));
+            if flushed.map_err(|errno| self.broken(errno))? == Sent::All {
+                return Ok(());
+            }
+            let now = Instant::now();
+            // The peer may not read on before we do.
+            let (reads, wake) = match self.try_reader() {
+                None => (false, Some(now + TURN)),
+                Some(mut reader) => {
+                    self.drain(&mut reader);
+                    let wake = self.timers(&mut reader, now)?;
+                    if reader.is_full() && self.phase() == Phase::Open {
+                        (false, earliest(wake, Some(now + TURN)))
+                    } else {
+                        (true, wake)
+                    }
+                }
+            };
+            if self.pongs.load(Ordering::Acquire) {
+                return Err(Stop::Pong);
+            }
+            self.wait(reads, wake, now)?;
+        }
+    }
+
+    /// Sleeps without any lock, and sends what waits when there is room for it.
+    pub(crate) fn wait(&self, reads: bool, wake: Option<Instant>, now: Instant) -> Result<(), Stop> {
+        let mut events = if reads { libc::POLLIN } else { 0 };
+        let mut left = wake.map(|wake| wake.saturating_duration_since(now));
+        if self.residue.load(Ordering::Acquire) {
+            events |= libc::POLLOUT;
+        }
+        if !reads {
+            left = Some(left.map_or(TURN, |left| left.min(TURN)));
+        }
+        match self.socket.poll(events, left) {
+            Err(libc::EINTR) => Err(Stop::Interrupted),
+            Ok(happened) if happened & libc::POLLOUT != 0 => {
+                self.flush_quietly();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn remember(&self, payload: &[u8], reported: bool) {
+        let ping = Ping { payload: payload.to_vec(), at: Instant::now(), reported };
+        locked(&self.pings).sent.push(ping);
+    }
+
+    pub(crate) fn answer(&self, payload: &[u8]) {
+        let Some(_user) = self.socket.enter() else { return };
+        let mut writer = locked(&self.writer);
+        match writer.pong(&self.socket, self.session(), payload) {
+            Ok(sent) => self.residue.store(sent == Sent::Blocked, Ordering::Release),
+            Err(_) => self.residue.store(false, Ordering::Release),
+        }
+    }
+
+    /// A PONG answers its PING and all before it.
+    pub(crate) fn answered(&self, payload: &[u8]) {
+        let mut pings = locked(&self.pings);
+        let Some(index) = pings.sent.iter().position(|ping| ping.payload == payload) else {
+            return;
+        };
+        let latency = pings.sent[index].at.elapsed().as_secs_f64();
+        self.latency.store(latency.to_bits(), Ordering::Relaxed);
+        let answered: Vec<_> = pings.sent.drain(..=index).filter(|ping| ping.reported).collect();
+        if !answered.is_empty() {
+            pings.answered.extend(answered.into_iter().map(|ping| ping.payload));
+            self.pongs.store(true, Ordering::Release);
+        }
+    }
+
+    pub fn take_pong(&self) -> Option<Vec<u8>> {
+        let mut pings = locked(&self.pings);
+        if pings.answered.is_empty() {
+            self.pongs.store(false, Ordering::Release);
+            return None;
+        }
+        Some(pings.answered.remove(0))
+    }
+
+    /// What is due by the clock. Returns when to ask again; an error once the connection is closed.
+    pub(crate) fn timers(&self, reader: &mut Reader, now: Instant) -> Result<Option<Instant>, Stop> {
+        match self.phase() {
+            Phase::Closed => Err(Stop::Closed),
+            Phase::Closing | Phase::Draining => {
+                let deadline = self.ending().deadline;
+                if deadline.is_some_and(|deadline| deadline <= now) {
+                    self.finalize(Cause::CloseTimeout);
+                    return Err(Stop::Closed);
+                }
+                Ok(deadline)
+            }
+            _ => loop {
+                match reader.keepalive.due(now) {
+                    Due::Wake(wake) => return Ok(wake),
+                    Due::Ping => self.keepalive_ping(reader, now),
+                    Due::Overdue => {
+                        // Nobody may have looked for a long time, so look first.
+                        reader.make_room(1);
+                        match self.read(reader, libc::MSG_DONTWAIT) {
+                            Ok(size) if size > 0 => {
+                                // It is to be parsed before anybody sleeps.
+                                return Ok(Some(now));
+                            }
+                            _ => {
+                                let (code, reason) = Cause::Keepalive.close();
+                                self.close_sent(Close::new(code, reason.as_bytes()), Phase::Draining);
+                                self.finalize(Cause::Keepalive);
+                                return Err(Stop::Closed);
+                            }
+                        }
+                    }
+                }
+            },
+        }
+    }
+
+    pub(crate) fn keepalive_ping(&self, reader: &mut Reader, now: Instant) {
+        reader.keepalive.pinged(now);
+        let payload = mask_key().unwrap_or(0).to_ne_bytes();
+        self.remember(&payload, false);
+        let mut writer = locked(&self.writer);
+        // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.
+        if !matches!(self.put(&mut writer, frame::FIN | frame::PING, &payload), Ok(Some(_))) {
+            locked(&self.pings).sent.retain(|ping| ping.payload != payload);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The sending half: frames are masked into one buffer, and what the kernel does not take stays there.
+
+use std::sync::Mutex;
+
+use crate::core::{append_masked, mask_key};
+use crate::frame;
+use crate::locked;
+use crate::socket::{would_block, Errno, Socket};
+use crate::tls::Session;
+
+/// A longer payload is masked and sent piece by piece, each short enough for the cache. A multiple of four, so the
+/// mask key need not be turned.
+const PIECE: usize = 256 * 1024;
+
+/// A buffer that grew over this is not kept.
+const KEEP: usize = 2 * PIECE;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Half {
+    Open,
+    /// To be closed when all is sent.
+    Ending,
+    Closed,
+}
+
+pub struct Writer {
+    /// Whole frames, but for what was sent of them. With TLS, what is not encrypted yet.
+    out: Vec<u8>,
+    sent: usize,
+    /// The payload of a PING that came while others waited to be sent. Only the latest wants an answer (RFC 6455
+    /// section 5.5.3), so a peer cannot make us hoard.
+    pong: Option<Vec<u8>>,
+    half: Half,
+}
+
+/// What became of bytes to send.
+#[derive(Debug, PartialEq)]
+pub enum Sent {
+    All,
+    /// The kernel has no room: the rest is kept.
+    Blocked,
+}
+
+impl Writer {
+    pub fn new() -> Self {
+        Writer { out: Vec::new(), sent: 0, pong: None, half: Half::Open }
+    }
+
+    /// Nothing waits to be sent.
+    pub fn is_idle(&self, session: Option<&Mutex<Session>>) -> bool {
+        self.out.is_empty() && self.pong.is_none() && !session.is_some_and(|s| locked(s).wants_write())
+    }
+
+    /// Sends a frame, or keeps what the kernel does not take of it. Whole frames may wait before it.
+    pub fn put(
+        &mut self,
+        socket: &Socket,
+        session: Option<&Mutex<Session>>,
+        head: u8,
+        payload: &[u8],
+    ) -> Result<Sent, Errno> {
+        let key = mask_key().ok_or(libc::EIO)?;
+        self.out.reserve(payload.len().min(PIECE) + 14);
+        frame::append_header(&mut self.out, head, payload.len(), key);
+        let mut rest = payload;
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(PIECE));
+            append_masked(&mut self.out, piece, key);
+            rest = after;
+            let sent = self.send(socket, session)?;
+            if rest.is_empty() {
+                return Ok(sent);
+            }
+            if sent == Sent::Blocked {
+                // All of it, so that the caller's memory is not needed any longer, and `out` ends with a whole frame.
+                append_masked(&mut self.out, rest, key);
+                self.encrypt(session);
+                return Ok(sent);
+            }
+        }
+    }
+
+    /// Answers a PING, at once if it can.
+    pub fn pong(
+        &mut self,
+        socket: &Socket,
+        session: Option<&Mutex<Session>>,
+        payload: &[u8],
+    ) -> Result<Sent, Errno> {
+        if !self.is_idle(session) {
+            self.pong = Some(payload.to_vec());
+            return self.flush(socket, session);
+        }
+        self.put(socket, session, frame::FIN | frame::PONG, payload)
+    }
+
+    /// Closes this direction of the connection once all is sent.
+    pub fn end(&mut self) {
+        if self.half == Half::Open {
+            self.half = Half::Ending;
+        }
+    }
+
+    /// Sends all that waits.
+    pub fn flush(&mut self, socket: &Socket, session: Option<&Mutex<Session>>) -> Result<Sent, Errno> {
+        loop {
+            if self.send(socket, session)? == Sent::Blocked {
+                return Ok(Sent::Blocked);
+            }
+            if let Some(payload) = self.pong.take() {
+                self.put(socket, session, frame::FIN | frame::PONG, &payload)?;
+                continue;
+            }
+            if self.half != Half::Ending {
+                return Ok(Sent::All);
+            }
+            self.half = Half::Closed;
+            if let Some(session) = session {
+                let mut session = locked(session);
+                session.write_end();
+                // If this blocks the connection is dropped without; the CLOSE frames have said the same.
+                session.flush(socket)?;
+            }
+            socket.shutdown(libc::SHUT_WR);
+        }
+    }
+
+    fn encrypt(&mut self, session: Option<&Mutex<Session>>) {
+        if let Some(session) = session {
+            if !self.out.is_empty() {
+                locked(session).write(&self.out);
+                self.clear();
+            }
+        }
+    }
+
+    fn send(&mut self, socket: &Socket, session: Option<&Mutex<Session>>) -> Result<Sent, Errno> {
+        if let Some(session) = session {
+            let mut session = locked(session);
+            if !self.out.is_empty() {
+                session.write(&self.out);
+                self.clear();
+            }
+            return Ok(if session.flush(socket)? { Sent::All } else { Sent::Blocked });
+        }
+        while self.sent < self.out.len() {
+            match socket.send(&self.out[self.sent..]) {
+                Ok(size) => self.sent += size,
+                Err(libc::EINTR) => {}
+                Err(errno) if would_block(errno) => {
+                    self.forget_sent();
+                    return Ok(Sent::Blocked);
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+        self.clear();
+        Ok(Sent::All)
+    }
+
+    /// Gives back what is sent of a long frame.
+    fn forget_sent(&mut self) {
+        if self.sent > PIECE && self.sent * 2 > self.out.len() {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.sent = 0;
+        if self.out.capacity() > KEEP {
+            self.out = Vec::new();
+        } else {
+            self.out.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (Socket, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (Socket::new(ours.into_raw_fd()), theirs)
+    }
+
+    #[test]
+    fn a_frame_that_blocks_is_kept_whole() {
+        let (socket, mut theirs) = pair();
+        let mut writer = Writer::new();
+        let payload = vec![7; 3_000_000];
+        assert_eq!(writer.put(&socket, None, frame::FIN | 2, &payload), Ok(Sent::Blocked));
+        assert!(!writer.is_idle(None));
+        // Two pings: the answer to the later one goes out after the frame.
+        assert_eq!(writer.pong(&socket, None, b"1"), Ok(Sent::Blocked));
+        assert_eq!(writer.pong(&socket, None, b"2"), Ok(Sent::Blocked));
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            theirs.read_to_end(&mut got).unwrap();
+            got
+        });
+        while writer.flush(&socket, None) == Ok(Sent::Blocked) {
+            socket.poll(libc::POLLOUT, None).unwrap();
+        }
+        assert!(writer.is_idle(None));
+        writer.end();
+        assert_eq!(writer.flush(&socket, None), Ok(Sent::All));
+        let got = reader.join().unwrap();
+        assert_eq!(got.len(), 14 + payload.len() + 6 + 1);
+        let key = &got[10..14];
+        assert!(got[14..14 + payload.len()].iter().enumerate().all(|(i, byte)| byte ^ key[i % 4] == 7));
+        let pong = &got[14 + payload.len()..];
+        assert_eq!((pong[0], pong[1], pong[6] ^ pong[2]), (0x8A, 0x81, b'2'));
+    }
+
+    #[test]
+    fn a_broken_connection_is_an_error() {
+        let (socket, theirs) = pair();
+        drop(theirs);
+        let mut writer = Writer::new();
+        assert_eq!(writer.put(&socket, None, frame::FIN | 1, b"x"), Err(libc::EPIPE));
+    }
+}
