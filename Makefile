@@ -1,16 +1,16 @@
-# Everything that is done with a checkout. It needs CPython 3.9 or newer with its headers, and a C compiler; the rest is
+# Everything that is done with a checkout. It needs CPython 3.10 or newer with its headers, and a C compiler; the rest is
 # installed into .venv.
 #
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
-#   make test-all    pytest under every CPython found from 3.9 to 3.13, each in a .venv-3.X of its own
+#   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
 #   make test-c lint bench docs clean
 #
 #   PYTHON=python3.12 make test     another interpreter than python3
 
 PYTHON ?= python3
 VENV ?= .venv
-VERSIONS := 3.9 3.10 3.11 3.12 3.13
+VERSIONS := 3.10 3.11 3.12 3.13
 
 version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 bin := $(VENV)/bin
@@ -97,8 +97,8 @@ stop = { echo "$(1)" >&2; exit 1; }
 header := import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))
 
 check:
-	@command -v $(PYTHON) >/dev/null || $(call stop,There is no $(PYTHON). Install CPython 3.9 or newer or name one: PYTHON=... make)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9))' || $(call stop,$(PYTHON) is $(version) and wsfast needs CPython 3.9 or newer. Name one: PYTHON=... make)
+	@command -v $(PYTHON) >/dev/null || $(call stop,There is no $(PYTHON). Install CPython 3.10 or newer or name one: PYTHON=... make)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || $(call stop,$(PYTHON) is $(version) and wsfast needs CPython 3.10 or newer. Name one: PYTHON=... make)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call stop,$(PYTHON) cannot make virtual environments. Debian and Ubuntu have that in the package python3-venv)
 	@$(PYTHON) -c '$(header)' || $(call stop,$(PYTHON) has no headers (Python.h). Linux distributions have them in python3-dev or python3-devel)
 	@command -v $(firstword $(CC)) >/dev/null || $(call stop,There is no C compiler ($(firstword $(CC))). Install gcc or clang or set CC)

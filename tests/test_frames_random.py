@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from hypothesis import assume, given, settings
@@ -38,7 +39,7 @@ def messages(draw: st.DrawFn, opcodes: tuple[int, ...] = (TEXT, BINARY)) -> list
 def cut(data: bytes, at: list[int]) -> list[bytes]:
     """`data` in pieces, cut at `at` taken modulo its length."""
     edges = sorted({0, len(data), *[i % (len(data) + 1) for i in at]})
-    return [data[a:b] for a, b in zip(edges, edges[1:])] if data else []
+    return [data[a:b] for a, b in itertools.pairwise(edges)] if data else []
 
 
 cuts = st.lists(st.integers(0, 1 << 20), max_size=8)

@@ -24,8 +24,10 @@ MAY_IMPORT = {
     "_writer": COLD | {"_core", "_memory", "_frame"},
     "_reader": COLD | {"_core", "_memory", "_frame", "_writer"},
     "_engine": COLD | {"_core", "_memory", "_frame", "_writer", "_reader"},
+    "_socket": {"_reader"},
     "_binding": {"_engine"},
-    "opening": COLD | {"_engine", "_frame", "_writer", "handshake", "uri", "deflate"},
+    "tcp": {"uri"},
+    "opening": COLD | {"_engine", "_frame", "_writer", "_socket", "tcp", "handshake", "uri", "deflate"},
 }
 FACES = {"__init__", "asyncio", "sync"}
 NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "uri", "handshake", "deflate"}
@@ -88,7 +90,7 @@ def test_module(path):
     if module in NO_INPUT_OR_OUTPUT:
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
     if path.suffix != ".py":
-        allowed = {"aiofastnet", "asyncio", "cpython", "cython", "libc", "threading", "wsfast"}
+        allowed = {"aiofastnet", "asyncio", "cpython", "cython", "libc", "socket", "threading", "wsfast"}
         assert outside <= allowed
 
 

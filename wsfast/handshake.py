@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import NoReturn, Union
+from typing import NoReturn
 
 import h11
 from multidict import CIMultiDict
@@ -46,7 +46,7 @@ __all__ = [
     "WSUpgradeResponse",
 ]
 
-HeadersLike = Union[Mapping[str, str], Iterable[tuple[str, str]]]
+HeadersLike = Mapping[str, str] | Iterable[tuple[str, str]]
 
 # Bytes of the reply's header, interim replies included: h11's default for one header.
 MAX_HEADER = 16 * 1024

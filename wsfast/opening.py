@@ -10,7 +10,7 @@ import os
 import ssl
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import aiofastnet
 
@@ -29,8 +29,8 @@ if sys.version_info >= (3, 11):
 else:
     from async_timeout import timeout as deadline
 
-ListenerFactory = Union[Callable[[], WSListener], Callable[[UpgradeRequest, UpgradeResponse], WSListener]]
-LoggerLike = Union[str, logging.Logger, "logging.LoggerAdapter[Any]", None]
+ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
+LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
 # A larger limit on frames than memory can be addressed with is none.
 NO_LIMIT = 2**62
@@ -207,7 +207,9 @@ def refuse_redirect(exc: InvalidStatus) -> None:
     """Redirects are not followed yet: say so, instead of calling the reply a rejection."""
     if exc.response.status_code in _REDIRECTS:
         location = exc.response.headers.get("Location")
-        raise NotImplementedError(f"redirects are not followed yet: the server redirects to {location}") from exc
+        raise NotImplementedError(
+            f"redirects are not followed yet: the server redirects to {location}"
+        ) from exc
 
 
 class _AutoPing:

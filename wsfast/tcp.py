@@ -6,13 +6,13 @@ import asyncio
 import inspect
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
 from wsfast.uri import WebSocketURI
 
-SocketFactory = Callable[[WebSocketURI], Union[Awaitable[Union[socket.socket, None]], socket.socket, None]]
+SocketFactory = Callable[[WebSocketURI], Awaitable[socket.socket | None] | socket.socket | None]
 
 # The keyword arguments of loop.create_connection() that are about TCP; the others are about TLS.
 ARGUMENTS = ("host", "port", "family", "proto", "flags", "local_addr", "happy_eyeballs_delay", "interleave")
