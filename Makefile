@@ -4,7 +4,7 @@
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
-#   make test-c lint bench docs clean
+#   make test-c test-asan lint bench docs clean
 #
 #   PYTHON=python3.12 make test     another interpreter than python3
 
@@ -24,7 +24,7 @@ stubs := $(patsubst wsfast/%.pyi,wsfast.%,$(wildcard wsfast/_*.pyi))
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c pytest lint lint-python lint-types lint-cython lint-c bench bench-quick docs clean check
+.PHONY: demo test test-all test-c test-asan pytest lint lint-python lint-types lint-cython lint-c bench bench-quick docs clean check
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -32,13 +32,24 @@ demo: $(built)
 	@$(bin)/python -m bench.demo
 
 # pytest is last, so that its counts are what one sees.
-test: lint test-c docs bench-quick pytest
+test: lint test-c test-asan docs bench-quick pytest
 
 pytest: $(testing) $(built)
 	$(bin)/python -m pytest
 
 test-c:
 	$(MAKE) --no-print-directory -C tests/core
+
+# The tests of memory, on the compiled modules with AddressSanitizer and UBSan in them.
+asan := build/asan
+preload := $(shell $(CC) -print-file-name=libasan.so 2>/dev/null) $(shell $(CC) -print-file-name=libubsan.so 2>/dev/null)
+
+test-asan: $(testing) $(built)
+	@mkdir -p $(asan)
+	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(asan)
+	cd $(asan) && WSFAST_DEBUG=1 WSFAST_SANITIZE=address,undefined $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
+	LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(asan) \
+	    $(bin)/pytest -q -m memory
 
 lint: lint-python lint-types lint-cython lint-c
 

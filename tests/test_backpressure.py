@@ -8,7 +8,7 @@ from support.frames import BINARY, CLOSE, PING, PONG, TEXT, Sent
 from support.listeners import Scripted
 from support.pair import pair
 
-from wsfast import WSMsgType
+from wsfast import ConnectionClosedError, WSMsgType
 
 KIB = 1024
 
@@ -169,7 +169,7 @@ async def test_a_ping_flood_owes_one_pong_while_the_server_does_not_read():
 
 
 async def test_pings_are_answered_while_little_is_queued():
-    async with pair() as (transport, listener, far):
+    async with pair() as (transport, _, far):
         fill(transport)
         await far.send(frames.frame(PING, b"1") + frames.frame(PING, b"2") + frames.text("end"))
         await listener.received(1)
@@ -232,7 +232,7 @@ async def test_disconnect_lets_what_is_queued_arrive_and_then_close(use_aiofastn
 
 
 async def test_a_close_of_the_server_is_answered_behind_what_is_queued():
-    async with pair() as (transport, listener, far):
+    async with pair() as (transport, _, far):
         await blocked(transport)
         await far.send(frames.close(1001))
         await listener.received(1)
@@ -247,3 +247,13 @@ async def test_a_violation_ends_a_blocked_connection_too():
         await far.send(frames.header(TEXT, 1 << 63))
         with pytest.raises(Exception, match="top bit"):
             await transport.wait_disconnected()
+
+
+async def test_after_the_kernel_refused_a_frame_nothing_can_be_sent():
+    async with pair() as (transport, _, far):
+        far.sock.close()
+        transport.send(WSMsgType.TEXT, "refused: EPIPE")
+        with pytest.raises(ConnectionClosedError):
+            transport.send(WSMsgType.TEXT, "too late")
+        await transport.wait_disconnected()
+        assert isinstance(transport.close_info.cause, BrokenPipeError)

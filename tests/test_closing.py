@@ -441,3 +441,14 @@ async def test_a_failure_that_nobody_waits_for_is_logged(caplog):
     wire.feed(b"\xff")
     wire.lose()
     assert "ProtocolError" in caplog.text
+
+
+# Between the end of the stream and connection_lost()
+
+
+def test_after_the_servers_eof_nothing_can_be_sent(loop):
+    wire = Wire(loop)
+    wire.transport.eof_received()
+    with pytest.raises(ConnectionClosedError):
+        wire.transport.send(WSMsgType.TEXT, "too late")
+    assert wire.sent() == []

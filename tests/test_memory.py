@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 
 import pytest
@@ -11,6 +12,7 @@ from support.frames import binary, frame, text
 from support.listeners import Scripted
 from support.mock import Wire
 
+import wsfast._engine
 from wsfast import WSFrame, WSListener, WSTransport
 
 pytestmark = pytest.mark.memory
@@ -226,6 +228,7 @@ def test_kept_frames_cost_about_the_bytes_that_were_received(loop, size, per_rea
     wire.lose()
 
 
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="the sanitizer holds on to what is freed")
 def test_a_stream_of_which_nothing_is_kept_costs_nothing(loop):
     wire = Wire(loop, Keeper(lambda frame: frame.get_payload_as_bytes()))
     data = binary(b"x" * 50_000)
@@ -273,3 +276,8 @@ def test_a_frame_keeps_its_bytes_when_the_connection_is_dropped_inside_the_callb
     transport.data_received(binary(b"abc") + frame(0xA, b"pong"))
     assert listener.seen == b"pong"
     transport.connection_lost(None)
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" not in os.environ, reason="for make test-asan")
+def test_it_is_the_sanitized_modules_that_are_tested():
+    assert "/asan/" in wsfast._engine.__file__

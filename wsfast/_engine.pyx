@@ -273,6 +273,7 @@ cdef class WSTransport(FrameReader):
             return False
         self._flush()
         self._start_close_timer()
+        self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
         return False
 
     cdef int _writing_changed(self) except -1:

@@ -373,6 +373,8 @@ cdef class FrameWriter(Protocol):
     cdef int _require_open(self) except -1:
         if self._state != State.OPEN:
             self._raise_closed()
+        if self._fast is not None and (self._fast._closing or self._fast._finalizing_close):
+            self._raise_closed()  # the transport beneath has failed, and will say so in a moment
         return 0
 
     cdef int _raise_closed(self) except -1:
