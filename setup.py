@@ -8,11 +8,14 @@ sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports beside the sources.
 """
 
 import os
+import shutil
+import subprocess
 import sys
 from glob import glob
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 if sys.platform == "win32":
     sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
@@ -23,6 +26,7 @@ MASKING = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
 SANITIZE = os.environ.get("WSFAST_SANITIZE")
+CRATE = "wsfast/sync/_tungstenite"
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG"]
@@ -43,7 +47,22 @@ def extension(name: str, *c_sources: str) -> Extension:
     )
 
 
+class BuildExt(build_ext):
+    """Builds the crate first, which cffi links into a module (wsfast/sync/_tungstenite/binding.py)."""
+
+    def run(self) -> None:
+        if shutil.which("cargo") is None:
+            sys.exit("wsfast's blocking client is Rust, and there is no cargo to build it: install Rust (rustup.rs).")
+        target = os.environ.get("CARGO_TARGET_DIR", "build/cargo")
+        cargo = ["cargo", "build", "--quiet", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml", "--target-dir", target]
+        if subprocess.call(cargo + ([] if DEBUG else ["--release"])) != 0:
+            sys.exit("cargo could not build wsfast's blocking client; its messages are above.")
+        super().run()
+
+
 setup(
+    cmdclass={"build_ext": BuildExt},
+    cffi_modules=[f"{CRATE}/binding.py:ffi"],
     ext_modules=cythonize(
         [
             extension("_memory"),

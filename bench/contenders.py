@@ -30,7 +30,10 @@ def clients():
     found = {}
     for file in sorted((Path(__file__).parent / "clients").glob("*.py")):
         body = ast.parse(file.read_text()).body
-        if any(isinstance(node, ast.Assign) and node.targets[0].id == "REQUIRES" for node in body):
+        facts = {node.targets[0].id: node.value for node in body if isinstance(node, ast.Assign)}
+        if "PYTHON" in facts and sys.version_info < ast.literal_eval(facts["PYTHON"]):
+            continue  # its library cannot be installed for this Python
+        if "REQUIRES" in facts:
             found[file.stem] = [
                 n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
             ]

@@ -169,7 +169,7 @@ async def test_a_ping_flood_owes_one_pong_while_the_server_does_not_read():
 
 
 async def test_pings_are_answered_while_little_is_queued():
-    async with pair() as (transport, _, far):
+    async with pair() as (transport, listener, far):
         fill(transport)
         await far.send(frames.frame(PING, b"1") + frames.frame(PING, b"2") + frames.text("end"))
         await listener.received(1)
@@ -232,7 +232,7 @@ async def test_disconnect_lets_what_is_queued_arrive_and_then_close(use_aiofastn
 
 
 async def test_a_close_of_the_server_is_answered_behind_what_is_queued():
-    async with pair() as (transport, _, far):
+    async with pair() as (transport, listener, far):
         await blocked(transport)
         await far.send(frames.close(1001))
         await listener.received(1)

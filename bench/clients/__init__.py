@@ -11,5 +11,6 @@ A file defines any of these; warm-up rounds are rounds like the others, whose sa
 A plain `def` is a client without an event loop. A name with a suffix, such as `batch_send_many`, is a variant
 of its case and a row of its own (`wsfast_listener:send_many`). Payloads come from payloads.py. Every reply is
 checked: its length always, its content where that is not timed. The library is imported at the top, for only
-the worker imports these files; `REQUIRES` names its package.
+the worker imports these files; `REQUIRES` names its package; `PYTHON = (3, 12)` says that there
+is none for older versions.
 """

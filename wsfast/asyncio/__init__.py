@@ -1,0 +1,6 @@
+"""wsfast's awaitable face: websockets' asyncio client, name for name."""
+
+from wsfast.asyncio.client import connect, unix_connect
+from wsfast.asyncio.connection import ClientConnection, State
+
+__all__ = ["ClientConnection", "State", "connect", "unix_connect"]

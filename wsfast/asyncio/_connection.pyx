@@ -193,6 +193,11 @@ cdef class Connection:
 
     # ---- for the methods of ClientConnection
 
+    @property
+    def listener(self):
+        """What the engine delivers to."""
+        return self._inbox
+
     def _receive_frame(self):
         """Receive the next frame of a message as (opcode, payload, fin)."""
         cdef Receive receive = self.recv()

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, Union
 
-from wsfast.asyncio.connection import ClientConnection
+from wsfast.asyncio.connection import ClientConnection, queue_marks
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike
 from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
@@ -150,6 +150,7 @@ class connect:  # noqa: N801  (websockets' name)
         for name, seconds in (("open_timeout", open_timeout), ("close_timeout", close_timeout)):
             if seconds is not None and seconds < 0:
                 raise ValueError(f"{name} must not be negative, not {seconds!r}")
+        queue_marks(max_queue)  # raises what is wrong with it
         self._target = _Target(self.ws_uri, kwargs)
         self._handshake_arguments: dict[str, Any] = {
             "subprotocols": subprotocols,

@@ -7,20 +7,18 @@ import codecs
 import enum
 import functools
 import logging
-import os
-import struct
-import time
 import uuid
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 from multidict import CIMultiDict
 
-from wsfast._engine import WSListener, WSTransport
+from wsfast._engine import WSTransport
 from wsfast.asyncio._connection import Connection, enter_methods
+from wsfast.asyncio.pings import Pings
 from wsfast.exceptions import (
     Close,
     ConcurrencyError,
@@ -28,7 +26,6 @@ from wsfast.exceptions import (
     ConnectionClosedError,
     ConnectionClosedOK,
     InvalidText,
-    KeepaliveTimeout,
     ProtocolError,
 )
 from wsfast.handshake import UpgradeRequest, UpgradeResponse
@@ -89,10 +86,6 @@ class ClientConnection(Connection):
 
     The iteration ends when the connection is closed normally, with code 1000, 1001 or none; otherwise it raises
     :exc:`ConnectionClosedError`.
-
-    .. attribute:: latency
-
-        How long the server took to answer the last ping, in seconds; 0.0 before the first one.
     """
 
     def __init__(
@@ -108,11 +101,10 @@ class ClientConnection(Connection):
         logger: Any = None,
     ) -> None:
         sizes = max_size if isinstance(max_size, tuple) else (max_size, None)
-        super().__init__(protocol, _queue_marks(max_queue), sizes)
+        super().__init__(protocol, queue_marks(max_queue), sizes)
         high, low = write_limit if isinstance(write_limit, tuple) else (write_limit, None)
         protocol.set_write_buffer_limits(high, low)
         self.protocol = protocol
-        self.latency = 0.0
         self.close_timeout = close_timeout
         self._loop = asyncio.get_running_loop()
         self._base_logger = logging.getLogger("wsfast.client") if logger is None else logger
@@ -120,9 +112,10 @@ class ClientConnection(Connection):
         self._turn: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
-        # Who waits for a PONG, and when the PING was sent, in the order in which they were sent.
-        self._pings: dict[bytes, tuple[asyncio.Future[float], float]] = {}
-        self._keepalive = None if ping_interval is None else _Keepalive(self, ping_interval, ping_timeout)
+        self._pings = Pings(self)
+        if ping_interval is not None:
+            self._stamp_reads()
+            self._pings.keep_alive(ping_interval, ping_timeout)
 
     # ---- attributes
 
@@ -304,17 +297,17 @@ class ClientConnection(Connection):
         try:
             while chunk is not _END:
                 if not isinstance(chunk, kinds):
-                    must = "contain bytes or str" if first else "contain uniform types"
-                    raise TypeError(f"{kind} must {must}")
+                    raise TypeError(f"{kind} must contain {'bytes or str' if first else 'uniform types'}")
                 if self._send_frame(chunk, as_text, first, False):
                     await self._drain()
                 first = False
                 chunk = await _next(chunks)
-            if self._send_frame(b"", as_text, False, True):
-                await self._drain()
+            must_drain = self._send_frame(b"", as_text, False, True)
+        except ConnectionClosed:
+            await self._raise_closed()
         except BaseException as exc:
             # The message cannot be completed, and nothing else may be sent before it is.
-            if self._state == _OPEN and self.protocol_is_inside_message(first):
+            if self._state == _OPEN:
                 self.protocol._fail(1011, "error in fragmented message", exc)
             if isinstance(exc, Exception):
                 await self.wait_closed()
@@ -323,6 +316,8 @@ class ClientConnection(Connection):
             self._turn = None
             self._sending_fragments = False
             turn.set_result(None)
+        if must_drain:
+            await self._drain()
 
     async def _my_turn(self) -> None:
         """Wait until no fragmented message is being sent; the connection is open then."""
@@ -347,3 +342,138 @@ class ClientConnection(Connection):
         for room in self._drains:
             if not room.done():
                 room.set_result(None)
+
+    # ---- pings
+
+    async def ping(self, data: DataLike | None = None) -> Awaitable[float]:
+        """Send a PING.
+
+        :param data: its payload, at most 125 bytes; random by default
+        :returns: a future of the latency in seconds. It may be ignored; it raises :exc:`ConnectionClosed` if the
+            connection is closed before the server answers.
+        :raises ConnectionClosed: the connection is closed
+        :raises ConcurrencyError: another ping with the same `data` waits for its answer
+        """
+        payload = None if data is None else _control_payload(data)
+        if self._state != _OPEN:
+            await self._raise_closed()
+        answer = self._pings.send(payload)
+        if self._writing_paused:
+            await self._drain()
+        return answer
+
+    async def pong(self, data: DataLike = b"") -> None:
+        """Send a PONG that nobody asked for: a heartbeat in one direction.
+
+        :param data: its payload, at most 125 bytes
+        :raises ConnectionClosed: the connection is closed
+        """
+        payload = _control_payload(data)
+        if self._state != _OPEN:
+            await self._raise_closed()
+        self.protocol.send_pong(payload)
+        if self._writing_paused:
+            await self._drain()
+
+    @property
+    def latency(self) -> float:
+        """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
+        return self._pings.latency
+
+    def _pong_received(self, payload: bytes) -> None:
+        self._pings.pong_received(payload)
+
+    # ---- closing
+
+    async def close(self, code: int | None = 1000, reason: str = "") -> None:
+        """Close the connection, and wait until it is closed: ``close_timeout`` at most.
+
+        Does nothing if the connection is closed. What was received before remains for :meth:`recv`; of what the server
+        sends while the connection closes, 1 MiB more than `max_queue` allows is kept, the rest is discarded.
+
+        :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
+        :param reason: at most 123 bytes in UTF-8
+        :raises ProtocolError: `code` or `reason` must not be sent
+        """
+        if self._state == _OPEN:
+            if self._turn is None:
+                try:
+                    self.protocol.send_close(code or 0, reason)
+                except ValueError as exc:
+                    raise ProtocolError(str(exc)) from exc
+            else:
+                reason = "close during fragmented message"
+                self.protocol._fail(1011, reason, ConcurrencyError(reason))
+        if self._state != _CLOSED:
+            self._read_on()
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is closed."""
+        if self._state == _CLOSED and self._lost is None:
+            return
+        if self._lost is None:
+            self._lost = self._loop.create_future()
+        await asyncio.shield(self._lost)
+
+    def _closed(self) -> ConnectionClosed:
+        """What a call on the closed connection raises."""
+        received, sent, received_then_sent = self._closes
+        if received is None or sent is None:
+            closed: ConnectionClosed = ConnectionClosedError(received, sent, None)
+        elif received.code in _NORMAL and sent.code in _NORMAL:
+            closed = ConnectionClosedOK(received, sent, received_then_sent)
+        else:
+            closed = ConnectionClosedError(received, sent, received_then_sent)
+        if self.protocol.close_info is not None:
+            closed.__cause__ = self.protocol.close_info.cause
+        return closed
+
+    async def _raise_closed(self) -> NoReturn:
+        await self.wait_closed()
+        raise self._closed()
+
+    def _connection_lost(self) -> None:
+        self._pings.connection_lost(self._closed)
+        self._resume_writing()
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+
+
+async def _next(chunks: Iterator[Any] | AsyncIterator[Any]) -> Any:
+    """The next item, or _END."""
+    try:
+        return await chunks.__anext__() if isinstance(chunks, AsyncIterator) else next(chunks)
+    except (StopIteration, StopAsyncIteration):
+        return _END
+
+
+def _control_payload(data: DataLike) -> bytes:
+    """The payload of a control frame (RFC 6455 section 5.5)."""
+    if isinstance(data, str):
+        payload = data.encode()
+    elif isinstance(data, _BYTES_LIKE):
+        payload = bytes(data)
+    else:
+        raise TypeError("data must be str or bytes-like")
+    if len(payload) > 125:
+        raise ProtocolError("control frame too long")
+    return payload
+
+
+def queue_marks(max_queue: Limits) -> tuple[int | None, int | None]:
+    """At how many frames to pause reading and to resume it."""
+    high, low = max_queue if isinstance(max_queue, tuple) else (max_queue, None)
+    if high is None and low is not None:
+        high = low * 4
+    if high is not None and low is None:
+        low = high // 4
+    if high is not None and low is not None:
+        if low < 0:
+            raise ValueError("max_queue: low must be positive or equal to zero")
+        if high < low:
+            raise ValueError("max_queue: high must be greater than or equal to low")
+    return high, low
+
+
+enter_methods(ClientConnection)

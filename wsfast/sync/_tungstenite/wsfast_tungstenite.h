@@ -25,7 +25,7 @@ enum wst_result {
     WST_PONG = -4,    /* pings were answered: take them by wst_take_pong(), then call again */
     WST_BLOCKED = -5, /* the frame is queued: call wst_flush() */
     WST_FULL = -6,    /* the frame is not queued, for others are before it: call wst_flush(), then again */
-    WST_BUSY = -7,    /* another thread is receiving */
+    WST_BUSY = -7,    /* another thread is receiving, or sending a fragmented message */
     WST_EOF = -8,     /* the peer closed the connection during the opening */
     WST_PANIC = -9    /* a bug */
 };

@@ -6,6 +6,8 @@ use tungstenite::error::ProtocolError;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tungstenite::protocol::frame::FrameHeader;
 
+pub const TEXT: u8 = 0x1;
+pub const BINARY: u8 = 0x2;
 pub const CLOSE: u8 = 0x8;
 pub const PING: u8 = 0x9;
 pub const PONG: u8 = 0xA;
@@ -83,9 +85,9 @@ pub fn parse_close(payload: &[u8]) -> Result<(u16, &[u8]), (u16, String)> {
     }
 }
 
-/// May the code stand in a CLOSE frame (section 7.4)?
+/// May the code stand in a CLOSE frame (section 7.4)? tungstenite does not know 1014, which was registered later.
 pub fn close_code_is_legal(code: u16) -> bool {
-    CloseCode::from(code).is_allowed()
+    code == 1014 || CloseCode::from(code).is_allowed()
 }
 
 pub fn unexpected_continuation() -> String {

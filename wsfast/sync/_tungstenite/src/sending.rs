@@ -21,7 +21,16 @@ impl Connection {
             if self.phase() != Phase::Open {
                 return Err(Stop::Closed);
             }
-            self.put(&mut writer, head, payload)
+            // The frames of a message may have control frames between them, and nothing else (section 5.4).
+            let opcode = head & 0x0F;
+            if writer.in_message && (opcode == frame::TEXT || opcode == frame::BINARY) {
+                return Err(Stop::Busy);
+            }
+            let sent = self.put(&mut writer, head, payload);
+            if opcode < frame::CLOSE && !matches!(sent, Ok(None)) {
+                writer.in_message = head & frame::FIN == 0;
+            }
+            sent
         };
         sent.map_err(|errno| self.broken(errno))
     }

@@ -31,6 +31,8 @@ pub struct Writer {
     /// section 5.5.3), so a peer cannot make us hoard.
     pong: Option<Vec<u8>>,
     half: Half,
+    /// A fragmented message is being sent.
+    pub in_message: bool,
 }
 
 /// What became of bytes to send.
@@ -43,7 +45,7 @@ pub enum Sent {
 
 impl Writer {
     pub fn new() -> Self {
-        Writer { out: Vec::new(), sent: 0, pong: None, half: Half::Open }
+        Writer { out: Vec::new(), sent: 0, pong: None, half: Half::Open, in_message: false }
     }
 
     /// Nothing waits to be sent.
