@@ -49,6 +49,13 @@ class Case:
         units = {"request_response": "µs", "batch": "µs/message", "flood": "ns/message", "connect": "µs"}
         return units.get(self.function, "KB")
 
+    def of_size(self, size):
+        """The same work at another size: how much of it is worth timing depends on the size."""
+        if size == self.size:
+            return self
+        usual = {"request_response": request_response, "batch": batch, "flood": flood}[self.function](size)
+        return replace(self, size=size, count=usual.count, rounds=usual.rounds, warmup=usual.warmup)
+
     def shorter(self, factor):
         return replace(
             self,

@@ -66,7 +66,7 @@ def section_cases(section, wanted):
     for case in SECTIONS[section]:
         sizes = wanted.sizes if wanted.sizes and case.size else [case.size]
         for size in sizes:
-            other = replace(case, size=size, **changes)
+            other = replace(case.of_size(size), **changes)
             found.append(other.shorter(10) if wanted.quick else other)
     return list(dict.fromkeys(found))
 

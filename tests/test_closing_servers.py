@@ -296,6 +296,8 @@ async def main():
         transport, listener = await ws_connect(lambda: Scripted(on_ws_frame=act), server.url)
         await transport.wait_disconnected()
 
+# Who is started in the background of a shell may have been told to ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     asyncio.run(main())
 except KeyboardInterrupt:
