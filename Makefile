@@ -1,5 +1,5 @@
-# Everything that is done with a checkout. It needs CPython 3.10 or newer with its headers, and a C compiler; the rest is
-# installed into .venv.
+# Everything that is done with a checkout. It needs CPython 3.10 or newer with its headers, a C compiler and
+# Rust; the rest is installed into .venv.
 #
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
@@ -19,12 +19,16 @@ installed := $(VENV)/.installed-$(version)
 testing := $(VENV)/.testing-$(version)
 tools := $(VENV)/.tools-$(version)
 built := build/.built-$(version)
-sources := setup.py $(wildcard wsfast/*.pyx wsfast/*.pxd wsfast/core/*.[ch])
-stubs := $(patsubst wsfast/%.pyi,wsfast.%,$(wildcard wsfast/_*.pyi))
+crate := wsfast/sync/_tungstenite
+# One place for all builds of the crate: what it depends on is compiled once.
+export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
+sources := setup.py $(wildcard wsfast/*.pyx wsfast/*.pxd wsfast/asyncio/*.pyx wsfast/asyncio/*.pxd wsfast/core/*.[ch]) \
+    $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
+stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/_*.pyi)))
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan pytest lint lint-python lint-types lint-cython lint-c bench bench-quick docs clean check
+.PHONY: demo test test-all test-c test-asan pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -32,13 +36,16 @@ demo: $(built)
 	@$(bin)/python -m bench.demo
 
 # pytest is last, so that its counts are what one sees.
-test: lint test-c test-asan docs bench-quick pytest
+test: lint test-c test-rust test-asan docs bench-quick pytest
 
 pytest: $(testing) $(built)
 	$(bin)/python -m pytest
 
 test-c:
 	$(MAKE) --no-print-directory -C tests/core
+
+test-rust: | check
+	cargo test --quiet --locked --manifest-path $(crate)/Cargo.toml
 
 # The tests of memory, on the compiled modules with AddressSanitizer and UBSan in them.
 asan := build/asan
@@ -51,7 +58,7 @@ test-asan: $(testing) $(built)
 	LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(asan) \
 	    $(bin)/pytest -q -m memory
 
-lint: lint-python lint-types lint-cython lint-c
+lint: lint-python lint-types lint-cython lint-c lint-rust
 
 lint-python: $(tools)
 	$(bin)/ruff check $(python_code)
@@ -67,6 +74,10 @@ lint-cython: $(tools)
 
 lint-c: $(tools)
 	$(bin)/clang-format --dry-run -Werror $(c_code)
+
+lint-rust: | check
+	cargo fmt --check --manifest-path $(crate)/Cargo.toml
+	cargo clippy --quiet --locked --all-targets --manifest-path $(crate)/Cargo.toml -- -D warnings
 
 bench: $(built)
 	$(bin)/python -m bench.report
@@ -112,6 +123,7 @@ check:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || $(call stop,$(PYTHON) is $(version) and wsfast needs CPython 3.10 or newer. Name one: PYTHON=... make)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call stop,$(PYTHON) cannot make virtual environments. Debian and Ubuntu have that in the package python3-venv)
 	@$(PYTHON) -c '$(header)' || $(call stop,$(PYTHON) has no headers (Python.h). Linux distributions have them in python3-dev or python3-devel)
+	@command -v cargo >/dev/null || $(call stop,There is no cargo: the blocking client is Rust. Install it from rustup.rs)
 	@command -v $(firstword $(CC)) >/dev/null || $(call stop,There is no C compiler ($(firstword $(CC))). Install gcc or clang or set CC)
 
 $(installed): pyproject.toml setup.py | check

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -61,10 +61,8 @@ async def server(handler: Any) -> AsyncIterator[str]:
     """websockets' server. A handler that raises because the client is gone ends quietly."""
 
     async def handle(ws: Any) -> None:
-        try:
+        with suppress(websockets.exceptions.ConnectionClosed):
             await handler(ws)
-        except websockets.exceptions.ConnectionClosed:
-            pass
 
     options: Any = {"compression": None, "max_size": None, "ping_interval": None, "close_timeout": 1}
     async with websockets.asyncio.server.serve(handle, "127.0.0.1", 0, **options) as running:
@@ -298,7 +296,19 @@ async def fragments_of(*items):
         lambda: fragments_of("a", "b"),
         lambda: fragments_of(b"a", b"b"),
     ],
-    ids="str empty bytes bytearray memoryview list tuple generator keys async-str async-bytes".split(),
+    ids=[
+        "str",
+        "empty",
+        "bytes",
+        "bytearray",
+        "memoryview",
+        "list",
+        "tuple",
+        "generator",
+        "keys",
+        "async-str",
+        "async-bytes",
+    ],
 )
 async def test_send_of_all_types(make, text):
     async def script(note, ws):
@@ -338,7 +348,7 @@ async def test_send_of_a_wrong_type(message):
         lambda: fragments_of("a", b"b"),
         lambda: fragments_of(5),
     ],
-    ids="str-bytes bytes-str int str-int async-str-bytes async-int".split(),
+    ids=["str-bytes", "bytes-str", "int", "str-int", "async-str-bytes", "async-int"],
 )
 async def test_send_of_fragments_of_wrong_types_closes(make):
     async def script(note, ws):
@@ -632,7 +642,17 @@ async def test_max_size(limit, sizes):
         frames.close(1000, b"\xff"),
         frames.masked(TEXT, b"masked"),
     ],
-    ids="continuation rsv opcode ping-fin interleaved close-1 close-1005 close-utf8 masked".split(),
+    ids=[
+        "continuation",
+        "rsv",
+        "opcode",
+        "ping-fin",
+        "interleaved",
+        "close-1",
+        "close-1005",
+        "close-utf8",
+        "masked",
+    ],
 )
 async def test_violations_end_the_connection_after_what_came_before(bad):
     async def script(note, ws):
@@ -741,7 +761,7 @@ async def test_a_server_that_drops_the_connection_before_the_reply():
 
     for connect in CONNECTS:
         async with serve(rude) as served:
-            with pytest.raises(Exception) as caught:  # noqa: B017, PT011
+            with pytest.raises(Exception) as caught:  # noqa: PT011
                 await connect(served.url, proxy=None)
             assert caught.type.__name__ == "InvalidMessage"
             assert isinstance(caught.value.__cause__, EOFError)

@@ -19,7 +19,13 @@ from support.servers import serve
 
 from wsfast import ConnectionClosed
 from wsfast.asyncio.client import connect
-from wsfast.exceptions import ConcurrencyError, ConnectionClosedError, ConnectionClosedOK, InvalidText, PayloadTooBig
+from wsfast.exceptions import (
+    ConcurrencyError,
+    ConnectionClosedError,
+    ConnectionClosedOK,
+    InvalidText,
+    PayloadTooBig,
+)
 
 KIB = 1024
 
@@ -151,7 +157,8 @@ def test_recv_and_send_give_coroutines_as_far_as_python_can_tell():
 
 async def test_recv_may_be_given_to_whatever_takes_a_coroutine():
     async with awaitable() as (ws, _):
-        assert asyncio.iscoroutine(pending := ws.recv())
+        pending = ws.recv()
+        assert asyncio.iscoroutine(pending)
         assert inspect.isawaitable(pending)
         pending.close()
         await feed(ws, texts(*range(6)))
@@ -211,7 +218,7 @@ async def test_cancelled_before_a_message_arrives():
             with pytest.raises(asyncio.CancelledError):
                 await receiving
             await feed(ws, frames.text(str(number)))
-        assert [await ws.recv() for _ in range(3)] == ["0", "1", "2"]
+            assert await ws.recv() == str(number)
 
 
 @pytest.mark.parametrize("first", ["cancel", "message"])
@@ -249,10 +256,11 @@ async def test_recv_with_a_time_out_loses_no_message():
         await peer.answer_close()
 
     async with serve(handler) as served, connect(served.url) as ws:
-        received = []
+        received, tries = [], 0
         while len(received) < count:
+            tries += 1
             with suppress(asyncio.TimeoutError):
-                received.append(await asyncio.wait_for(ws.recv(), len(received) % 3 * 1e-6))
+                received.append(await asyncio.wait_for(ws.recv(), tries % 3 * 1e-6))
         assert received == [str(number) for number in range(count)]
 
 

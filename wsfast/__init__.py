@@ -4,6 +4,7 @@ from wsfast import _binding as _binding  # first: it says clearly why the compil
 from wsfast._engine import WSListener, WSTransport
 from wsfast._frame import WSFrame
 from wsfast._writer import mask_kernel
+from wsfast.asyncio.client import connect
 from wsfast.closing import WSCloseHandshake, WSCloseInfo, WSDisconnectInfo
 from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast.exceptions import (
@@ -74,6 +75,7 @@ __all__ = [
     "WSUpgradeResponse",
     "WebSocketException",
     "WebSocketURI",
+    "connect",
     "mask_kernel",
     "ws_connect",
 ]

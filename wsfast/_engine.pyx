@@ -211,7 +211,8 @@ cdef class WSTransport(FrameReader):
         if self._state >= State.DRAINING:
             self._state = State.FAILED  # nobody waits for these frames any more
         elif code == 1009:
-            self._fail(code, reason, PayloadTooBig(payload_size, self._decoder.max_payload, self._message_size or None))
+            self._fail(code, reason, PayloadTooBig(
+                payload_size or None, self._decoder.max_payload, self._message_size or None))
         else:
             self._fail(code, reason, ProtocolError(reason))
         return 0

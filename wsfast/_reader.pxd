@@ -1,4 +1,4 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from wsfast._core cimport wsf_decoder, wsf_status
 from wsfast._frame cimport WSFrame
@@ -21,6 +21,7 @@ cdef class FrameReader(FrameWriter):
 
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
 
     # Overridden by WSTransport.

@@ -6,10 +6,18 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport UINT64_MAX, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from wsfast._core cimport WSF_FRAME, WSF_INCOMPLETE, wsf_decode_header, wsf_decoder_advance, wsf_header, wsf_status
+from wsfast._core cimport (
+    WSF_FRAME,
+    WSF_INCOMPLETE,
+    wsf_decode_header,
+    wsf_decoder,
+    wsf_decoder_advance,
+    wsf_header,
+    wsf_status,
+)
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport READ_SIZE, REST_LIMIT, ReadBuffer, new_read_buffer
 from wsfast._writer cimport FrameWriter, State
@@ -137,7 +145,7 @@ cdef class FrameReader(FrameWriter):
             if status != WSF_FRAME:
                 if status == WSF_INCOMPLETE:
                     return self._keep_rest(buffer, start, end, 0)
-                self._violated(status, header.payload_len)
+                self._violated(status, self._length_in(p, end - start))
                 return 0
             # No overflow: a payload is not longer than max_frame_size, which ws_connect() bounds.
             size = header.header_len + <Py_ssize_t>header.payload_len
@@ -169,6 +177,14 @@ cdef class FrameReader(FrameWriter):
             else:
                 self._dispatch(frame)
         return 0
+
+    cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept:
+        """The length in a refused header, for the message of the exception; 0 if it is not all there, or senseless."""
+        cdef:
+            wsf_decoder unlimited = self._decoder
+            wsf_header header
+        unlimited.max_payload = UINT64_MAX
+        return header.payload_len if wsf_decode_header(&unlimited, p, size, &header) == WSF_FRAME else 0
 
     cdef int _keep_rest(
         self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size

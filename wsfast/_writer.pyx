@@ -34,8 +34,8 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* A number of the callback that the event loop is running. Every callback runs in a context of its own, and entering
-     * or leaving a context changes this count, so equal numbers mean the same callback. Never 0. */
+    /* A number of the callback that the event loop is running. Every callback runs in a context of its own, and
+     * entering or leaving a context changes this count, so equal numbers mean the same callback. Never 0. */
     static inline uint64_t wsf_callback(void)
     {
         return PyThreadState_Get()->context_ver + 1;

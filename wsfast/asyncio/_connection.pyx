@@ -47,10 +47,39 @@ cdef extern from *:
 
     /*
      * The slots through which an await drives an object. A step returns 1 with a result, 0 with something to yield,
-     * -1 with an exception. am_send passes the result on as it is; tp_iternext, which CPython 3.12 and newer prefer,
-     * and 3.9 knows only, must wrap it in a StopIteration unless it is None.
+     * -1 with an exception. am_send passes the result on as it is. tp_iternext, which the interpreter prefers from
+     * CPython 3.12 on, must wrap it in a StopIteration unless it is None.
      */
     typedef int (*wsf_step)(PyObject *self, PyObject **result);
+
+    /*
+     * From CPython 3.12 on a StopIteration is made for every result, which costs more than all the rest of a recv().
+     * The interpreter drops it at once, so one serves again and again, as long as nobody keeps it. It refers to the
+     * last result until the next one, hence to short ones only. Returns 0 if it cannot be used.
+     */
+    #if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
+    static int wsf_stop_again(PyObject *result)
+    {
+        static PyObject *stop;
+        PyStopIterationObject *fields = (PyStopIterationObject *)stop;
+        if ((PyBytes_CheckExact(result) ? PyBytes_GET_SIZE(result)
+             : PyUnicode_CheckExact(result) ? PyUnicode_GET_LENGTH(result) : PY_SSIZE_T_MAX) > 4096)
+            return 0;
+        if (stop == NULL || Py_REFCNT(stop) != 1 || fields->traceback != NULL || fields->context != NULL) {
+            Py_XSETREF(stop, PyObject_CallNoArgs(PyExc_StopIteration));
+            if (stop == NULL) {
+                PyErr_Clear();
+                return 0;
+            }
+            fields = (PyStopIterationObject *)stop;
+        }
+        Py_XSETREF(fields->value, Py_NewRef(result));
+        PyErr_SetRaisedException(Py_NewRef(stop));
+        return 1;
+    }
+    #else
+    #define wsf_stop_again(result) 0
+    #endif
 
     static PyObject *wsf_step_next(wsf_step step, PyObject *self)
     {
@@ -59,56 +88,45 @@ cdef extern from *:
         if (state == 0)
             return result;
         if (state == 1) {
-            if (result != Py_None)
-                PyErr_SetObject(PyExc_StopIteration, result); /* never a tuple or an exception */
+            if (PyTuple_Check(result)) { /* PyErr_SetObject() would take its items for the arguments */
+                PyObject *stop = PyObject_CallOneArg(PyExc_StopIteration, result);
+                if (stop != NULL)
+                    PyErr_SetObject(PyExc_StopIteration, stop);
+                Py_XDECREF(stop);
+            } else if (result != Py_None && !wsf_stop_again(result)) {
+                PyErr_SetObject(PyExc_StopIteration, result);
+            }
             Py_DECREF(result);
         }
         return NULL;
     }
 
-    #if PY_VERSION_HEX >= 0x030A0000
     static PySendResult wsf_step_send(wsf_step step, PyObject *self, PyObject **result)
     {
         int state = step(self, result);
         return state == 1 ? PYGEN_RETURN : state == 0 ? PYGEN_NEXT : PYGEN_ERROR;
     }
 
-    #define WSF_AM_SEND(name)                                                                                      \\
-        static PySendResult name##_am_send(PyObject *self, PyObject *value, PyObject **result)                    \\
-        {                                                                                                          \\
-            (void)value;                                                                                           \\
-            return wsf_step_send(name##_step, self, result);                                                       \\
-        }
-    #define WSF_SET_AM_SEND(type, name) (type)->tp_as_async->am_send = name##_am_send
-
     static int wsf_drive(PyObject *coroutine, PyObject **result)
     {
         PySendResult state = PyIter_Send(coroutine, Py_None, result);
         return state == PYGEN_RETURN ? 1 : state == PYGEN_NEXT ? 0 : -1;
     }
-    #else
-    #define WSF_AM_SEND(name)
-    #define WSF_SET_AM_SEND(type, name)
-
-    static int wsf_drive(PyObject *coroutine, PyObject **result)
-    {
-        *result = PyObject_CallMethod(coroutine, "send", "O", Py_None);
-        if (*result != NULL)
-            return 0;
-        return _PyGen_FetchStopIterationValue(result) == 0 ? 1 : -1;
-    }
-    #endif
 
     #define WSF_AWAITABLE(name)                                                                                    \\
         static wsf_step name##_step;                                                                               \\
         static PyObject *name##_iternext(PyObject *self) { return wsf_step_next(name##_step, self); }              \\
-        WSF_AM_SEND(name)                                                                                          \\
+        static PySendResult name##_am_send(PyObject *self, PyObject *value, PyObject **result)                     \\
+        {                                                                                                          \\
+            (void)value;                                                                                           \\
+            return wsf_step_send(name##_step, self, result);                                                       \\
+        }                                                                                                          \\
         static void name##_install(PyTypeObject *type, wsf_step step)                                              \\
         {                                                                                                          \\
             name##_step = step;                                                                                    \\
             type->tp_iternext = name##_iternext;                                                                   \\
             type->tp_as_async->am_await = PyObject_SelfIter;                                                       \\
-            WSF_SET_AM_SEND(type, name);                                                                           \\
+            type->tp_as_async->am_send = name##_am_send;                                                           \\
         }
 
     WSF_AWAITABLE(wsf_receive)
@@ -208,7 +226,8 @@ cdef class Connection:
         """Send one fragment; true if what follows must wait for the write buffer."""
         cdef int opcode = (WSMsgType.TEXT if text else WSMsgType.BINARY) if first else WSMsgType.CONTINUATION
         self._transport._check_thread("send")
-        self._transport._send_object(self._transport._first_byte(opcode, fin, False, False, False), _bytes_like(message))
+        cdef int first_byte = self._transport._first_byte(opcode, fin, False, False, False)
+        self._transport._send_object(<uint8_t>first_byte, _bytes_like(message))
         return self._transport._writing_paused
 
     def _send_some(self, messages, text):
@@ -284,7 +303,7 @@ cdef class Connection:
             self._turn_scheduled = True
             self._transport._loop.call_soon(self._turned)
             self._since = now
-            self._allowance = FIRST_ALLOWANCE
+            self._allowance = 1
         elif now - self._since >= SLICE:
             self._credit = FIRST_ALLOWANCE
             return True
@@ -342,8 +361,8 @@ cdef class Receive:
         if self._stage == Stage.OVER:
             raise RuntimeError("cannot reuse already awaited coroutine")
         if self._stage == Stage.FRESH:
+            self._stage = Stage.OVER
             if inbox.receiving:
-                self._stage = Stage.OVER
                 raise ConcurrencyError(
                     "cannot call recv while another coroutine is already running recv or recv_streaming")
             self._connection._transport._check_thread("recv")
@@ -353,7 +372,8 @@ cdef class Receive:
         if inbox.ready():
             return self._finish(result)
         if inbox.closed:
-            self._abandon()
+            self._stage = Stage.OVER
+            inbox.receiving = inbox.streaming = False
             exc = self._connection._closed()
             if self._iterates and isinstance(exc, ConnectionClosedOK):
                 raise StopAsyncIteration
@@ -363,7 +383,7 @@ cdef class Receive:
         return self._yield(Stage.WAITING, inbox.waiter.arm(), result)
 
     cdef int _abandon(self) except -1:
-        if self._stage == Stage.YIELDED or self._stage == Stage.WAITING or self._stage == Stage.FRESH:
+        if self._stage == Stage.YIELDED or self._stage == Stage.WAITING:
             self._connection._inbox.receiving = self._connection._inbox.streaming = False
         self._stage = Stage.OVER
         return 0

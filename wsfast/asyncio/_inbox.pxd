@@ -64,7 +64,8 @@ cdef class Inbox(WSListener):
         # Flow control, in frames.
         Py_ssize_t _high            # -1: none
         Py_ssize_t _low
-        Py_ssize_t _slack           # bytes that may be queued above the mark, for the sake of a ping or of closing
+        bint _reading_on            # past the mark, for the sake of a ping or of closing
+        Py_ssize_t _slack           # how many more bytes
         readonly bint paused
         bint _discarding
         readonly bint closed

@@ -159,6 +159,7 @@ cdef class Inbox(WSListener):
         self.transport = transport
         self.waiter = Waiter.__new__(Waiter)
         self.waiter._loop = transport._loop
+        self._slack = SLACK
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
         self._max_message = NO_LIMIT if max_message is None else min(max_message, NO_LIMIT)
@@ -233,7 +234,7 @@ cdef class Inbox(WSListener):
         self._borrowed = True
         self.frames += 1
         self.messages += frame.fin
-        if self._slack > 0 and self.frames > self._high:
+        if self._reading_on and self.frames > self._high:
             self._slack -= frame.payload_size + FRAME_OVERHEAD
         return 0
 
@@ -304,6 +305,8 @@ cdef class Inbox(WSListener):
         self._head = (self._head + 1) & (self._capacity - 1)
         self.frames -= 1
         self.messages -= slot.fin
+        if self._slack < SLACK:
+            self._slack = min(SLACK, self._slack + slot.size + FRAME_OVERHEAD)
         return 0
 
     cdef int _popped(self) except -1:
@@ -386,7 +389,9 @@ cdef class Inbox(WSListener):
 
     cdef int _control_flow(self) except -1:
         """There are more frames than the mark allows."""
-        if self.paused or self._slack > 0 or self.closed or (self.receiving and self.waiter.is_armed()):
+        if self.paused or self.closed or (self.receiving and self.waiter.is_armed()):
+            return 0
+        if self._reading_on and self._slack > 0:
             return 0
         if self.transport._state >= State.CLOSING:
             # Nobody may ever receive these messages, and the server's CLOSE is behind what follows.
@@ -404,13 +409,13 @@ cdef class Inbox(WSListener):
 
     def read_on(self):
         """Read past a full queue, but not without bounds: something is awaited that lies behind the messages."""
-        self._slack = SLACK
-        if self.paused:
+        self._reading_on = True
+        if self.paused and (self._slack > 0 or self.transport._state >= State.CLOSING):
             self.resume()
 
     def read_no_further(self):
         """What was awaited has come."""
         if self.transport._state < State.CLOSING:
-            self._slack = 0
+            self._reading_on = False
             if self.frames > self._high >= 0:
                 self._control_flow()

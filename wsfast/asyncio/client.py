@@ -17,18 +17,18 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, Union
 
+from wsfast._engine import WSListener, WSTransport
 from wsfast.asyncio.connection import ClientConnection, queue_marks
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike
 from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
 from wsfast.uri import WebSocketURI, parse_uri
-from wsfast._engine import WSListener, WSTransport
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
 
 LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
-Limits = Union[int, None, tuple[Union[int, None], Union[int, None]]]
+Limits = int | tuple[int | None, int | None] | None
 
 # Seconds between attempts to reconnect. The first is random, so that all the clients of a server that restarts do not
 # come back at once (RFC 6455 section 7.2.3).
@@ -272,7 +272,9 @@ class connect:  # noqa: N801  (websockets' name)
             raise verdict from exc
 
 
-def unix_connect(path: str | os.PathLike[str] | None = None, uri: str | None = None, **kwargs: Any) -> connect:
+def unix_connect(
+    path: str | os.PathLike[str] | None = None, uri: str | None = None, **kwargs: Any
+) -> connect:
     """Connect to a WebSocket server that listens on a Unix socket; for the rest as :class:`connect`.
 
     :param path: of the socket

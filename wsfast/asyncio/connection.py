@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn
 
 from multidict import CIMultiDict
 
@@ -32,8 +32,8 @@ from wsfast.handshake import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection", "Request", "State"]
 
-DataLike = Union[str, bytes, bytearray, memoryview]
-Limits = Union[int, None, tuple[Union[int, None], Union[int, None]]]
+DataLike = str | bytes | bytearray | memoryview
+Limits = int | tuple[int | None, int | None] | None
 
 # Types of messages and fragments other than str.
 _BYTES_LIKE = (bytes, bytearray, memoryview)

@@ -1,0 +1,57 @@
+"""aiohttp's WebSocket client. Its messages carry their type; `receive_bytes()` and `receive_str()` check it."""
+
+import aiohttp
+
+from bench.clients import awaiting
+
+REQUIRES = "aiohttp"
+
+
+class Connection:
+    """A WebSocket with the session that it belongs to."""
+
+    def __init__(self, session, ws):
+        self.session, self.ws = session, ws
+        self.send, self.recv = ws.send_bytes, ws.receive_bytes
+
+    async def close(self):
+        await self.ws.close()
+        await self.session.close()
+
+
+async def open_one(url, ssl):
+    session = aiohttp.ClientSession()
+    return Connection(session, await session.ws_connect(url, ssl=ssl or True, max_msg_size=0))
+
+
+async def request_response(url, size, rounds, ssl=None):
+    async def work(connection):
+        return await awaiting.request_response(connection.send, connection.recv, size, rounds)
+
+    return await awaiting.run(work, open_one, url, ssl)
+
+
+async def batch(url, size, count, rounds, ssl=None):
+    async def work(connection):
+        return await awaiting.batch(connection.send, connection.recv, size, count, rounds)
+
+    return await awaiting.run(work, open_one, url, ssl)
+
+
+async def flood(url, size, count, rounds, how="str", ssl=None):
+    """The frames are text, and aiohttp gives text as str only."""
+
+    async def work(connection):
+        return await awaiting.flood(
+            connection.ws.send_str, connection.ws.receive_str, size, count, rounds, "str"
+        )
+
+    return await awaiting.run(work, open_one, url, ssl)
+
+
+async def connect(url, rounds, ssl=None):
+    return await awaiting.openings(open_one, url, rounds, ssl)
+
+
+async def idle(url, count, after_message, ssl=None):
+    return await awaiting.open_many(open_one, url, count, after_message, ssl)

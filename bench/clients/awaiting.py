@@ -1,0 +1,145 @@
+"""The coroutines of every library with send() and recv(), so that they all run the same Python.
+
+A library's file says how it connects, and passes its `recv` and `send` where they have other names. What is awaited for
+every message is a local of the function.
+"""
+
+from functools import partial
+from time import perf_counter_ns as now
+
+from bench.clients.payloads import flood_request, flooded, request, requests
+
+
+def same(reply, size, first, last):
+    if len(reply) != size or reply[0] != first or reply[-1] != last:
+        raise ValueError(f"not what was sent: {len(reply)} bytes, {bytes(reply)[:40]!r}")
+
+
+async def request_response(send, recv, size, rounds):
+    payload = request(size)
+    first, last = payload[0], payload[-1]
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        await send(payload)
+        reply = await recv()
+        samples.append(now() - start)
+        same(reply, size, first, last)
+    return samples
+
+
+async def batch(send, recv, size, count, rounds, send_all=None):
+    """`send_all(payloads)`, if given, sends the batch in one call."""
+    payloads = requests(size, count)
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        if send_all is None:
+            for payload in payloads:
+                await send(payload)
+        else:
+            await send_all(payloads)
+        for _ in range(count - 1):
+            if len(await recv()) != size:
+                raise ValueError("a reply is not what was sent")
+        reply = await recv()
+        samples.append(now() - start)
+        if bytes(reply) != payloads[-1]:
+            raise ValueError("a reply is not what was sent")
+    return samples
+
+
+async def flood(send_text, recv, size, count, rounds, how):
+    """`recv` gives what `how` says: bytes or str."""
+    ask, payload, done = flood_request(size, count).decode(), flooded(size), b"DONE"
+    if how == "str":
+        payload, done = payload.decode(), done.decode()
+    samples = []
+    for _ in range(rounds):
+        left = count
+        start = now()
+        await send_text(ask)
+        while True:
+            message = await recv()
+            if message != payload:
+                break
+            left -= 1
+        samples.append(now() - start)
+        if left or message != done:
+            raise ValueError(f"not what was sent: {message[:40]!r}")
+    return samples
+
+
+async def flood_iterated(send_text, messages, size, count, rounds):
+    """`messages` is iterated and gives str."""
+    ask, payload = flood_request(size, count).decode(), flooded(size).decode()
+    samples = []
+    left = count
+    start = now()
+    await send_text(ask)
+    async for message in messages:
+        if message == payload:
+            left -= 1
+            continue
+        samples.append(now() - start)
+        if left or message != "DONE":
+            raise ValueError(f"not what was sent: {message[:40]!r}")
+        if len(samples) == rounds:
+            return samples
+        left = count
+        start = now()
+        await send_text(ask)
+    raise ConnectionError("the connection ended before the rounds did")
+
+
+async def openings(connect, url, rounds, ssl):
+    """The opening alone is timed; the connection is closed before the next one starts."""
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        connection = await connect(url, ssl)
+        samples.append(now() - start)
+        await connection.close()
+    return samples
+
+
+async def open_many(connect, url, count, after_message, ssl):
+    """Connections that stay open, each after one echoed message if asked."""
+    opened = []
+    for number in range(count):
+        connection = await connect(url, ssl)
+        opened.append(connection)
+        if after_message:
+            await connection.send(request(512, number))
+            if await connection.recv() != request(512, number):
+                raise ValueError("an echo is not what was sent")
+    return opened
+
+
+async def run(work, connect, url, ssl, *args):
+    """`work(connection, *args)` over one connection; its samples."""
+    connection = await connect(url, ssl)
+    try:
+        return await work(connection, *args)
+    finally:
+        await connection.close()
+
+
+# For libraries with websockets' names.
+
+
+async def websockets_request_response(ws, size, rounds):
+    return await request_response(ws.send, ws.recv, size, rounds)
+
+
+async def websockets_batch(ws, size, count, rounds):
+    return await batch(ws.send, ws.recv, size, count, rounds)
+
+
+async def websockets_flood(ws, size, count, rounds, how):
+    recv = ws.recv if how == "str" else partial(ws.recv, decode=False)
+    return await flood(ws.send, recv, size, count, rounds, how)
+
+
+async def websockets_flood_iterated(ws, size, count, rounds):
+    return await flood_iterated(ws.send, ws, size, count, rounds)

@@ -1,0 +1,34 @@
+"""The rounds of every library with a blocking `send` and `recv`, so that they all run the same Python.
+
+`connection` is what the library opened: `send(connection, payload)` sends BINARY, `connection.recv()` returns bytes.
+"""
+
+from time import perf_counter_ns as now
+
+from bench.clients.payloads import request
+
+
+def request_response(connection, send, size, rounds):
+    payload = request(size)
+    first, last = payload[0], payload[-1]
+    recv = connection.recv
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        send(payload)
+        reply = recv()
+        samples.append(now() - start)
+        if len(reply) != size or reply[0] != first or reply[-1] != last:
+            raise ValueError(f"not what was sent: {len(reply)} bytes, {bytes(reply[:40])!r}")
+    return samples
+
+
+def openings(open_one, rounds):
+    """The opening alone is timed; the connection is gone before the next one starts."""
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        connection = open_one()
+        samples.append(now() - start)
+        connection.close()
+    return samples

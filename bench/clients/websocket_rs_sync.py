@@ -1,0 +1,33 @@
+"""websocket-rs' sync client. It takes its authorities from the file that SSL_CERT_FILE names."""
+
+import contextlib
+import os
+import ssl as ssl_module
+import tempfile
+
+from websocket_rs.sync.client import connect as ws_connect
+
+from bench.clients import blocking
+
+REQUIRES = "websocket-rs"
+PYTHON = (3, 12)
+
+
+@contextlib.contextmanager
+def trusting(context):
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        if context is not None:
+            file.writelines(map(ssl_module.DER_cert_to_PEM_cert, context.get_ca_certs(binary_form=True)))
+            file.flush()
+            os.environ["SSL_CERT_FILE"] = file.name
+        yield
+
+
+def request_response(url, size, rounds, ssl=None):
+    with trusting(ssl), ws_connect(url) as connection:
+        return blocking.request_response(connection, connection.send, size, rounds)
+
+
+def connect(url, rounds, ssl=None):
+    with trusting(ssl):
+        return blocking.openings(lambda: ws_connect(url).__enter__(), rounds)

@@ -1,0 +1,20 @@
+"""websockets' sync client, without the compression that it would offer."""
+
+from websockets.sync.client import connect as ws_connect
+
+from bench.clients import blocking
+
+REQUIRES = "websockets"
+
+
+def open_one(url, ssl):
+    return ws_connect(url, ssl=ssl, compression=None, proxy=None, legacy=True)
+
+
+def request_response(url, size, rounds, ssl=None):
+    with open_one(url, ssl) as connection:
+        return blocking.request_response(connection, connection.send, size, rounds)
+
+
+def connect(url, rounds, ssl=None):
+    return blocking.openings(lambda: open_one(url, ssl), rounds)

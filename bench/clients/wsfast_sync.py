@@ -1,0 +1,20 @@
+"""wsfast's blocking face. The variant `busy_poll` does not sleep while it waits."""
+
+from bench.clients import blocking
+from wsfast.sync.client import connect as ws_connect
+
+REQUIRES = "wsfast"
+
+
+def request_response(url, size, rounds, ssl=None):
+    with ws_connect(url, ssl=ssl) as connection:
+        return blocking.request_response(connection, connection.send, size, rounds)
+
+
+def request_response_busy_poll(url, size, rounds, ssl=None):
+    with ws_connect(url, ssl=ssl, busy_poll=1) as connection:
+        return blocking.request_response(connection, connection.send, size, rounds)
+
+
+def connect(url, rounds, ssl=None):
+    return blocking.openings(lambda: ws_connect(url, ssl=ssl), rounds)

@@ -1,0 +1,315 @@
+"""How an awaitable connection ends: close(), its deadline, the server's silence, and what everybody is told."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from contextlib import suppress
+
+import pytest
+from support import frames
+from support.awaiting import awaitable, feed, turns
+from support.frames import CLOSE, PING, PONG, TEXT
+from support.servers import serve
+
+from wsfast.asyncio.client import connect
+from wsfast.asyncio.connection import State
+from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
+
+
+def texts(*numbers):
+    return b"".join(frames.text(str(number)) for number in numbers)
+
+
+async def receive_all(ws):
+    while True:
+        await ws.recv()
+
+
+# close()
+
+
+async def test_states():
+    async with awaitable() as (ws, far):
+        assert ws.state is State.OPEN
+        assert "OPEN" in repr(ws)
+        closing = asyncio.ensure_future(ws.close())
+        await turns(2)
+        assert ws.state is State.CLOSING
+        assert ws.close_code is None
+        await far.frames(1)
+        await far.send(frames.close(1000))
+        far.sock.close()
+        await closing
+        assert ws.state is State.CLOSED
+        assert (ws.close_code, ws.close_reason) == (1000, "")
+
+
+async def test_close_called_many_times_at_once():
+    async with awaitable() as (ws, far):
+        closing = [asyncio.ensure_future(ws.close()) for _ in range(5)]
+        assert (await far.frames(1))[0].opcode == CLOSE
+        await far.send(frames.close(1000))
+        far.sock.close()
+        await asyncio.gather(*closing)
+        await ws.close()
+        assert far.parser.buffer == b""
+
+
+async def test_close_ends_every_waiter():
+    async with awaitable(close_timeout=0.05) as (ws, _):
+        receiving = asyncio.ensure_future(ws.recv())
+        pong = await ws.ping()
+        await asyncio.sleep(0)
+        await ws.close(4000)
+        for waiter in (receiving, pong):
+            with pytest.raises(ConnectionClosedError) as caught:
+                await waiter
+            assert caught.value.sent.code == 4000
+            assert caught.value.rcvd is None
+
+
+async def test_a_pong_that_nobody_awaits_is_no_error_when_the_connection_ends():
+    async with awaitable() as (ws, _):
+        await ws.ping()
+        ws.protocol.abort()
+        await ws.wait_closed()
+    gc.collect()
+
+
+# Bug 6 of the peers: a full queue blocked close().
+
+
+@pytest.mark.parametrize("late", [0, 5, 500])
+async def test_close_works_while_reading_is_paused(late):
+    """The server's CLOSE is behind messages that nobody receives."""
+    async with awaitable(max_queue=4) as (ws, far):
+        await feed(ws, texts(*range(10)))
+        assert ws.listener.paused
+        await far.send(texts(*range(10, 10 + late)))
+        closing = asyncio.ensure_future(ws.close())
+        assert (await far.frames(1))[0].opcode == CLOSE
+        await far.send(frames.close(1000))
+        far.sock.close()
+        await asyncio.wait_for(closing, 5)
+        assert [await ws.recv() for _ in range(10 + late)] == [str(number) for number in range(10 + late)]
+        with pytest.raises(ConnectionClosedOK):
+            await ws.recv()
+
+
+async def test_close_discards_what_a_chatty_server_still_says():
+    """It ends, and does not keep all of it."""
+
+    async def handler(peer):
+        await peer.accept()
+        peer.send(frames.binary(bytes(10_000)) * 50)
+        closing = asyncio.ensure_future(peer.frames_until_close())
+        while not closing.done():
+            peer.send(frames.binary(bytes(10_000)) * 50)
+            await peer.writer.drain()
+        peer.send(frames.binary(bytes(10_000)) * 500 + frames.close(1000))
+        await peer.writer.drain()
+
+    async with serve(handler) as served:
+        ws = await connect(served.url, max_queue=4)
+        await ws.recv()
+        await asyncio.wait_for(ws.close(), 5)
+        left = 0
+        with suppress(ConnectionClosedOK):
+            while True:
+                assert len(await ws.recv()) == 10_000
+                left += 1
+        assert left < 250
+        assert ws.close_code == 1000
+
+
+async def test_a_receiver_that_keeps_up_gets_everything_the_server_says_before_its_close():
+    async def handler(peer):
+        await peer.accept()
+        await peer.frames_until_close()
+        for number in range(3000):
+            peer.send(frames.text(f"{number:01000}"))
+            await peer.writer.drain()
+        peer.send(frames.close(1000))
+
+    async with serve(handler) as served:
+        ws = await connect(served.url, max_queue=4)
+
+        async def receive():
+            return [int(message) async for message in ws]
+
+        receiving = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)
+        await ws.close()
+        assert await receiving == list(range(3000))
+
+
+# Bug 7 of the peers: close() took minutes, was extended by data, or took several times its limit.
+
+
+@pytest.mark.parametrize("server", ["silent", "chatty", "half-closed", "pinging"])
+async def test_close_timeout_is_total(server):
+    async def handler(peer):
+        await peer.accept()
+        with suppress(ConnectionError):
+            if server == "half-closed":
+                peer.writer.write_eof()
+            while server in ("chatty", "pinging"):
+                peer.send(frames.text("data") if server == "chatty" else frames.frame(PING, b"?"))
+                await peer.writer.drain()
+                await asyncio.sleep(0)
+            await peer.rest()
+
+    async with serve(handler) as served:
+        ws = await connect(served.url, close_timeout=0.1)
+        start = time.perf_counter()
+        await ws.close()
+        assert time.perf_counter() - start < 0.5
+        with pytest.raises(ConnectionClosedError):
+            await receive_all(ws)
+
+
+async def test_close_timeout_with_a_full_write_buffer():
+    async with awaitable(close_timeout=0.05) as (ws, _):
+        sending = asyncio.ensure_future(ws.send(bytes(10_000_000)))
+        await turns(2)
+        await asyncio.wait_for(ws.close(), 5)
+        with pytest.raises(ConnectionClosedError) as caught:
+            await sending
+        assert isinstance(caught.value.__cause__, TimeoutError)
+
+
+async def test_leaving_async_with_closes():
+    async def handler(peer):
+        await peer.accept()
+        return frames.parse_close((await peer.answer_close()).payload)
+
+    async with serve(handler) as served:
+        async with connect(served.url):
+            pass
+        assert await served.result() == (1000, "")
+        with pytest.raises(asyncio.CancelledError):
+            async with connect(served.url):
+                raise asyncio.CancelledError
+        assert await served.result() == (1011, "")
+
+
+# Bugs 3 of the peers: control frames inside fragments.
+
+
+async def test_control_frames_inside_a_fragmented_message():
+    async with awaitable() as (ws, _):
+        pong = await ws.ping(b"p")
+        await feed(
+            ws, frames.frame(TEXT, b"a", fin=False) + frames.frame(PING, b"!") + frames.frame(PONG, b"p")
+        )
+        assert await pong >= 0
+        await feed(
+            ws, frames.frame(0, b"b", fin=False) + frames.frame(PONG, b"nobody's") + frames.frame(0, b"c")
+        )
+        await feed(ws, frames.frame(PONG, b"p") + frames.text("next"))
+        assert [await ws.recv(), await ws.recv()] == ["abc", "next"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [frames.frame(PING, b"x", fin=False), frames.frame(PONG, b"x", fin=False), frames.frame(CLOSE, b"\x03"),
+     frames.frame(0, b"x"), frames.frame(CLOSE, b"\x03\xe8", fin=False)],
+    ids=["ping-fin", "pong-fin", "close-1", "continuation", "close-fin"],
+)  # fmt: skip
+async def test_bad_control_frames_end_the_connection_with_1002(bad):
+    async with awaitable(close_timeout=0.05) as (ws, _):
+        await feed(ws, frames.text("before") + bad + frames.text("after"))
+        assert await ws.recv() == "before"
+        with pytest.raises(ConnectionClosedError) as caught:
+            await ws.recv()
+        assert caught.value.sent.code == 1002
+
+
+# Bug 8 of the peers: keepalive.
+
+
+async def test_a_silent_server_ends_every_waiter_with_a_typed_error():
+    async with awaitable(ping_interval=0.02, ping_timeout=0.02, close_timeout=0.02) as (ws, far):
+        receiving = asyncio.ensure_future(ws.recv())
+        pong = await ws.ping(b"mine")
+        start = time.perf_counter()
+        for waiter in (receiving, pong):
+            with pytest.raises(ConnectionClosedError, match="keepalive ping timeout") as caught:
+                await waiter
+            assert isinstance(caught.value.__cause__, KeepaliveTimeout)
+            assert caught.value.sent.code == 1011
+        assert time.perf_counter() - start < 1
+        with pytest.raises(ConnectionClosedError):
+            await ws.send("x")
+        assert [sent.opcode for sent in await far.frames_until_eof()] == [PING, PING, CLOSE]
+
+
+async def test_pongs_keep_the_connection_and_measure_its_latency():
+    async with awaitable(ping_interval=0.01, ping_timeout=0.5) as (ws, far):
+        for _ in range(4):
+            ping = (await far.frames(1))[0]
+            assert ping.opcode == PING
+            await far.send(frames.frame(PONG, ping.payload))
+        await feed(ws, b"")
+        await turns(3)
+        assert 0 < ws.latency < 1
+        assert ws.state is State.OPEN
+
+
+async def test_a_server_that_is_busy_with_a_long_message_is_alive():
+    """No pong arrives, as it would be behind the message; its bytes do."""
+    async with awaitable(ping_interval=0.02, ping_timeout=0.05, max_size=None) as (ws, far):
+        message = frames.binary(frames.pattern(300))
+        receiving = asyncio.ensure_future(ws.recv())
+        for at in range(len(message)):
+            await far.send(message[at : at + 1])
+            await asyncio.sleep(0.001)
+        assert await receiving == frames.pattern(300)
+        assert ws.state is State.OPEN
+
+
+async def test_a_program_that_does_not_receive_is_not_the_server_s_fault():
+    """Reading is paused, so the pong cannot arrive."""
+    async with awaitable(ping_interval=0.01, ping_timeout=0.01, max_queue=2) as (ws, far):
+        pushing = asyncio.ensure_future(far.send(frames.binary(bytes(40_000)) * 200))
+        assert [ping.opcode for ping in await far.frames(6)] == [PING] * 6
+        assert ws.state is State.OPEN
+        assert ws.listener.paused
+        assert ws.listener.frames < 50  # a ping reads on, but not each a bit further
+        for _ in range(200):
+            assert len(await ws.recv()) == 40_000
+        await pushing
+
+
+async def test_pongs_count_while_nobody_receives():
+    async with awaitable(ping_interval=0.01, ping_timeout=0.05) as (ws, far):
+        for _ in range(5):
+            await far.send(frames.frame(PONG, (await far.frames(1))[0].payload))
+        assert ws.state is State.OPEN
+
+
+@pytest.mark.parametrize("options", [{"ping_interval": None}, {"ping_interval": 0.005, "ping_timeout": None}])
+async def test_keepalive_can_be_turned_off(options):
+    async with awaitable(**options) as (ws, far):
+        if options["ping_interval"]:
+            assert [ping.opcode for ping in await far.frames(5)] == [PING] * 5
+        assert ws.state is State.OPEN
+
+
+async def test_the_keepalive_is_not_collected_and_leaves_no_timer():
+    async with awaitable(ping_interval=0.005, ping_timeout=0.01, close_timeout=0.01) as (ws, far):
+        gc.collect()
+        assert (await far.frames(1))[0].opcode == PING
+        await ws.wait_closed()
+        assert ws._pings._timer is None or ws._pings._timer.cancelled()
+
+
+async def test_a_new_connection_does_not_inherit_old_stamps():
+    for _ in range(3):
+        async with awaitable(ping_interval=0.02, ping_timeout=0.02) as (ws, far):
+            ping = (await far.frames(1))[0]
+            await far.send(frames.frame(PONG, ping.payload))
+            await feed(ws, b"")
+            assert ws.state is State.OPEN

@@ -1,0 +1,46 @@
+"""Types of what arrives on an awaitable connection. The methods that are not here are C's."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any, final
+
+from wsfast._engine import WSListener, WSTransport
+
+@final
+class Waiter:
+    """A future, as far as asyncio.Task can tell, that is used again and again."""
+
+    _asyncio_future_blocking: bool
+    def get_loop(self) -> asyncio.AbstractEventLoop: ...
+    def add_done_callback(
+        self, callback: Callable[[Any], object], *, context: contextvars.Context | None = None
+    ) -> None: ...
+    def remove_done_callback(self, callback: Callable[[Any], object]) -> int: ...
+    def cancel(self, msg: object = None) -> bool: ...
+    def cancelled(self) -> bool: ...
+    def done(self) -> bool: ...
+    def result(self) -> None: ...
+    def exception(self) -> None: ...
+
+@final
+class Inbox(WSListener):
+    """The listener of an awaitable connection."""
+
+    def __init__(
+        self,
+        owner: Any,
+        transport: WSTransport,
+        high: int | None,
+        low: int | None,
+        max_message: int | None,
+        max_fragment: int | None,
+    ) -> None: ...
+    @property
+    def frames(self) -> int: ...
+    @property
+    def paused(self) -> bool: ...
+    @property
+    def closed(self) -> bool: ...
+    def read_on(self) -> None: ...
+    def read_no_further(self) -> None: ...
