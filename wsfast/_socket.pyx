@@ -2,7 +2,8 @@
 
 aiofastnet's socket transport would do, but each keeps 4 KiB for writing many buffers at once, more than all the rest of
 an idle connection together. This one writes from one buffer, which exists while there is something to write, and reads
-once whenever the loop says that it can. Everything else is aiofastnet's: the limits of the write buffer, closing, errors.
+once whenever the loop says that it can. Everything else is aiofastnet's: the limits of the write buffer, closing and
+errors.
 """
 
 import socket
