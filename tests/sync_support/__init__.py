@@ -1,0 +1,1 @@
+"""What the tests of the blocking client share: servers in threads, with and without a script."""

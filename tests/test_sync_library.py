@@ -1,0 +1,227 @@
+"""The crate as it is built: its functions are those declared, its system calls few, and nothing is left behind."""
+
+import gc
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.certificates import client_context, server_context
+from support.servers import websockets_echo
+from sync_support.servers import echo, in_thread, scripted
+
+from wsfast.sync import _native, client
+from wsfast.sync.client import connect
+from wsfast.sync.connection import ClientConnection
+from wsfast.sync.state import State
+
+ROOT = Path(__file__).parent.parent
+CRATE = ROOT / "wsfast" / "sync" / "_tungstenite"
+DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_tungstenite.h").read_text(), flags=re.DOTALL)
+BORDER = (CRATE / "src" / "lib.rs").read_text()
+
+# What a type of the declarations is in Rust.
+TYPES = {
+    "int": "c_int",
+    "size_t": "usize",
+    "double": "f64",
+    "int64_t": "i64",
+    "char *": "*mut c_char",
+    "const char *": "*const c_char",
+    "const size_t *": "*const usize",
+    "const uint16_t *": "*const u16",
+    "const wst_options *": "*const COptions",
+    "wst_message *": "*mut CMessage",
+    "wst_ending *": "*mut CEnding",
+    "wst_connection *": "*mut Handle",
+    "wst_tls_config *": "*mut Arc<rustls::ClientConfig>",
+    "const wst_tls_config *": "*const Arc<rustls::ClientConfig>",
+    "void": None,
+}
+
+
+def c_type(text):
+    return re.sub(r"\s*(\w+)$", "", text.strip()).strip() if not text.strip().endswith("*") else text.strip()
+
+
+def declared():
+    """Each function: its parameters and its result, as Rust has them."""
+    functions = {}
+    for result, name, parameters in re.findall(r"([\w ]+?[ *]+)(wst_\w+)\(([^)]*)\);", DECLARATIONS):
+        types = [TYPES[c_type(parameter)] for parameter in parameters.split(",")]
+        functions[name] = types, TYPES[result.strip()]
+    return functions
+
+
+def defined():
+    functions = {}
+    pattern = r'#\[no_mangle\][^#]*?(?:#\[allow[^\n]*\n)?pub unsafe extern "C" fn (\w+)\(([^)]*)\)(?: -> ([^{]+))? \{'
+    for name, parameters, result in re.findall(pattern, BORDER):
+        types = [
+            parameter.split(":", 1)[1].strip() for parameter in parameters.split(",") if parameter.strip()
+        ]
+        functions[name] = types, result.strip() or None
+    return functions
+
+
+def test_declarations_are_what_the_crate_defines():
+    functions = declared()
+    assert len(functions) > 20
+    # To C a connection is never const, for its functions change what is behind their locks.
+    there = {
+        name: ([t.replace("*const Handle", "*mut Handle") for t in types], result)
+        for name, (types, result) in defined().items()
+    }
+    assert functions == there
+
+
+def test_declarations_are_what_the_library_exports():
+    library = ROOT / "build" / "cargo" / "release" / "libwsfast_tungstenite.a"
+    if shutil.which("readelf") is None or not library.exists():
+        pytest.skip("needs readelf, and the library in build/cargo/release")
+    # Not nm: it takes what link-time optimisation made for something else, and lists nothing.
+    command = ["readelf", "--symbols", "--wide", library]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    exported = set(re.findall(r"FUNC +GLOBAL +\w+ +\d+ (wst_\w+)$", listed, re.MULTILINE))
+    assert exported == set(declared())
+
+
+def test_everything_declared_is_there():
+    for name in declared():
+        assert callable(getattr(_native.lib, name))
+    for state in State:
+        assert getattr(_native.lib, f"WST_STATE_{state.name}") == state
+
+
+def test_versions_are_locked():
+    manifest, lock = (CRATE / "Cargo.toml").read_text(), (CRATE / "Cargo.lock").read_text()
+    version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert re.search(r'^version = "(.*)"', manifest, re.MULTILINE)[1] == version
+    for name in ("tungstenite", "rustls", "ring"):
+        assert f'name = "{name}"\n' in lock
+    assert "aws-lc" not in lock
+    assert "openssl" not in lock
+
+
+SCRIPT = """
+import ssl, sys
+from wsfast.sync.client import connect
+context = ssl.create_default_context(cafile=sys.argv[2]) if sys.argv[2:] else None
+with connect(sys.argv[1], ssl=context) as ws:
+    for size in (512, 512, 4096):
+        ws.send(bytes(size))
+        assert ws.recv() == bytes(size)
+    sys.stderr.write("begin")
+    for _ in range(100):
+        ws.send(bytes(512))
+        ws.recv()
+    sys.stderr.write("end")
+"""
+
+
+def system_calls(url, *arguments):
+    """Those of 100 round trips."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed")
+    command = [
+        strace,
+        "-f",
+        "-e",
+        "trace=all",
+        "-o",
+        "/dev/stdout",
+        sys.executable,
+        "-c",
+        SCRIPT,
+        url,
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=25, check=False)
+    if "ptrace" in done.stderr:
+        pytest.skip(f"strace may not trace here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    calls = done.stdout.partition('"begin"')[2].partition('"end"')[0]
+    names = re.findall(r"^\d+ +(\w+)\(", calls, re.MULTILINE)
+    return [name for name in names if name != "write"]
+
+
+def test_a_round_trip_is_one_send_and_one_recv():
+    with scripted(echo) as server:
+        calls = system_calls(server.url)
+    assert calls.count("sendto") == calls.count("recvfrom") == 100
+    # Mask keys are bought in bulk, and the time-out is set anew with every half of the time until the next ping.
+    assert len(calls) - 200 <= 5
+    assert set(calls) <= {"sendto", "recvfrom", "setsockopt", "getrandom"}
+
+
+def test_a_round_trip_over_tls_is_one_send_and_one_recv(tmp_path):
+    from support.certificates import authority
+
+    ca = tmp_path / "ca.pem"
+    authority().cert_pem.write_to_path(str(ca))
+    with scripted(echo, ssl_context=server_context()) as server:
+        calls = system_calls(server.url, str(ca))
+    assert calls.count("sendto") == calls.count("recvfrom") == 100
+
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_thousand_connections_leave_nothing(tls):
+    """Memory, descriptors and objects are flat. WSFAST_CONNECTIONS=10000 makes it a longer run."""
+    count = int(os.environ.get("WSFAST_CONNECTIONS", 1000 if not tls else 200))
+    context = client_context() if tls else None
+
+    def opened(number):
+        for _ in range(number):
+            with connect(url, ssl=context) as ws:
+                ws.send(b"x" * 2000)
+                assert ws.recv() == b"x" * 2000
+                if number % 2:
+                    ws.ping()
+
+    with in_thread(lambda: websockets_echo(server_context() if tls else None)) as url:
+        opened(100)
+        gc.collect()
+        objects, memory = len(gc.get_objects()), resident()
+        descriptors = len(os.listdir("/proc/self/fd"))
+        opened(count)
+        gc.collect()
+        assert len(gc.get_objects()) - objects < 500
+        assert not [ws for ws in gc.get_objects() if type(ws) is ClientConnection]
+        assert len(os.listdir("/proc/self/fd")) <= descriptors + 3  # the server's, of the last connections
+        assert resident() - memory < 4 << 20
+
+
+def test_failed_openings_leave_nothing():
+    def refuses(peer):
+        peer.read_request()
+        peer.send(b"HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n")
+
+    count = 200
+    with scripted(refuses, connections=count) as server:
+        descriptors = len(os.listdir("/proc/self/fd"))
+        for _ in range(count):
+            with pytest.raises(Exception, match="400"):
+                connect(server.url)
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
+
+
+def test_public_names():
+    assert set(client.__all__) >= {
+        "connect",
+        "unix_connect",
+        "reconnect",
+        "unix_reconnect",
+        "ClientConnection",
+    }
+    for name in client.__all__:
+        assert getattr(client, name)

@@ -1,0 +1,263 @@
+"""TLS: what an SSLContext says is honoured by rustls, or refused."""
+
+import os
+import ssl
+
+import pytest
+import trustme
+from support.certificates import authority, client_context, server_context
+from support.frames import pattern
+from sync_support.servers import echo, scripted
+
+from wsfast.exceptions import ConnectionClosedError
+from wsfast.sync.client import connect
+
+
+def exchange(server, uri=None, **options):
+    with connect(uri or server.url, **options) as ws:
+        ws.send("x")
+        assert ws.recv() == "x"
+
+
+def refused(context, server=None, *, match, **options):
+    """The certificate is refused; returns the exception."""
+
+    def never(peer):
+        raise AssertionError("the handshake must fail")
+
+    with pytest.raises(ssl.SSLError):  # of the server
+        with scripted(never, ssl_context=server or server_context()) as served:
+            with pytest.raises(ssl.SSLCertVerificationError, match=match) as raised:
+                connect(served.url, ssl=context, **options)
+    return raised.value
+
+
+def test_an_authority_that_is_trusted():
+    with scripted(echo, ssl_context=server_context()) as server:
+        exchange(server, ssl=client_context())
+
+
+def test_an_authority_that_is_not():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trustme.CA().configure_trust(context)
+    error = refused(context, match="UnknownIssuer")
+    assert "UnknownIssuer" in error.verify_message
+
+
+def test_the_systems_authorities_are_the_default(monkeypatch, tmp_path):
+    refused(None, match="UnknownIssuer")
+    ca = tmp_path / "ca.pem"
+    authority().cert_pem.write_to_path(str(ca))
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca))
+    with scripted(echo, ssl_context=server_context()) as server:
+        exchange(server)
+
+
+def test_a_directory_of_authorities(monkeypatch, tmp_path):
+    """As Debian has it: OpenSSL looks into it when it needs to, and a context tells nothing of it."""
+    authority().cert_pem.write_to_path(str(tmp_path / "0123abcd.0"))
+    (tmp_path / "4567abcd.0").write_text("no certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    with scripted(echo, ssl_context=server_context(), connections=2) as server:
+        exchange(server)
+        context = ssl.create_default_context()
+        assert context.get_ca_certs() == []
+        exchange(server, ssl=context)
+
+
+def test_an_expired_certificate():
+    refused(client_context(), server_context(expired=True), match="expired")
+
+
+def test_a_wrong_name():
+    refused(client_context(), server_context("elsewhere.example"), match="not valid for name")
+
+
+def test_server_hostname():
+    with scripted(echo, ssl_context=server_context("elsewhere.example")) as server:
+        exchange(server, ssl=client_context(), server_hostname="elsewhere.example")
+    refused(client_context(), server_hostname="elsewhere.example", match="not valid for name")
+
+
+def test_check_hostname_can_be_off():
+    context = client_context()
+    context.check_hostname = False
+    with scripted(echo, ssl_context=server_context("elsewhere.example")) as server:
+        exchange(server, ssl=context)
+    refused(context, server_context("elsewhere.example", expired=True), match="expired")
+
+
+def test_verification_can_be_off():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with scripted(echo, ssl_context=server_context("elsewhere.example", expired=True)) as server:
+        exchange(server, ssl=context)
+
+
+def test_a_context_that_changes_is_looked_at_again():
+    context = client_context()
+    with scripted(echo, ssl_context=server_context()) as server:
+        exchange(server, ssl=context)
+    refused(context, server_context("elsewhere.example"), match="not valid for name")
+    context.check_hostname = False
+    with scripted(echo, ssl_context=server_context("elsewhere.example")) as server:
+        exchange(server, ssl=context)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_versions(version):
+    def script(peer):
+        echo(peer)
+        return peer.sock.version()
+
+    context = client_context()
+    context.minimum_version = context.maximum_version = version
+    with scripted(script, ssl_context=server_context()) as server:
+        exchange(server, ssl=context)
+    assert server.result() == {ssl.TLSVersion.TLSv1_2: "TLSv1.2", ssl.TLSVersion.TLSv1_3: "TLSv1.3"}[version]
+
+
+def test_versions_that_do_not_meet():
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority().issue_cert("127.0.0.1").configure_cert(old)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    context = client_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    with pytest.raises(ssl.SSLError), scripted(echo, ssl_context=old) as server:
+        with pytest.raises(ssl.SSLError, match=r"(?i)protocol"):
+            connect(server.url, ssl=context)
+
+
+def test_cipher_suites():
+    def script(peer):
+        echo(peer)
+        return peer.sock.cipher()[0]
+
+    context = client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305")
+    with scripted(script, ssl_context=server_context()) as server:
+        exchange(server, ssl=context)
+    assert server.result() == "ECDHE-ECDSA-CHACHA20-POLY1305"
+
+
+def test_what_cannot_be_carried_over_is_refused(tmp_path):
+    def uri_of(context, **options):
+        connect("wss://127.0.0.1:1", ssl=context, **options)
+
+    context = client_context()
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    with pytest.raises(ValueError, match="revocation"):
+        uri_of(context)
+    context = client_context()
+    context.keylog_filename = str(tmp_path / "keys")
+    with pytest.raises(ValueError, match="keylog"):
+        uri_of(context)
+    context = client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AES128-SHA")  # without forward secrecy: rustls has none of these
+    with pytest.raises(ValueError, match="(?i)cipher|suite"):
+        uri_of(context)
+    context = client_context()
+    authority().issue_cert("client").configure_cert(context)
+    with pytest.raises(ValueError, match="client_cert"):
+        uri_of(context)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_client_certificate(tmp_path, together):
+    certificate = authority().issue_cert("client.example")
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    if together:
+        certificate.private_key_and_cert_chain_pem.write_to_path(str(chain))
+    else:
+        certificate.cert_chain_pems[0].write_to_path(str(chain))
+        certificate.private_key_pem.write_to_path(str(key))
+    strict = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority().issue_cert("127.0.0.1").configure_cert(strict)
+    authority().configure_trust(strict)
+    strict.verify_mode = ssl.CERT_REQUIRED
+
+    def script(peer):
+        echo(peer)
+        return peer.sock.getpeercert()["subjectAltName"]
+
+    with scripted(script, ssl_context=strict) as server:
+        exchange(server, ssl=client_context(), client_cert=chain if together else (chain, str(key)))
+    assert server.result() == (("DNS", "client.example"),)
+    chain.write_bytes(b"no certificate")
+    with pytest.raises(ValueError, match="the client's"):
+        connect("wss://127.0.0.1:1", ssl=client_context(), client_cert=chain)
+
+
+def test_a_server_that_wants_a_certificate_and_gets_none():
+    strict = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority().issue_cert("127.0.0.1").configure_cert(strict)
+    strict.verify_mode = ssl.CERT_REQUIRED
+    with pytest.raises(ssl.SSLError), scripted(echo, ssl_context=strict) as server:
+        # With TLS 1.3 the server's alert comes after the client's handshake.
+        with pytest.raises(ssl.SSLError, match=r"(?i)certificate|alert"):
+            connect(server.url, ssl=client_context())
+
+
+def test_key_log(monkeypatch, tmp_path):
+    keys = tmp_path / "keys"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
+    context = ssl.create_default_context()
+    authority().configure_trust(context)
+    with scripted(echo, ssl_context=server_context()) as server:
+        exchange(server, ssl=context)
+    assert "CLIENT_TRAFFIC_SECRET_0" in keys.read_text()
+
+
+def test_a_server_that_does_not_speak_tls():
+    with scripted(lambda peer: peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:
+        with pytest.raises(ssl.SSLError):
+            connect(server.url.replace("ws:", "wss:"), ssl=client_context())
+    with scripted(lambda peer: None) as server, pytest.raises((ssl.SSLEOFError, ConnectionResetError)):
+        connect(server.url.replace("ws:", "wss:"), ssl=client_context())
+
+
+def test_the_end_without_close_notify_is_an_end():
+    def script(peer):
+        peer.accept()
+        peer.frame()
+        os.close(peer.sock.detach())
+
+    with (
+        scripted(script, ssl_context=server_context()) as server,
+        connect(server.url, ssl=client_context()) as ws,
+    ):
+        ws.send("x")
+        with pytest.raises(ConnectionClosedError) as raised:
+            ws.recv()
+        assert isinstance(raised.value.__cause__, EOFError)
+
+
+def test_records_of_every_size():
+    """Messages that end within a record, at its end, and after it."""
+    sizes = [2**14 + extra for extra in range(-20, 3)] + [2**15 - 10, 2**15 + 10]
+
+    with (
+        scripted(echo, ssl_context=server_context()) as server,
+        connect(server.url, ssl=client_context()) as ws,
+    ):
+        for size in sizes:
+            ws.send(pattern(size))
+            assert ws.recv() == pattern(size)
+
+
+def test_sessions_are_resumed():
+    """The configuration of a context is made once, and the crate keeps its tickets."""
+
+    def script(peer):
+        echo(peer)
+        return peer.sock.session_reused
+
+    context, server_side = client_context(), server_context()
+    with scripted(script, ssl_context=server_side, connections=2) as server:
+        exchange(server, ssl=context)
+        exchange(server, ssl=context)
+    assert server.results == [False, True]
