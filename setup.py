@@ -52,10 +52,21 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         if shutil.which("cargo") is None:
-            sys.exit("wsfast's blocking client is Rust, and there is no cargo to build it: install Rust (rustup.rs).")
+            sys.exit(
+                "wsfast's blocking client is Rust, and there is no cargo to build it: install Rust (rustup.rs)."
+            )
         target = os.environ.get("CARGO_TARGET_DIR", "build/cargo")
-        cargo = ["cargo", "build", "--quiet", "--locked", "--manifest-path", f"{CRATE}/Cargo.toml", "--target-dir", target]
-        if subprocess.call(cargo + ([] if DEBUG else ["--release"])) != 0:
+        cargo = [
+            "cargo",
+            "build",
+            "--quiet",
+            "--locked",
+            "--manifest-path",
+            f"{CRATE}/Cargo.toml",
+            "--target-dir",
+            target,
+        ]
+        if subprocess.call(cargo + ([] if DEBUG else ["--release"])) != 0:  # noqa: S603
             sys.exit("cargo could not build wsfast's blocking client; its messages are above.")
         super().run()
 

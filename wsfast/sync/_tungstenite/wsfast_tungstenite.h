@@ -5,21 +5,19 @@
  * compares it with what the library exports, and `cargo test` the numbers with those of the crate.
  *
  * Rules. A wst_connection owns its descriptor and may be used by any number of threads at once. No function holds
- * a lock while it sleeps, but wst_recv the one that makes it the only receiver. Sleeping functions return
- * WST_INTERRUPTED when a signal arrives: the caller lets Python run its handlers, and calls again. Times are in
- * seconds; a negative time means no limit. Pointers are borrowed for the call, except where it is said. No function
- * unwinds: a panic inside is WST_PANIC, and ends the connection.
+ * a lock while it sleeps, but wst_recv the one that makes it the only receiver. A function sleeps once at most. If it is
+ * not done then it returns WST_INTERRUPTED: the caller lets Python run the handlers of signals, and calls again. Times
+ * are in seconds; a negative time means no limit. Pointers are borrowed for the call, except where it is said. No
+ * function unwinds: a panic inside is WST_PANIC, and ends the connection.
  */
 
 typedef struct wst_connection wst_connection;
 typedef struct wst_tls_config wst_tls_config;
 
-/* What functions return. A message is a positive number. */
+/* What functions return. */
 enum wst_result {
-    WST_TEXT = 1,
-    WST_BINARY = 2,
     WST_OK = 0,
-    WST_INTERRUPTED = -1, /* a signal: call again */
+    WST_INTERRUPTED = -1, /* not done, and perhaps a signal: call again */
     WST_TIMEOUT = -2,
     WST_CLOSED = -3,  /* not open any more, or never to be: wst_describe_ending() says why */
     WST_PONG = -4,    /* pings were answered: take them by wst_take_pong(), then call again */
@@ -27,7 +25,12 @@ enum wst_result {
     WST_FULL = -6,    /* the frame is not queued, for others are before it: call wst_flush(), then again */
     WST_BUSY = -7,    /* another thread is receiving, or sending a fragmented message */
     WST_EOF = -8,     /* the peer closed the connection during the opening */
-    WST_PANIC = -9    /* a bug */
+    WST_PANIC = -9,   /* a bug */
+    WST_TEXT = -1000  /* a message of text: its size is WST_TEXT minus the result; 0 and more is the size of a binary one */
+};
+
+enum wst_size {
+    WST_SMALL = 1024
 };
 
 /* The life of a connection, with the numbers of websockets' State. */
@@ -73,11 +76,14 @@ typedef struct {
     double busy_poll;
 } wst_options;
 
-/* A received message or, with WST_STREAM, a frame of one. data is valid until the next wst_recv(). */
+/*
+ * A received message or, with WST_STREAM, a frame of one, until the next is received. What has at most WST_SMALL bytes is
+ * in small, whose address never changes, so that it need not be asked for; what is longer is not copied.
+ */
 typedef struct {
     const char *data;
-    size_t size;
     int fin;
+    char small[1024];
 } wst_message;
 
 /* Codes are -1 where there was no CLOSE frame, and 1005 where it was empty. Texts are UTF-8, not terminated. */
@@ -123,15 +129,22 @@ int wst_send_raw(wst_connection *connection, const char *data, size_t size, doub
 int64_t wst_recv_raw(wst_connection *connection, char *data, size_t size, double timeout);
 int wst_open(wst_connection *connection, const char *trailing, size_t size);
 
-/* Receives a message. One thread at a time, and until it has copied the data. timeout 0: only what is there. */
-int wst_recv(wst_connection *connection, double timeout, int flags, wst_message *message);
+/* Where messages are told; part of the connection. */
+wst_message *wst_get_message(wst_connection *connection);
+/*
+ * Receives a message, and returns its kind and size, see WST_TEXT. One thread at a time, until it has copied the message.
+ * timeout 0: only what is there.
+ */
+int64_t wst_recv(wst_connection *connection, double timeout, int flags);
+/* The same without time-out and flags. Calls with one argument are cheaper. */
+int64_t wst_recv_next(wst_connection *connection);
 /* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
 int wst_send(wst_connection *connection, int head, const char *data, size_t size);
 /* Sends a PING, and remembers it so that its PONG is reported. Never sleeps. */
 int wst_send_ping(wst_connection *connection, const char *data, size_t size);
-/* Sleeps until all that was queued is sent. Reads on meanwhile, if nobody else does. */
+/* Sends what was queued; done when nothing is. Reads on meanwhile, if nobody else does. */
 int wst_flush(wst_connection *connection);
-/* Reads into the queue until something happens or the time is over, unless another thread is receiving. */
+/* Reads into the queue until something happens or the time is over, unless another thread is receiving. Never done. */
 int wst_pump(wst_connection *connection, double timeout);
 /* The payload of the next ping that was answered, at most 125 bytes, and its size; -1 if there is none. */
 int wst_take_pong(wst_connection *connection, char *data);
@@ -142,7 +155,7 @@ double wst_latency(wst_connection *connection);
 int wst_close(wst_connection *connection, int code, const char *reason, size_t size);
 /* As wst_close(), for a connection of which nothing more shall be read. */
 int wst_fail(wst_connection *connection, int code, const char *reason, size_t size);
-/* Sleeps until the connection is closed, at most until the deadline that the first CLOSE set. */
+/* Done when the connection is closed, at the latest by the deadline that the first CLOSE set. */
 int wst_finish(wst_connection *connection);
 /* Drops the connection at once, and wakes whoever sleeps in it. */
 int wst_abort(wst_connection *connection);

@@ -92,33 +92,30 @@ impl Connection {
         self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
     }
 
-    /// Sleeps until the connection is closed. See wst_finish().
+    /// Goes on with closing, and sleeps once. See wst_finish().
     pub fn finish(&self) -> Result<(), Stop> {
-        loop {
-            let Some(_user) = self.socket.enter() else { return Ok(()) };
-            self.flush_quietly();
-            let now = Instant::now();
-            let mut wake = self.ending().deadline;
-            let reads = match self.try_reader() {
-                None => false,
-                Some(mut reader) => {
-                    self.drain(&mut reader);
-                    match self.timers(&mut reader, now) {
-                        Err(_) => return Ok(()),
-                        Ok(timer) => wake = timer,
-                    }
-                    true
+        let Some(_user) = self.socket.enter() else { return Ok(()) };
+        self.flush_quietly();
+        let now = Instant::now();
+        let mut wake = self.ending().deadline;
+        let reads = match self.try_reader() {
+            None => false,
+            Some(mut reader) => {
+                self.drain(&mut reader);
+                match self.timers(&mut reader, now) {
+                    Err(_) => return Ok(()),
+                    Ok(timer) => wake = timer,
                 }
-            };
-            if self.phase() == Phase::Closed {
-                return Ok(());
+                true
             }
-            if !reads && wake.is_some_and(|wake| wake <= now) {
-                self.finalize(Cause::CloseTimeout);
-                return Ok(());
-            }
-            self.wait(reads, wake, now)?;
+        };
+        if !reads && wake.is_some_and(|wake| wake <= now) {
+            self.finalize(Cause::CloseTimeout);
         }
+        if self.phase() == Phase::Closed {
+            return Ok(());
+        }
+        Err(self.wait(reads, false, wake, now))
     }
 
     pub fn abort(&self) {

@@ -21,6 +21,7 @@ mod socket;
 mod tls;
 mod writer;
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,11 +30,10 @@ use std::time::Duration;
 use connection::{Connection, Options, Stop};
 use ending::{Cause, Close, Phase};
 use reader::Limits;
+use receiving::Received;
 use tls::{Session, Settings, Verify};
 use writer::Sent;
 
-const TEXT: c_int = 1;
-const BINARY: c_int = 2;
 const OK: c_int = 0;
 const INTERRUPTED: c_int = -1;
 const TIMEOUT: c_int = -2;
@@ -44,6 +44,9 @@ const FULL: c_int = -6;
 const BUSY: c_int = -7;
 const EOF: c_int = -8;
 const PANIC: c_int = -9;
+const TEXT: c_int = -1000;
+
+const SMALL: usize = 1024;
 
 const RESUME: c_int = 1;
 const STREAM: c_int = 2;
@@ -52,9 +55,18 @@ const VALIDATE: c_int = 4;
 #[repr(C)]
 pub struct CMessage {
     data: *const c_char,
-    size: usize,
     fin: c_int,
+    small: [u8; SMALL],
 }
+
+/// What Python has in its hand. The message is the receiver's: there is one, and it is told who by Python.
+pub struct Handle {
+    connection: Connection,
+    message: UnsafeCell<CMessage>,
+}
+
+// SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
+unsafe impl Sync for Handle {}
 
 #[repr(C)]
 pub struct COptions {
@@ -125,13 +137,21 @@ fn sent(result: Result<Option<Sent>, Stop>) -> c_int {
 
 /// None if there is no limit.
 fn seconds(seconds: f64) -> Option<Duration> {
-    if seconds < 0.0 { None } else { Duration::try_from_secs_f64(seconds).ok() }
+    if seconds < 0.0 {
+        None
+    } else {
+        Duration::try_from_secs_f64(seconds).ok()
+    }
 }
 
 /// # Safety
 /// `data` points to `size` bytes, or `size` is 0.
 unsafe fn bytes<'a>(data: *const c_char, size: usize) -> &'a [u8] {
-    if size == 0 { &[] } else { std::slice::from_raw_parts(data.cast(), size) }
+    if size == 0 {
+        &[]
+    } else {
+        std::slice::from_raw_parts(data.cast(), size)
+    }
 }
 
 /// Copies what fits of `text`; returns how much that is.
@@ -209,7 +229,7 @@ pub unsafe extern "C" fn wst_tls_config_free(config: *mut Arc<rustls::ClientConf
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_new(fd: c_int, options: *const COptions) -> *mut Connection {
+pub unsafe extern "C" fn wst_new(fd: c_int, options: *const COptions) -> *mut Handle {
     let options = &*options;
     let limits = Limits {
         message: options.max_message,
@@ -217,7 +237,7 @@ pub unsafe extern "C" fn wst_new(fd: c_int, options: *const COptions) -> *mut Co
         fragments: options.max_fragments,
         queue: usize::try_from(options.max_queue).unwrap_or(usize::MAX),
     };
-    Box::into_raw(Box::new(Connection::new(
+    let connection = Connection::new(
         fd,
         Options {
             limits,
@@ -226,27 +246,29 @@ pub unsafe extern "C" fn wst_new(fd: c_int, options: *const COptions) -> *mut Co
             close_timeout: seconds(options.close_timeout),
             busy_poll: seconds(options.busy_poll).unwrap_or_default(),
         },
-    )))
+    );
+    let message = CMessage { data: std::ptr::null(), fin: 0, small: [0; SMALL] };
+    Box::into_raw(Box::new(Handle { connection, message: UnsafeCell::new(message) }))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_free(connection: *mut Connection) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(connection))));
+pub unsafe extern "C" fn wst_free(handle: *mut Handle) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(handle))));
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_handshake(
-    connection: *const Connection,
+    handle: *const Handle,
     config: *const Arc<rustls::ClientConfig>,
     name: *const c_char,
     name_size: usize,
     timeout: f64,
 ) -> c_int {
-    let connection = &*connection;
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || {
         let new = || Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
         result(connection.handshake(new, seconds(timeout)))
@@ -256,26 +278,16 @@ pub unsafe extern "C" fn wst_tls_handshake(
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_send_raw(
-    connection: *const Connection,
-    data: *const c_char,
-    size: usize,
-    timeout: f64,
-) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_send_raw(handle: *const Handle, data: *const c_char, size: usize, timeout: f64) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || result(connection.send_raw(bytes(data, size), seconds(timeout))))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_recv_raw(
-    connection: *const Connection,
-    data: *mut c_char,
-    size: usize,
-    timeout: f64,
-) -> i64 {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_recv_raw(handle: *const Handle, data: *mut c_char, size: usize, timeout: f64) -> i64 {
+    let connection = &(*handle).connection;
     guarded(connection, i64::from(PANIC), || {
         let target = std::slice::from_raw_parts_mut(data.cast::<u8>(), size);
         match connection.recv_raw(target, seconds(timeout)) {
@@ -288,76 +300,96 @@ pub unsafe extern "C" fn wst_recv_raw(
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_open(connection: *const Connection, trailing: *const c_char, size: usize) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_open(handle: *const Handle, trailing: *const c_char, size: usize) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || result(connection.open(bytes(trailing, size))))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_recv(
-    connection: *const Connection,
-    timeout: f64,
-    flags: c_int,
-    message: *mut CMessage,
-) -> c_int {
-    let connection = &*connection;
-    guarded(connection, PANIC, || {
+pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut CMessage {
+    (*handle).message.get()
+}
+
+/// # Safety
+/// See wsfast_tungstenite.h.
+#[no_mangle]
+pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_int) -> i64 {
+    let connection = &(*handle).connection;
+    guarded(connection, i64::from(PANIC), || {
         let timeout = (timeout >= 0.0).then_some(timeout);
-        match connection.receive(timeout, flags & RESUME != 0, flags & STREAM != 0, flags & VALIDATE != 0) {
-            Ok(received) => {
-                let fin = c_int::from(received.fin);
-                *message = CMessage { data: received.data.cast(), size: received.size, fin };
-                if received.text { TEXT } else { BINARY }
-            }
-            Err(stop) => code(stop),
-        }
+        let found = connection.receive(timeout, flags & RESUME != 0, flags & STREAM != 0, flags & VALIDATE != 0);
+        tell(&*handle, found)
     })
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_send(
-    connection: *const Connection,
-    head: c_int,
-    data: *const c_char,
-    size: usize,
-) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_recv_next(handle: *const Handle) -> i64 {
+    let connection = &(*handle).connection;
+    guarded(connection, i64::from(PANIC), || tell(&*handle, connection.receive(None, false, false, false)))
+}
+
+/// # Safety
+/// The caller is the only receiver.
+unsafe fn tell(handle: &Handle, found: Result<Received, Stop>) -> i64 {
+    let received = match found {
+        Ok(received) => received,
+        Err(stop) => return i64::from(code(stop)),
+    };
+    let message = handle.message.get();
+    (*message).data = received.data.cast();
+    (*message).fin = c_int::from(received.fin);
+    if received.size <= SMALL {
+        std::ptr::copy_nonoverlapping(received.data, (*message).small.as_mut_ptr(), received.size);
+    }
+    let size = received.size as i64;
+    if received.text {
+        i64::from(TEXT) - size
+    } else {
+        size
+    }
+}
+
+/// # Safety
+/// See wsfast_tungstenite.h.
+#[no_mangle]
+pub unsafe extern "C" fn wst_send(handle: *const Handle, head: c_int, data: *const c_char, size: usize) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || sent(connection.send(head as u8, bytes(data, size))))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_send_ping(connection: *const Connection, data: *const c_char, size: usize) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_send_ping(handle: *const Handle, data: *const c_char, size: usize) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || sent(connection.send_ping(bytes(data, size))))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_flush(connection: *const Connection) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_flush(handle: *const Handle) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || result(connection.flush()))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_pump(connection: *const Connection, timeout: f64) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || result(connection.pump((timeout >= 0.0).then_some(timeout))))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_take_pong(connection: *const Connection, data: *mut c_char) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, -1, || match connection.take_pong() {
         None => -1,
         Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), &payload),
@@ -367,20 +399,15 @@ pub unsafe extern "C" fn wst_take_pong(connection: *const Connection, data: *mut
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_latency(connection: *const Connection) -> f64 {
-    (*connection).latency()
+pub unsafe extern "C" fn wst_latency(handle: *const Handle) -> f64 {
+    (*handle).connection.latency()
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_close(
-    connection: *const Connection,
-    code: c_int,
-    reason: *const c_char,
-    size: usize,
-) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_close(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || {
         connection.close(close_frame(code, bytes(reason, size)));
         OK
@@ -390,13 +417,8 @@ pub unsafe extern "C" fn wst_close(
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_fail(
-    connection: *const Connection,
-    code: c_int,
-    reason: *const c_char,
-    size: usize,
-) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_fail(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || {
         connection.fail(close_frame(code, bytes(reason, size)));
         OK
@@ -411,16 +433,16 @@ fn close_frame(code: c_int, reason: &[u8]) -> Close {
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_finish(connection: *const Connection) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_finish(handle: *const Handle) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || result(connection.finish()))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_abort(connection: *const Connection) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_abort(handle: *const Handle) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, PANIC, || {
         connection.abort();
         OK
@@ -430,8 +452,8 @@ pub unsafe extern "C" fn wst_abort(connection: *const Connection) -> c_int {
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_get_state(connection: *const Connection) -> c_int {
-    match (*connection).phase() {
+pub unsafe extern "C" fn wst_get_state(handle: *const Handle) -> c_int {
+    match (*handle).connection.phase() {
         Phase::Connecting => 0,
         Phase::Open => 1,
         Phase::Closing | Phase::Draining => 2,
@@ -442,16 +464,16 @@ pub unsafe extern "C" fn wst_get_state(connection: *const Connection) -> c_int {
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_dup(connection: *const Connection) -> c_int {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_dup(handle: *const Handle) -> c_int {
+    let connection = &(*handle).connection;
     guarded(connection, -1, || connection.dup().unwrap_or(-1))
 }
 
 /// # Safety
 /// See wsfast_tungstenite.h.
 #[no_mangle]
-pub unsafe extern "C" fn wst_describe_ending(connection: *const Connection, target: *mut CEnding) {
-    let connection = &*connection;
+pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut CEnding) {
+    let connection = &(*handle).connection;
     guarded(connection, (), || {
         let ending = connection.ending();
         let target = &mut *target;
@@ -522,7 +544,7 @@ mod tests {
     fn numbers_are_those_of_the_declarations() {
         let numbers = [
             ("WST_TEXT", TEXT),
-            ("WST_BINARY", BINARY),
+            ("WST_SMALL", SMALL as c_int),
             ("WST_OK", OK),
             ("WST_INTERRUPTED", INTERRUPTED),
             ("WST_TIMEOUT", TIMEOUT),
@@ -574,7 +596,7 @@ mod tests {
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);
-            assert_eq!(guarded(&*connection, PANIC, || panic!("a test")), PANIC);
+            assert_eq!(guarded(&(*connection).connection, PANIC, || panic!("a test")), PANIC);
             assert_eq!(wst_get_state(connection), 3);
             assert_eq!(wst_send(connection, 0x81, std::ptr::null(), 0), CLOSED);
             wst_free(connection);

@@ -12,7 +12,11 @@ use crate::tls::Session;
 
 impl Connection {
     /// The TLS handshake; may be called again after `Stop::Interrupted`. A failure is told by the ending.
-    pub fn handshake(&self, new: impl FnOnce() -> Result<Session, String>, timeout: Option<Duration>) -> Result<(), Stop> {
+    pub fn handshake(
+        &self,
+        new: impl FnOnce() -> Result<Session, String>,
+        timeout: Option<Duration>,
+    ) -> Result<(), Stop> {
         let _user = self.socket.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         if self.session.get().is_none() {
@@ -28,6 +32,7 @@ impl Connection {
         }
         let session = self.session.get().ok_or(Stop::Closed)?;
         let mut reader = locked(&self.reader);
+        let mut slept = false;
         loop {
             let (sent, shaking) = {
                 let mut session = locked(session);
@@ -36,9 +41,12 @@ impl Connection {
             match sent {
                 Err(errno) => return Err(self.lost(errno)),
                 Ok(true) if !shaking => return Ok(()),
+                // As everywhere: sleep once, and then let the caller look for signals.
+                Ok(_) if slept => return Err(Stop::Interrupted),
                 Ok(true) => self.sleep(libc::POLLIN, deadline)?,
                 Ok(false) => self.sleep(libc::POLLIN | libc::POLLOUT, deadline)?,
             }
+            slept = true;
             match self.read(&mut reader, libc::MSG_DONTWAIT) {
                 Ok(0) if self.phase() != Phase::Closed => return Err(Stop::Eof),
                 Ok(0) => return Err(Stop::Closed),
@@ -85,7 +93,7 @@ impl Connection {
         let _user = self.socket.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut reader = locked(&self.reader);
-        while reader.unread().is_empty() {
+        if reader.unread().is_empty() {
             if reader.ended {
                 return Err(Stop::Eof);
             }
@@ -99,6 +107,9 @@ impl Connection {
             }
         }
         let size = reader.unread().len().min(data.len());
+        if size == 0 {
+            return Err(Stop::Interrupted); // half a record: call again
+        }
         data[..size].copy_from_slice(&reader.unread()[..size]);
         reader.start += size;
         Ok(size)

@@ -47,7 +47,11 @@ pub struct Found {
 #[derive(Debug, PartialEq)]
 pub enum Parsed {
     Data(Found),
-    Control { opcode: Control, start: usize, end: usize },
+    Control {
+        opcode: Control,
+        start: usize,
+        end: usize,
+    },
     /// Bytes that are missing, at least.
     More(usize),
     Violation(Cause),
@@ -79,8 +83,10 @@ pub struct Reader {
     /// Until when `wst_recv` may wait, and may spin; kept for when it goes on after a signal.
     pub deadline: Option<Instant>,
     pub spin_until: Option<Instant>,
-    /// SO_RCVTIMEO; zero if it was never set.
+    /// SO_RCVTIMEO; zero if it was never set, or if there is no limit.
     pub armed: Duration,
+    /// recv(2) has slept for so long in vain.
+    pub idle: bool,
     /// Ciphertext, where there is TLS.
     pub wire: Vec<u8>,
     /// TLS said that nothing follows.
@@ -104,6 +110,7 @@ impl Reader {
             deadline: None,
             spin_until: None,
             armed: Duration::ZERO,
+            idle: false,
             wire: Vec::new(),
             ended: false,
             keepalive,

@@ -41,6 +41,7 @@ impl Connection {
             reader.deadline = timeout.and_then(after);
             reader.spin_until = None;
         }
+        let mut filled = false;
         loop {
             let need = if let Some(queued) = reader.queue.pop_front() {
                 let Queued { text, first, fin, data } = queued;
@@ -86,7 +87,12 @@ impl Connection {
             if user.is_none() || self.phase() == Phase::Closed {
                 return Err(Stop::Closed);
             }
+            if filled {
+                // A signal may have come while this thread did not sleep, and would not wake it from the next sleep.
+                return Err(Stop::Interrupted);
+            }
             self.fill(reader, need)?;
+            filled = true;
         }
     }
 
@@ -131,64 +137,62 @@ impl Connection {
         }
     }
 
-    /// Sleeps until something arrives.
+    /// Sleeps until something arrives; once, and then it is the caller's turn.
     pub(crate) fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
         reader.make_room(need);
-        let mut tried = false;
-        let mut slept = false;
-        loop {
-            let mut flags = 0;
-            let now = Instant::now();
-            let wake = earliest(self.timers(reader, now)?, reader.deadline);
-            let left = wake.map(|wake| wake.saturating_duration_since(now));
-            if reader.deadline.is_some_and(|deadline| deadline <= now) {
-                if tried {
-                    return Err(Stop::Timeout);
-                }
-                flags = libc::MSG_DONTWAIT;
-            } else if self.residue.load(Ordering::Acquire) {
-                match self.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
-                    Err(libc::EINTR) => return Err(Stop::Interrupted),
-                    Ok(events) if events & libc::POLLOUT != 0 => self.flush_quietly(),
-                    _ => {}
-                }
-                flags = libc::MSG_DONTWAIT;
-            } else if !self.busy_poll.is_zero() && self.may_spin(reader, now) {
-                if self.spin(reader, now, left)? {
-                    return Ok(());
-                }
-                continue;
-            } else if let Some(left) = left {
-                if left < SHORT {
-                    match self.socket.poll(libc::POLLIN, Some(left)) {
-                        Err(libc::EINTR) => return Err(Stop::Interrupted),
-                        Ok(0) => continue,
-                        _ => flags = libc::MSG_DONTWAIT,
-                    }
-                } else if reader.armed.is_zero() || reader.armed > left {
-                    // Half of it, so that the next calls, with less time left, need not set it again.
-                    self.arm(reader, (left / 2).max(SHORT - TICK));
-                } else if slept {
-                    self.arm(reader, left - TICK);
-                }
-            } else if slept {
-                self.arm(reader, Duration::ZERO);
-            }
-            tried = true;
-            match self.read(reader, flags) {
-                Ok(0) => {
-                    self.end_of_stream(reader);
-                    return Err(Stop::Closed);
-                }
-                Ok(_) => return Ok(()),
+        let had = reader.data.len();
+        let now = Instant::now();
+        let wake = earliest(self.timers(reader, now)?, reader.deadline);
+        if reader.data.len() > had {
+            return Ok(()); // the timers had to look for a sign of life
+        }
+        let left = wake.map(|wake| wake.saturating_duration_since(now));
+        let mut flags = libc::MSG_DONTWAIT;
+        let over = reader.deadline.is_some_and(|deadline| deadline <= now);
+        if over {
+            // One look at what is there.
+        } else if self.residue.load(Ordering::Acquire) {
+            match self.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
                 Err(libc::EINTR) => return Err(Stop::Interrupted),
-                Err(errno) if would_block(errno) => slept = flags == 0,
-                Err(errno) => return Err(self.lost(errno)),
+                Ok(events) if events & libc::POLLOUT != 0 => self.flush_quietly(),
+                _ => {}
             }
+        } else if !self.busy_poll.is_zero() && self.may_spin(reader, now) {
+            return self.spin(reader, now, left);
+        } else if left.is_some_and(|left| left < SHORT) {
+            if let Err(libc::EINTR) = self.socket.poll(libc::POLLIN, left) {
+                return Err(Stop::Interrupted);
+            }
+        } else {
+            self.arm(reader, left);
+            flags = 0;
+        }
+        match self.read(reader, flags) {
+            Ok(0) => {
+                self.end_of_stream(reader);
+                Err(Stop::Closed)
+            }
+            Ok(_) => Ok(()),
+            Err(errno) if would_block(errno) => {
+                reader.idle = flags == 0;
+                Err(if over { Stop::Timeout } else { Stop::Interrupted })
+            }
+            Err(libc::EINTR) => Err(Stop::Interrupted),
+            Err(errno) => Err(self.lost(errno)),
         }
     }
 
-    pub(crate) fn arm(&self, reader: &mut Reader, timeout: Duration) {
+    /// Sets how long recv(2) sleeps, if that is too long: to half of what is left, so that the next calls, which have less
+    /// left, need not set it again. Once it has slept for so long in vain, to all that is left.
+    fn arm(&self, reader: &mut Reader, left: Option<Duration>) {
+        let idle = std::mem::take(&mut reader.idle);
+        let timeout = match left {
+            None if !idle => return,
+            None => Duration::ZERO,
+            Some(left) if idle => left - TICK,
+            Some(left) if reader.armed.is_zero() || reader.armed > left => (left / 2).max(SHORT - TICK),
+            Some(_) => return,
+        };
         reader.armed = timeout;
         self.socket.set_receive_timeout(timeout);
     }
@@ -197,8 +201,8 @@ impl Connection {
         now < *reader.spin_until.get_or_insert(now + self.busy_poll)
     }
 
-    /// Asks the socket again and again, without sleeping. True if something arrived.
-    pub(crate) fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<bool, Stop> {
+    /// Asks the socket again and again, without sleeping.
+    pub(crate) fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
         let spin_until = reader.spin_until.unwrap_or(start);
         let until = earliest(left.map(|left| start + left), Some(spin_until.min(start + SPIN))).unwrap_or(start);
         loop {
@@ -207,14 +211,12 @@ impl Connection {
                     self.end_of_stream(reader);
                     return Err(Stop::Closed);
                 }
-                Ok(_) => return Ok(true),
+                Ok(_) => return Ok(()),
                 Err(errno) if would_block(errno) || errno == libc::EINTR => {}
                 Err(errno) => return Err(self.lost(errno)),
             }
-            let now = Instant::now();
-            if now >= until {
-                // Time to look for signals, unless it is over.
-                return if now < spin_until && now >= start + SPIN { Err(Stop::Interrupted) } else { Ok(false) };
+            if Instant::now() >= until {
+                return Err(Stop::Interrupted); // the next call sleeps, if the time for spinning is over
             }
         }
     }
@@ -302,25 +304,23 @@ impl Connection {
         }
     }
 
-    /// Reads into the queue until something is worth to be told. See wst_pump().
+    /// Reads what is there into the queue, and sleeps once until there is more. See wst_pump().
     pub fn pump(&self, timeout: Option<f64>) -> Result<(), Stop> {
         let deadline = timeout.and_then(after);
-        loop {
-            let _user = self.socket.enter().ok_or(Stop::Closed)?;
-            let mut reader = self.try_reader().ok_or(Stop::Busy)?;
-            self.drain(&mut reader);
-            if self.pongs.load(Ordering::Acquire) {
-                return Err(Stop::Pong);
-            }
-            let now = Instant::now();
-            let timers = self.timers(&mut reader, now)?;
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                return Err(Stop::Timeout);
-            }
-            let full = reader.is_full() && self.phase() == Phase::Open;
-            drop(reader);
-            self.wait(!full, earliest(timers, deadline), now)?;
+        let _user = self.socket.enter().ok_or(Stop::Closed)?;
+        let mut reader = self.try_reader().ok_or(Stop::Busy)?;
+        self.drain(&mut reader);
+        if self.pongs.load(Ordering::Acquire) {
+            return Err(Stop::Pong);
         }
+        let now = Instant::now();
+        let timers = self.timers(&mut reader, now)?;
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(Stop::Timeout);
+        }
+        let full = reader.is_full() && self.phase() == Phase::Open;
+        drop(reader);
+        Err(self.wait(!full, false, earliest(timers, deadline), now))
     }
 }
 

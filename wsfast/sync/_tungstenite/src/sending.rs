@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::connection::{earliest, Connection, Ping, Stop, TURN};
+use crate::connection::{Connection, Ping, Stop, TURN};
 use crate::core::mask_key;
 use crate::ending::{Cause, Close, Phase};
 use crate::frame;
@@ -71,53 +71,44 @@ impl Connection {
         sent
     }
 
-    /// Sleeps until all is sent. See wst_flush().
+    /// Sends what waits, or sleeps once until more of it can be sent. See wst_flush().
     pub fn flush(&self) -> Result<(), Stop> {
-        loop {
-            let _user = self.socket.enter().ok_or(Stop::Closed)?;
-            let flushed = self.flush_writer(&mut locked(&self.writer));
-            if flushed.map_err(|errno| self.broken(errno))? == Sent::All {
-                return Ok(());
-            }
-            let now = Instant::now();
-            // The peer may not read on before we do.
-            let (reads, wake) = match self.try_reader() {
-                None => (false, Some(now + TURN)),
-                Some(mut reader) => {
-                    self.drain(&mut reader);
-                    let wake = self.timers(&mut reader, now)?;
-                    if reader.is_full() && self.phase() == Phase::Open {
-                        (false, earliest(wake, Some(now + TURN)))
-                    } else {
-                        (true, wake)
-                    }
-                }
-            };
-            if self.pongs.load(Ordering::Acquire) {
-                return Err(Stop::Pong);
-            }
-            self.wait(reads, wake, now)?;
+        let _user = self.socket.enter().ok_or(Stop::Closed)?;
+        let flushed = self.flush_writer(&mut locked(&self.writer));
+        if flushed.map_err(|errno| self.broken(errno))? == Sent::All {
+            return Ok(());
         }
+        let now = Instant::now();
+        // The peer may not read on before we do.
+        let (reads, wake) = match self.try_reader() {
+            None => (false, None),
+            Some(mut reader) => {
+                self.drain(&mut reader);
+                let wake = self.timers(&mut reader, now)?;
+                (!(reader.is_full() && self.phase() == Phase::Open), wake)
+            }
+        };
+        if self.pongs.load(Ordering::Acquire) {
+            return Err(Stop::Pong);
+        }
+        // Even if another thread has sent all by now: then this wakes at once.
+        Err(self.wait(reads, true, wake, now))
     }
 
-    /// Sleeps without any lock, and sends what waits when there is room for it.
-    pub(crate) fn wait(&self, reads: bool, wake: Option<Instant>, now: Instant) -> Result<(), Stop> {
+    /// Sleeps without any lock, and then it is the caller's turn: whatever woke it, a signal may have come meanwhile.
+    pub(crate) fn wait(&self, reads: bool, writes: bool, wake: Option<Instant>, now: Instant) -> Stop {
         let mut events = if reads { libc::POLLIN } else { 0 };
         let mut left = wake.map(|wake| wake.saturating_duration_since(now));
-        if self.residue.load(Ordering::Acquire) {
+        if writes || self.residue.load(Ordering::Acquire) {
             events |= libc::POLLOUT;
         }
         if !reads {
             left = Some(left.map_or(TURN, |left| left.min(TURN)));
         }
-        match self.socket.poll(events, left) {
-            Err(libc::EINTR) => Err(Stop::Interrupted),
-            Ok(happened) if happened & libc::POLLOUT != 0 => {
-                self.flush_quietly();
-                Ok(())
-            }
-            _ => Ok(()),
+        if self.socket.poll(events, left).is_ok_and(|happened| happened & libc::POLLOUT != 0) {
+            self.flush_quietly();
         }
+        Stop::Interrupted
     }
 
     pub(crate) fn remember(&self, payload: &[u8], reported: bool) {

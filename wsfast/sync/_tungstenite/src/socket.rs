@@ -67,7 +67,11 @@ impl Socket {
     pub fn dup(&self) -> Result<c_int, Errno> {
         // SAFETY: a plain system call.
         let fd = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 0) };
-        if fd < 0 { Err(errno()) } else { Ok(fd) }
+        if fd < 0 {
+            Err(errno())
+        } else {
+            Ok(fd)
+        }
     }
 
     /// Receives into the spare capacity of `buffer`, and returns how many bytes; 0 is the end of the stream.
@@ -90,7 +94,11 @@ impl Socket {
         let flags = libc::MSG_DONTWAIT | NO_SIGNAL;
         // SAFETY: the kernel reads the slice.
         let sent = unsafe { libc::send(self.fd, data.as_ptr().cast::<c_void>(), data.len(), flags) };
-        if sent < 0 { Err(errno()) } else { Ok(sent as usize) }
+        if sent < 0 {
+            Err(errno())
+        } else {
+            Ok(sent as usize)
+        }
     }
 
     /// As `send`, for several slices.
@@ -102,7 +110,11 @@ impl Socket {
             message.msg_iovlen = slices.len() as _;
             libc::sendmsg(self.fd, &message, libc::MSG_DONTWAIT | NO_SIGNAL)
         };
-        if sent < 0 { Err(errno()) } else { Ok(sent as usize) }
+        if sent < 0 {
+            Err(errno())
+        } else {
+            Ok(sent as usize)
+        }
     }
 
     /// Sleeps until one of `events` happens, or the connection breaks. Returns what happened: 0 if time is over.

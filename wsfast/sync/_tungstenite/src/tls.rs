@@ -229,7 +229,12 @@ impl Write for Sink<'_> {
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.socket.send_vectored(slices).map_err(|errno| {
+        // Most often there is one record, and send(2) is cheaper than sendmsg(2).
+        let sent = match slices {
+            [slice] => self.socket.send(slice),
+            _ => self.socket.send_vectored(slices),
+        };
+        sent.map_err(|errno| {
             self.errno = errno;
             io::Error::from_raw_os_error(errno)
         })

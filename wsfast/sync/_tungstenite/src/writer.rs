@@ -83,12 +83,7 @@ impl Writer {
     }
 
     /// Answers a PING, at once if it can.
-    pub fn pong(
-        &mut self,
-        socket: &Socket,
-        session: Option<&Mutex<Session>>,
-        payload: &[u8],
-    ) -> Result<Sent, Errno> {
+    pub fn pong(&mut self, socket: &Socket, session: Option<&Mutex<Session>>, payload: &[u8]) -> Result<Sent, Errno> {
         if !self.is_idle(session) {
             self.pong = Some(payload.to_vec());
             return self.flush(socket, session);

@@ -1,0 +1,1 @@
+"""The blocking client: websockets' sync client, name for name, on Rust."""

@@ -1,0 +1,27 @@
+"""Compiles the calls of wsfast_tungstenite.h, by cffi in API mode, and links the crate into them. See setup.py."""
+
+import os
+import sys
+from pathlib import Path
+
+from cffi import FFI  # type: ignore[import-untyped]
+
+HEADER = Path(__file__).with_name("wsfast_tungstenite.h")
+PROFILE = "debug" if os.environ.get("WSFAST_DEBUG") else "release"
+LIBRARY = Path(os.environ.get("CARGO_TARGET_DIR", "build/cargo"), PROFILE, "libwsfast_tungstenite.a")
+
+# What Rust's standard library wants, and, where the linker can, none of its symbols in the dynamic table.
+LINK = {
+    "linux": ["-Wl,--exclude-libs,ALL", "-Wl,--gc-sections", "-lpthread", "-ldl", "-lm", "-lgcc_s"],
+    "darwin": ["-framework", "Security", "-framework", "CoreFoundation", "-liconv"],
+}
+
+ffi = FFI()
+ffi.cdef(HEADER.read_text())
+ffi.set_source(
+    "wsfast.sync._native",
+    f"#include <stddef.h>\n#include <stdint.h>\n{HEADER.read_text()}",
+    extra_objects=[str(LIBRARY)],
+    depends=[str(LIBRARY), str(HEADER)],
+    extra_link_args=LINK.get(sys.platform, []),
+)

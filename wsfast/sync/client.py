@@ -1,0 +1,499 @@
+"""Blocking connections: websockets' sync client, name for name.
+
+The cold path is the same Python as that of the other faces: URIs, the upgrade request and the judgement of its reply.
+The crate gets the connected socket, does TLS, and carries the bytes of the upgrade; so an option, a check or an
+exception of the opening is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import ssl as ssl_module
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Union
+
+from wsfast.exceptions import InvalidMessage, InvalidStatus
+from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeResponse
+from wsfast.opening import refuse_redirect
+from wsfast.sync import ending, tls
+from wsfast.sync._native import ffi, lib
+from wsfast.sync.connection import ClientConnection
+from wsfast.sync.tls import ClientCert
+from wsfast.uri import parse_uri
+
+__all__ = [
+    "ClientConnection",
+    "backoff",
+    "connect",
+    "process_exception",
+    "reconnect",
+    "unix_connect",
+    "unix_reconnect",
+]
+
+LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
+Limits = int | None | tuple[int | None, int | None]
+
+# Seconds between attempts to reconnect. The first is random, so that all the clients of a server that restarts do not
+# come back at once (RFC 6455 section 7.2.3).
+_FIRST_DELAY = 5.0
+_SECOND_DELAY = 3.1
+_DELAY_FACTOR = 1.618
+_LONGEST_DELAY = 90.0
+
+# Frames of a message that recv() puts together, as many as websockets allows.
+_MAX_FRAGMENTS = 4096
+
+_NO_LIMIT = 2**64 - 1
+
+# What one read of the opening takes; a reply is some 200 bytes.
+_READ = 16 * 1024
+
+
+class _Default(str):
+    """The default of a parameter, told from the same value given by the caller."""
+
+
+_DEFLATE = _Default("deflate")
+
+
+def backoff() -> Generator[float, None, None]:
+    """How long to wait before each attempt to reconnect: up to 5 seconds at random, then 3.1 seconds and 1.618 times
+    more each time, 90 seconds at most."""
+    yield random.random() * _FIRST_DELAY  # noqa: S311
+    delay = _SECOND_DELAY
+    while True:
+        yield min(delay, _LONGEST_DELAY)
+        delay = min(delay * _DELAY_FACTOR, _LONGEST_DELAY)
+
+
+def process_exception(exc: Exception) -> Exception | None:
+    """Say whether ``for ... in reconnect(...)`` tries again after `exc` (None) or raises the returned exception.
+
+    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 500,
+    502, 503 and 504.
+    """
+    if isinstance(exc, (OSError, TimeoutError)):
+        return None
+    if isinstance(exc, InvalidMessage) and isinstance(exc.__cause__, EOFError):
+        return None
+    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
+        return None
+    return exc
+
+
+class _Deadline:
+    """One deadline for several steps, each of which is named if it is the one that takes too long."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self, step: str) -> float | None:
+        if self._end is None:
+            return None
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"timed out during {step}")
+        return left
+
+    def for_crate(self, step: str) -> float:
+        left = self.left(step)
+        return -1.0 if left is None else left
+
+
+class reconnect:  # noqa: N801  (websockets' name)
+    """As :func:`connect`, and connects again whenever the body of the loop ends or continues.
+
+    ::
+
+        for ws in reconnect(uri):
+            try:
+                ...
+            except ConnectionClosed:
+                continue
+
+    After an error that may pass it tries again; after others it raises them. It is a context manager, too.
+
+    :param process_exception: tells errors after which to reconnect from fatal ones
+    :param reconnect_delays: makes the iterator of delays between attempts to reconnect
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        sock: socket.socket | None = None,
+        ssl: ssl_module.SSLContext | None = None,
+        server_hostname: str | None = None,
+        client_cert: ClientCert | None = None,
+        origin: str | None = None,
+        extensions: Sequence[Any] | None = None,
+        subprotocols: Sequence[str] | None = None,
+        compression: str | None = _DEFLATE,
+        additional_headers: HeadersLike | None = None,
+        user_agent_header: str | None = USER_AGENT,
+        proxy: str | bool | None = True,
+        proxy_ssl: ssl_module.SSLContext | None = None,
+        proxy_server_hostname: str | None = None,
+        process_exception: Callable[[Exception], Exception | None] = process_exception,
+        open_timeout: float | None = 10,
+        ping_interval: float | None = 20,
+        ping_timeout: float | None = 20,
+        close_timeout: float | None = 10,
+        reconnect_delays: Callable[[], Generator[float, None, None]] = backoff,
+        max_size: Limits = 2**20,
+        max_queue: Limits = 16,
+        busy_poll: float = 0,
+        logger: LoggerLike | None = None,
+        create_connection: Callable[..., ClientConnection] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.uri = uri
+        self.ws_uri = parse_uri(uri)
+        _refuse_what_is_not_built(extensions, compression, proxy, proxy_ssl, proxy_server_hostname)
+        if not self.ws_uri.secure:
+            for name, value in (
+                ("ssl", ssl),
+                ("server_hostname", server_hostname),
+                ("client_cert", client_cert),
+            ):
+                if value is not None:
+                    raise ValueError(f"{name} argument is incompatible with a ws:// URI")
+        self._ssl = ssl
+        self._client_cert = client_cert
+        self._server_hostname = server_hostname
+        self._sock = sock
+        self._target = _Target(sock, kwargs)
+        self._handshake_arguments: dict[str, Any] = {
+            "subprotocols": subprotocols,
+            "extra_headers": additional_headers,
+            "origin": origin,
+            "user_agent": user_agent_header,
+        }
+        # Made here to refuse wrong arguments at once; the first attempt uses it.
+        self._handshake: ClientHandshake | None = self._new_handshake()
+        self._options = _options(max_size, max_queue, ping_interval, ping_timeout, close_timeout, busy_poll)
+        if open_timeout is not None and open_timeout < 0:
+            raise ValueError(f"open_timeout must not be negative, not {open_timeout!r}")
+        self.open_timeout = open_timeout
+        self.process_exception = process_exception
+        self.reconnect_delays = reconnect_delays
+        self.logger: LoggerLike = logging.getLogger("wsfast.client") if logger is None else logger
+        self._create_connection = ClientConnection if create_connection is None else create_connection
+
+    def _new_handshake(self) -> ClientHandshake:
+        return ClientHandshake(self.ws_uri, **self._handshake_arguments)
+
+    def connect(self) -> ClientConnection:
+        """Connect once."""
+        handshake, self._handshake = self._handshake or self._new_handshake(), None
+        deadline = _Deadline(self.open_timeout)
+        config = tls.config(self._ssl, self._client_cert) if self.ws_uri.secure else None
+        sock = self._target.connect(self.ws_uri.host, self.ws_uri.port, deadline)
+        try:
+            addresses = _prepare(sock)
+        except BaseException:
+            sock.close()
+            raise
+        # From here on the descriptor is the crate's.
+        handle = ffi.gc(lib.wst_new(sock.detach(), self._options), lib.wst_free)
+        try:
+            if config is not None:
+                _shake_hands(handle, config, self._server_hostname or self.ws_uri.host, deadline)
+            response = _upgrade(handle, handshake, deadline)
+            connection = self._create_connection(
+                handle,
+                request=handshake.request,
+                response=response,
+                subprotocol=handshake.subprotocol,
+                addresses=addresses,
+                logger=self.logger,
+            )
+        except BaseException as exc:
+            lib.wst_abort(handle)
+            if isinstance(exc, InvalidStatus):
+                refuse_redirect(exc)
+            raise
+        lib.wst_open(handle, handshake.trailing, len(handshake.trailing))
+        return connection
+
+    # with reconnect(...) as ...:
+
+    def __enter__(self) -> ClientConnection:
+        if hasattr(self, "connection"):
+            raise RuntimeError("connect() isn't reentrant")
+        self.connection = self.connect()
+        return self.connection.__enter__()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.connection.__exit__(exc_type, exc_value, traceback)
+        finally:
+            del self.connection
+
+    # for ... in reconnect(...):
+
+    def __iter__(self) -> Iterator[ClientConnection]:
+        delays: Generator[float, None, None] | None = None
+        while True:
+            try:
+                with self as connection:
+                    yield connection
+            except Exception as exc:
+                self._raise_if_fatal(exc)
+                if delays is None:
+                    delays = self.reconnect_delays()
+                delay = next(delays)
+                reason = traceback.format_exception_only(type(exc), exc)[0].strip()
+                self.logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)
+                time.sleep(delay)
+            else:
+                delays = None
+
+    def _raise_if_fatal(self, exc: Exception) -> None:
+        try:
+            verdict = self.process_exception(exc)
+        except Exception as raised:  # a mistake that is easily made: it was to be returned
+            verdict = raised
+        if verdict is exc:
+            raise exc
+        if verdict is not None:
+            raise verdict from exc
+
+
+def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
+    """Connect to the WebSocket server at `uri`.
+
+    ::
+
+        with connect(uri) as ws: ...     # closes the connection at the end
+        ws = connect(uri)                # leaves that to you
+
+    The parameters are those of websockets' sync ``connect``, with the same defaults, and two more, ``client_cert`` and
+    ``busy_poll``. Times are in seconds, sizes in bytes; None means no limit.
+
+    :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
+    :param sock: a connected socket, which is taken over: the object is detached
+    :param ssl: how to verify the server, see :mod:`wsfast.sync.tls`; by default with the system's authorities
+    :param server_hostname: overrides the host of `uri` in the certificate
+    :param client_cert: a file in PEM with this client's certificate and key, or two files
+    :param origin: the ``Origin`` header
+    :param extensions: none can be offered yet
+    :param subprotocols: offered in order of preference
+    :param compression: not implemented yet: the default, like None, offers none
+    :param additional_headers: a mapping or pairs
+    :param user_agent_header: None sends none
+    :param proxy, proxy_ssl, proxy_server_hostname: not implemented yet: the default, like None, uses none
+    :param open_timeout: for TCP, TLS and upgrade together
+    :param ping_interval, ping_timeout: a ping is sent every `ping_interval` while a thread waits in a method, and the
+        connection is closed with code 1011 if nothing at all is received within `ping_timeout` of it
+    :param close_timeout: from the start of closing until the connection is dropped whatever the server does
+    :param max_size: of a received message, or a tuple: of a message and of a fragment; a larger one closes the
+        connection with code 1009
+    :param max_queue: how many received frames are kept for :meth:`ClientConnection.recv` while a thread waits for
+        something else; of a tuple, the first counts
+    :param busy_poll: how long :meth:`ClientConnection.recv` asks the socket again and again before it sleeps
+    :param logger: ``logging.getLogger("wsfast.client")`` by default
+    :param create_connection: a subclass of :class:`ClientConnection` to make
+    :param legacy: False returns a :class:`reconnect`
+    :param kwargs: as for ``socket.create_connection``: ``address``, ``source_address``, ``all_errors``
+
+    :raises InvalidURI: `uri` is no WebSocket URI
+    :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
+    :raises TimeoutError: `open_timeout` passed
+    :raises OSError: DNS, TCP or TLS failed
+    """
+    connecter = reconnect(uri, **kwargs)
+    return connecter if legacy is False else connecter.connect()
+
+
+def unix_reconnect(
+    path: str | os.PathLike[str] | None = None, uri: str | None = None, **kwargs: Any
+) -> reconnect:
+    """As :class:`reconnect`, for a server that listens on a Unix socket."""
+    if (path is None) == (kwargs.get("sock") is None):
+        raise ValueError("path or sock must be given, and only one of them")
+    if uri is None:
+        uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
+    return reconnect(uri, unix=True, path=path, **kwargs)
+
+
+def unix_connect(
+    path: str | os.PathLike[str] | None = None,
+    uri: str | None = None,
+    *,
+    legacy: bool | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Connect to a WebSocket server that listens on a Unix socket; for the rest as :func:`connect`.
+
+    :param path: of the socket
+    :param uri: ``ws://localhost/``, or ``wss://localhost/`` if there is an `ssl` argument, by default
+    """
+    connecter = unix_reconnect(path, uri, **kwargs)
+    return connecter if legacy is False else connecter.connect()
+
+
+def _refuse_what_is_not_built(
+    extensions: Sequence[Any] | None,
+    compression: str | None,
+    proxy: str | bool | None,
+    proxy_ssl: ssl_module.SSLContext | None,
+    proxy_server_hostname: str | None,
+) -> None:
+    if compression is not None and compression is not _DEFLATE:
+        if compression != "deflate":
+            raise ValueError(f"unsupported compression: {compression}")
+        raise NotImplementedError("compression: permessage-deflate is not implemented yet")
+    if extensions:
+        raise NotImplementedError("extensions: none are implemented yet")
+    if (
+        (proxy is not None and proxy is not True)
+        or proxy_ssl is not None
+        or proxy_server_hostname is not None
+    ):
+        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
+
+
+def _options(
+    max_size: Limits,
+    max_queue: Limits,
+    ping_interval: float | None,
+    ping_timeout: float | None,
+    close_timeout: float | None,
+    busy_poll: float,
+) -> Any:
+    message, fragment = max_size if isinstance(max_size, tuple) else (max_size, None)
+    queue = max_queue[0] if isinstance(max_queue, tuple) else max_queue
+    options = ffi.new("wst_options *")
+    for name, limit in (("max_message", message), ("max_fragment", fragment), ("max_queue", queue)):
+        if limit is not None and limit < 0:
+            raise ValueError(
+                f"max_{'queue' if name == 'max_queue' else 'size'} must not be negative, not {limit!r}"
+            )
+        setattr(options, name, _NO_LIMIT if limit is None else min(limit, _NO_LIMIT))
+    options.max_fragments = _MAX_FRAGMENTS
+    times = ("ping_interval", ping_interval), ("ping_timeout", ping_timeout), ("close_timeout", close_timeout)
+    for name, seconds in times:
+        if seconds is not None and (seconds < 0 or (seconds == 0 and name == "ping_interval")):
+            raise ValueError(f"{name} must be positive, not {seconds!r}")
+        setattr(options, name, -1.0 if seconds is None else seconds)
+    if busy_poll < 0:
+        raise ValueError(f"busy_poll must not be negative, not {busy_poll!r}")
+    options.busy_poll = busy_poll
+    return options
+
+
+class _Target:
+    """Where to connect to, and how: the keyword arguments of ``socket.create_connection``, checked."""
+
+    def __init__(self, sock: socket.socket | None, kwargs: dict[str, Any]) -> None:
+        self._sock = sock
+        arguments = dict(kwargs)
+        self._unix = arguments.pop("unix", False)
+        self._path: Any = arguments.pop("path", None) if self._unix else None
+        self._address = arguments.pop("address", None)
+        self._source_address = arguments.pop("source_address", None)
+        arguments.pop("all_errors", None)  # an error names the last address that failed
+        for name in arguments:
+            raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
+
+    def connect(self, host: str, port: int, deadline: _Deadline) -> socket.socket:
+        """A connected socket."""
+        if self._sock is not None:
+            sock, self._sock = self._sock, None
+            if sock.fileno() < 0:
+                raise ValueError("sock is closed, or was used for another connection")
+            return sock
+        if self._unix:
+            return _connect_to(socket.AF_UNIX, os.fspath(self._path), None, deadline)
+        host, port = self._address or (host, port)
+        failure: OSError | None = None
+        for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            try:
+                return _connect_to(family, address, self._source_address, deadline)
+            except TimeoutError:
+                raise
+            except OSError as exc:
+                failure = exc
+        raise failure or OSError(f"{host} has no address")
+
+
+def _connect_to(family: int, address: Any, source: Any, deadline: _Deadline) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(deadline.left("the TCP connection"))
+        if source is not None:
+            sock.bind(source)
+        sock.connect(address)
+    except TimeoutError as exc:  # not yet TimeoutError in Python 3.9
+        sock.close()
+        raise TimeoutError("timed out during the TCP connection") from exc
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _prepare(sock: socket.socket) -> tuple[Any, Any]:
+    """Make the socket as the crate wants it. Returns the addresses of both ends."""
+    sock.setblocking(True)
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock.getsockname(), sock.getpeername()
+
+
+def _shake_hands(handle: Any, config: Any, name: str, deadline: _Deadline) -> None:
+    data = name.encode()
+    result = lib.WST_INTERRUPTED
+    while result == lib.WST_INTERRUPTED:
+        left = deadline.for_crate("the TLS handshake")
+        result = lib.wst_tls_handshake(handle, config, data, len(data), left)
+    if result == lib.WST_TIMEOUT:
+        raise TimeoutError("timed out during the TLS handshake")
+    if result == lib.WST_EOF:
+        raise ssl_module.SSLEOFError(ssl_module.SSL_ERROR_EOF, "EOF occurred in violation of protocol")
+    if result:
+        raise ending.describe(handle).cause or OSError("the connection is closed")
+
+
+def _upgrade(handle: Any, handshake: ClientHandshake, deadline: _Deadline) -> UpgradeResponse:
+    """Send the upgrade request, and judge the reply."""
+    step = "the opening handshake"
+    request = handshake.request_bytes
+    received: int = lib.wst_send_raw(handle, request, len(request), deadline.for_crate(step))
+    buffer = ffi.new("char[]", _READ)
+    while received >= 0 or received == lib.WST_INTERRUPTED:
+        try:
+            left = deadline.for_crate(step)
+        except TimeoutError:
+            received = lib.WST_TIMEOUT
+            break
+        received = lib.wst_recv_raw(handle, buffer, _READ, left)
+        if received > 0:
+            response = handshake.feed(ffi.unpack(buffer, received))
+            if response is not None:
+                return response
+    if received == lib.WST_EOF:
+        handshake.feed_eof()
+    if received == lib.WST_TIMEOUT:
+        try:
+            handshake.feed_eof()
+        except InvalidMessage:
+            # Nothing, or not enough of a reply to call it a rejection.
+            raise TimeoutError("timed out while waiting for handshake response") from None
+    cause = ending.describe(handle).cause
+    if isinstance(cause, OSError):
+        raise cause
+    raise InvalidMessage("the connection was lost during the opening handshake") from cause

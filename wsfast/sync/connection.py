@@ -1,0 +1,519 @@
+"""A connection that blocks: websockets' sync connection, name for name.
+
+There are no background threads. The crate does the work, without Python's lock, and whoever waits in a method here
+runs what is due meanwhile: answers to pings, keepalive pings, the closing handshake.
+"""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import logging
+import os
+import socket as socket_module
+import threading
+import time
+import uuid
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from wsfast.codes import close_code_on_wire_ok
+from wsfast.exceptions import (
+    ConcurrencyError,
+    ConnectionClosed,
+    ConnectionClosedOK,
+    InvalidText,
+    ProtocolError,
+)
+from wsfast.handshake import UpgradeRequest, UpgradeResponse
+from wsfast.sync import ending
+from wsfast.sync._native import ffi, lib
+from wsfast.sync.pings import Pings, PongReceived
+from wsfast.sync.state import Request, State
+
+__all__ = ["ClientConnection"]
+
+Data = str | bytes
+DataLike = str | bytes | bytearray | memoryview
+
+# Types of messages and fragments other than str.
+_BYTES_LIKE = (bytes, bytearray, memoryview)
+
+# The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
+_FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
+_WHOLE_TEXT, _WHOLE_BINARY = _FIN | _TEXT, _FIN | _BINARY
+
+# RFC 6455 section 5.5; of a CLOSE frame, two bytes are the code.
+_MAX_CONTROL = 125
+_MAX_REASON = 123
+
+# What the crate says, as names of this module because it is compared for every message.
+_TEXT_SIZE: int = lib.WST_TEXT
+_SMALL: int = lib.WST_SMALL
+_INTERRUPTED: int = lib.WST_INTERRUPTED
+_RESUME: int = lib.WST_RESUME
+_STREAM: int = lib.WST_STREAM
+_VALIDATE: int = lib.WST_VALIDATE
+
+# How long somebody waits for another thread, which is receiving, before it looks whether that goes on.
+_TURN = 0.05
+
+_recv_next, _recv, _send, _unpack = lib.wst_recv_next, lib.wst_recv, lib.wst_send, ffi.unpack
+
+
+class ClientConnection:
+    """A WebSocket connection. Made by :func:`wsfast.sync.client.connect`, not by hand.
+
+    ::
+
+        for message in ws:
+            ws.send(message)
+
+    The iteration ends when the connection is closed normally, with code 1000, 1001 or none; otherwise it raises
+    :exc:`ConnectionClosedError`.
+
+    Any number of threads may use a connection: one of them receives, while others send, ping or close.
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        *,
+        request: UpgradeRequest,
+        response: UpgradeResponse,
+        subprotocol: str | None,
+        addresses: tuple[Any, Any],
+        logger: Any,
+    ) -> None:
+        self._handle = handle
+        self._message = lib.wst_get_message(handle)
+        self._small = self._message.small
+        # Who takes the one element is the receiver, until it has copied the message: a test-and-set at half of the
+        # price of a lock.
+        self._turn: list[None] = [None]
+        self._fragments = False
+        self._pings = Pings(handle)
+        self._cause: BaseException | None = None
+        self._ended = threading.Event()
+        self._socket: socket_module.socket | None = None
+        self._base_logger = logger
+        self._request = request
+        self.local_address, self.remote_address = addresses
+        """``(host, port)`` for IPv4, see ``socket.getsockname()`` and ``socket.getpeername()``."""
+        self.response = response
+        """The server's reply to the upgrade request."""
+        self.subprotocol = subprotocol
+        """The subprotocol that the server picked, or None."""
+
+    def __repr__(self) -> str:
+        return f"<ClientConnection {self.state.name} {self.remote_address}>"
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and lib.wst_get_state(handle) != lib.WST_STATE_CLOSED:
+            warnings.warn(f"unclosed connection {self!r}", ResourceWarning, source=self, stacklevel=2)
+        sock = getattr(self, "_socket", None)
+        if sock is not None:
+            sock.close()
+
+    # ---- attributes
+
+    @functools.cached_property
+    def id(self) -> uuid.UUID:
+        """A unique identifier of the connection, for logs."""
+        return uuid.uuid4()
+
+    @functools.cached_property
+    def logger(self) -> logging.LoggerAdapter[Any]:
+        """The logger of this connection; its records have an attribute ``websocket``."""
+        return logging.LoggerAdapter(self._base_logger, {"websocket": weakref.proxy(self)})
+
+    @property
+    def socket(self) -> socket_module.socket:
+        """The socket, for its options. Reading from it or writing to it breaks the connection."""
+        if self._socket is None:
+            fd = lib.wst_dup(self._handle)
+            if fd < 0:
+                raise self._exception()
+            self._socket = socket_module.socket(fileno=fd)
+        return self._socket
+
+    @property
+    def request(self) -> Request:
+        """The upgrade request."""
+        return Request(self._request)
+
+    @property
+    def state(self) -> State:
+        """Open, closing or closed. Rather than look at it, call :meth:`send` and catch :exc:`ConnectionClosed`."""
+        return State(lib.wst_get_state(self._handle))
+
+    @property
+    def latency(self) -> float:
+        """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
+        return float(lib.wst_latency(self._handle))
+
+    @property
+    def close_code(self) -> int | None:
+        """The code that the server closed with, 1006 if it sent none; None until the connection is closed."""
+        if self.state is not State.CLOSED:
+            return None
+        rcvd = ending.describe(self._handle).rcvd
+        return 1006 if rcvd is None else rcvd.code
+
+    @property
+    def close_reason(self) -> str | None:
+        """The reason that the server gave, "" if it gave none; None until the connection is closed."""
+        if self.state is not State.CLOSED:
+            return None
+        rcvd = ending.describe(self._handle).rcvd
+        return "" if rcvd is None else rcvd.reason
+
+    # ---- with
+
+    def __enter__(self) -> ClientConnection:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close(1000 if exc_type is None else 1011)
+
+    # ---- receiving
+
+    def __iter__(self) -> Iterator[Data]:
+        try:
+            while True:
+                yield self.recv()
+        except ConnectionClosedOK:
+            return
+
+    def recv(self, timeout: float | None = None, decode: bool | None = None) -> Data:
+        """Receive the next message.
+
+        :param timeout: in seconds; 0 or less takes a message only if it is there already
+        :param decode: True gives ``str``, False ``bytes``; by default that depends on the message
+        :raises ConnectionClosed: the connection is closed
+        :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
+        :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
+        """
+        turn = self._turn
+        mine = True
+        try:
+            # Inside, for the handler of a signal may raise right after it.
+            try:
+                turn.pop()
+            except IndexError:
+                mine = False
+                raise ConcurrencyError(_BUSY.format("recv")) from None
+            if timeout is None and decode is None:
+                result = _recv_next(self._handle)
+                # The two shortcuts of what _take() does.
+                if 0 <= result <= _SMALL:
+                    return _unpack(self._small, result)  # type: ignore[no-any-return]
+            else:
+                left = -1.0 if timeout is None else timeout if timeout > 0 else 0.0
+                result = _recv(self._handle, left, _VALIDATE if decode is False else 0)
+            while _TEXT_SIZE < result < 0:
+                self._stopped(result, timeout)
+                result = _recv(self._handle, -1.0, _RESUME | (_VALIDATE if decode is False else 0))
+            return self._take(result, decode)
+        finally:
+            if mine:
+                turn.append(None)
+
+    def _take(self, result: int, decode: bool | None) -> Data:
+        """Copy the message that is lent, into the object that the user gets."""
+        text = result < 0
+        size = _TEXT_SIZE - result if text else result
+        if text if decode is None else decode:
+            try:
+                if size <= _SMALL:
+                    return _unpack(self._small, size).decode()  # type: ignore[no-any-return]
+                return str(ffi.buffer(self._message.data, size), "utf-8")
+            except UnicodeDecodeError as exc:
+                self._text_is_invalid(exc)
+        data: bytes = _unpack(self._small if size <= _SMALL else self._message.data, size)
+        return data
+
+    def recv_streaming(self, decode: bool | None = None) -> Iterator[Data]:
+        """Receive the next message as its fragments arrive.
+
+        :param decode: as for :meth:`recv`; a character that is split between fragments arrives with the second
+        :raises ConnectionClosed, ConcurrencyError: as :meth:`recv` does
+
+        The iterator must be used up: until then :meth:`recv` and :meth:`recv_streaming` raise ConcurrencyError.
+        """
+        try:
+            self._turn.pop()
+        except IndexError:
+            raise ConcurrencyError(_BUSY.format("recv_streaming")) from None
+        validate = _VALIDATE if decode is False else 0
+        decoder = None
+        first = True
+        done = False
+        try:
+            while not done:
+                result = _recv(self._handle, -1.0, _STREAM | validate)
+                while _TEXT_SIZE < result < 0:
+                    self._stopped(result, None)
+                    result = _recv(self._handle, -1.0, _RESUME | _STREAM | validate)
+                if first:
+                    first = False
+                    if result < 0 if decode is None else decode:
+                        decoder = codecs.getincrementaldecoder("utf-8")()
+                data: Any = self._take(result, False)
+                done = bool(self._message.fin)
+                if decoder is not None:
+                    try:
+                        data = decoder.decode(data, done)
+                    except UnicodeDecodeError as exc:
+                        self._text_is_invalid(exc)
+                if done:
+                    # Before the last fragment: who has got it need not ask for another.
+                    self._turn.append(None)
+                yield data
+        except ConnectionClosed:
+            self._turn.append(None)
+            raise
+
+    def _stopped(self, result: int, timeout: float | None) -> None:
+        """The crate returned without a message. Returns if it shall go on."""
+        if result == _INTERRUPTED:
+            return  # by now Python has run the handlers of signals, if there were any
+        if result == lib.WST_PONG:
+            self._pings.collect()
+        elif result == lib.WST_TIMEOUT:
+            raise TimeoutError(f"timed out in {timeout:.1f}s")
+        else:
+            raise self._exception()
+
+    def _text_is_invalid(self, exc: UnicodeDecodeError) -> None:
+        self._fail(1007, f"{exc.reason} at position {exc.start}", InvalidText.from_decode_error(exc))
+        self._finish()
+        raise self._exception() from self._cause
+
+    # ---- sending
+
+    def send(self, message: DataLike | Iterable[DataLike], *, text: bool | None = None) -> None:
+        """Send a message, and return when the kernel has all of it.
+
+        While the server does not read, it is read from, if no other thread does that: up to ``max_queue`` frames.
+
+        :param message: ``str`` or bytes-like; an iterable of either is sent as a fragmented message, one frame each
+        :param text: True sends text, False binary; by default that depends on the type of the message
+        :raises ConnectionClosed: the connection is closed
+        :raises ConcurrencyError: another thread is sending a fragmented message
+        :raises TypeError: `message` is of another type
+        """
+        if type(message) is bytes:
+            result = _send(self._handle, _WHOLE_TEXT if text else _WHOLE_BINARY, message, len(message))
+            if result:
+                self._send_slowly(result, _send, _WHOLE_TEXT if text else _WHOLE_BINARY, message)
+        elif isinstance(message, str):
+            self._send_frame(_WHOLE_BINARY if text is False else _WHOLE_TEXT, message)
+        elif isinstance(message, _BYTES_LIKE):
+            self._send_frame(_WHOLE_TEXT if text else _WHOLE_BINARY, message)
+        else:
+            self._send_fragments(message, text)
+
+    def _send_slowly(self, result: int, function: Any, *arguments: Any) -> None:
+        """Go on with a frame that did not leave at once."""
+        data = arguments[-1]
+        while result == lib.WST_FULL:
+            self._flush()
+            result = function(self._handle, *arguments, len(data))
+        if result == lib.WST_BLOCKED:
+            self._flush()
+        elif result == lib.WST_BUSY:
+            raise ConcurrencyError("cannot call send while another thread is already running send")
+        elif result:
+            self._finish()
+            raise self._exception()
+
+    def _flush(self) -> None:
+        while result := lib.wst_flush(self._handle):
+            if result == lib.WST_PONG:
+                self._pings.collect()
+            elif result != _INTERRUPTED:
+                self._finish()
+                raise self._exception()
+
+    def _send_frame(self, head: int, message: DataLike) -> None:
+        data = message.encode() if isinstance(message, str) else _contiguous(message)
+        if result := _send(self._handle, head, data, len(data)):
+            self._send_slowly(result, _send, head, data)
+
+    def _send_fragments(self, message: Any, text: bool | None) -> None:
+        if isinstance(message, Mapping):
+            raise TypeError("data is a dict-like object")
+        if not isinstance(message, Iterable):
+            raise TypeError("data must be str, bytes, or iterable")
+        fragments = iter(message)
+        fragment = next(fragments, None)
+        if fragment is None:
+            return
+        kinds: Any = str if isinstance(fragment, str) else _BYTES_LIKE
+        if not isinstance(fragment, kinds):
+            raise TypeError("iterable must contain bytes or str")
+        as_text = text is not False if kinds is str else text is True
+        self._send_frame(_TEXT if as_text else _BINARY, fragment)
+        self._fragments = True
+        try:
+            for fragment in fragments:
+                if not isinstance(fragment, kinds):
+                    raise TypeError("iterable must contain uniform types")
+                self._send_frame(_CONTINUATION, fragment)
+            self._send_frame(_FIN | _CONTINUATION, b"")
+        except ConnectionClosed:
+            raise
+        except BaseException as exc:
+            # The message cannot be completed, and nothing else may be sent before it is.
+            self._fail(1011, "error in fragmented message", exc)
+            if isinstance(exc, Exception):
+                self._finish()
+            raise
+        finally:
+            self._fragments = False
+
+    # ---- pings
+
+    def ping(self, data: DataLike | None = None, *, ack_on_close: bool = False) -> threading.Event:
+        """Send a PING.
+
+        :param data: its payload, at most 125 bytes; random by default
+        :param ack_on_close: set the event when the connection is closed, too
+        :returns: an event that is set when the pong is received. Its ``wait()`` receives, if no other thread does.
+        :raises ConnectionClosed: the connection is closed
+        :raises ConcurrencyError: another ping with the same `data` waits for its answer
+        """
+        payload = os.urandom(4) if data is None else _control_payload(data)
+        event = PongReceived(self, ack_on_close)
+        if not self._pings.add(payload, event):
+            raise ConcurrencyError("already waiting for a pong with the same data")
+        try:
+            if result := lib.wst_send_ping(self._handle, payload, len(payload)):
+                self._send_slowly(result, lib.wst_send_ping, payload)
+        except ConnectionClosed:
+            self._pings.forget(payload)
+            raise
+        return event
+
+    def pong(self, data: DataLike = b"") -> None:
+        """Send a PONG that nobody asked for: a heartbeat in one direction.
+
+        :param data: its payload, at most 125 bytes
+        :raises ConnectionClosed: the connection is closed
+        """
+        self._send_frame(_FIN | _PONG, _control_payload(data))
+
+    def _pump(self, timeout: float) -> int:
+        """Receive into the queue until something happens; see wst_pump()."""
+        result: int = lib.wst_pump(self._handle, timeout)
+        if result == lib.WST_PONG:
+            self._pings.collect()
+        elif result == lib.WST_CLOSED:
+            self._note_end()
+        return result
+
+    # ---- closing
+
+    def close(self, code: int | None = 1000, reason: str = "") -> None:
+        """Close the connection, and wait until it is closed: ``close_timeout`` at most.
+
+        Does nothing if the connection is closed. What was received before remains for :meth:`recv`. A thread that is
+        in :meth:`recv` gets :exc:`ConnectionClosed`.
+
+        :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
+        :param reason: at most 123 bytes in UTF-8
+        :raises ProtocolError: `code` or `reason` must not be sent
+        """
+        text = reason.encode()
+        if code is not None and not close_code_on_wire_ok(code):
+            raise ProtocolError(f"invalid close code: {code}")
+        if code is None and text:
+            raise ProtocolError("cannot send a reason without a code")
+        if len(text) > _MAX_REASON:
+            raise ProtocolError(f"close reason of {len(text)} bytes is longer than {_MAX_REASON}")
+        if self._fragments:
+            reason = "close during fragmented message"
+            self._fail(1011, reason, ConcurrencyError(reason))
+        else:
+            lib.wst_close(self._handle, 0 if code is None else code, text, len(text))
+        self._finish()
+
+    def wait_closed(self, timeout: float | None = None) -> bool:
+        """Wait until the connection is closed. False if `timeout` passed before.
+
+        Messages that come meanwhile are kept for :meth:`recv`, up to ``max_queue`` frames; then it is the server that
+        waits.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            result = self._pump(left)
+            if result == lib.WST_CLOSED:
+                return True
+            if result == lib.WST_BUSY:
+                self._ended.wait(_TURN if deadline is None else min(left, _TURN))
+            if result == lib.WST_TIMEOUT or (left == 0 and not self._ended.is_set()):
+                return False
+
+    def _fail(self, code: int, reason: str, cause: BaseException) -> None:
+        """Close, and receive nothing more (RFC 6455 section 7.1.7)."""
+        if self._cause is None and self.state is State.OPEN:
+            self._cause = cause
+        text = reason.encode()[:_MAX_REASON]
+        lib.wst_fail(self._handle, code, text, len(text))
+
+    def _finish(self) -> None:
+        """Wait until the connection is closed, by the deadline that its first CLOSE has set."""
+        while lib.wst_finish(self._handle) == _INTERRUPTED:
+            pass
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """The connection is closed."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._pings.collect()
+            self._pings.close()
+            if self._socket is not None:
+                self._socket.close()
+
+    def _exception(self) -> ConnectionClosed:
+        """What a call on the closed connection raises."""
+        self._note_end()
+        return ending.describe(self._handle).exception(self._cause)
+
+
+_BUSY = "cannot call {} while another thread is already running recv or recv_streaming"
+
+
+def _contiguous(data: Any) -> Any:
+    """The bytes of a bytes-like object, without a copy unless it has gaps."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, memoryview) and not data.c_contiguous:
+        return bytes(data)
+    return ffi.from_buffer(data)
+
+
+def _control_payload(data: DataLike) -> bytes:
+    if isinstance(data, str):
+        payload = data.encode()
+    elif isinstance(data, _BYTES_LIKE):
+        payload = bytes(data)
+    else:
+        raise TypeError("data must be str or bytes-like")
+    if len(payload) > _MAX_CONTROL:
+        raise ProtocolError(
+            f"payload of {len(payload)} bytes is longer than {_MAX_CONTROL}, the limit of control frames"
+        )
+    return payload

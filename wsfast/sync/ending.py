@@ -1,0 +1,86 @@
+"""How a connection of the crate ended, in exceptions."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import Any, NamedTuple
+
+from wsfast.exceptions import (
+    Close,
+    ConnectionClosed,
+    ConnectionClosedError,
+    ConnectionClosedOK,
+    InvalidText,
+    KeepaliveTimeout,
+    PayloadTooBig,
+    ProtocolError,
+    TooManyFragments,
+)
+from wsfast.sync._native import ffi, lib
+
+__all__ = ["Ending", "describe"]
+
+# The codes of a normal closure (RFC 6455 section 7.4.1); 1005 stands for an empty CLOSE frame.
+_NORMAL = (1000, 1001, 1005)
+
+
+class Ending(NamedTuple):
+    """The CLOSE frames of both directions, which came first, and what is behind the end."""
+
+    rcvd: Close | None
+    sent: Close | None
+    rcvd_then_sent: bool | None
+    cause: BaseException | None
+
+    def exception(self, cause: BaseException | None) -> ConnectionClosed:
+        """What a call on the closed connection raises. `cause`: what Python knows and the crate does not."""
+        both = self.rcvd is not None and self.sent is not None
+        normal = both and all(close.code in _NORMAL for close in (self.rcvd, self.sent) if close)
+        kind = ConnectionClosedOK if normal else ConnectionClosedError
+        closed = kind(self.rcvd, self.sent, self.rcvd_then_sent if both else None)
+        closed.__cause__ = cause or self.cause
+        return closed
+
+
+def describe(handle: Any) -> Ending:
+    """Ask the crate."""
+    ending = ffi.new("wst_ending *")
+    lib.wst_describe_ending(handle, ending)
+    rcvd = _close(ending.rcvd_code, ending.rcvd_reason, ending.rcvd_size)
+    sent = _close(ending.sent_code, ending.sent_reason, ending.sent_size)
+    return Ending(rcvd, sent, bool(ending.rcvd_then_sent), _cause(ending))
+
+
+def _close(code: int, reason: Any, size: int) -> Close | None:
+    return None if code < 0 else Close(code, ffi.unpack(reason, size).decode())
+
+
+def _cause(ending: Any) -> BaseException | None:
+    cause = ending.cause
+    message = ffi.unpack(ending.message, ending.message_size).decode(errors="replace")
+    if cause == lib.WST_CAUSE_EOF:
+        return EOFError("unexpected end of stream")
+    if cause == lib.WST_CAUSE_OS:
+        return OSError(ending.number, os.strerror(ending.number))
+    if cause == lib.WST_CAUSE_PROTOCOL:
+        return ProtocolError(message)
+    if cause == lib.WST_CAUSE_TOO_BIG:
+        return PayloadTooBig(ending.size, ending.limit, None if ending.current < 0 else ending.current)
+    if cause == lib.WST_CAUSE_FRAGMENTS:
+        return TooManyFragments(ending.number)
+    if cause == lib.WST_CAUSE_TEXT:
+        return InvalidText("utf-8", b"", 0, 1, message)
+    if cause == lib.WST_CAUSE_KEEPALIVE:
+        return KeepaliveTimeout("nothing was received in time after a keepalive ping")
+    if cause == lib.WST_CAUSE_CLOSE_TIMEOUT:
+        return TimeoutError("timed out while closing connection")
+    if cause == lib.WST_CAUSE_CERTIFICATE:
+        error = ssl.SSLCertVerificationError(ssl.SSL_ERROR_SSL, message)
+        error.verify_message = message
+        return error
+    if cause == lib.WST_CAUSE_TLS:
+        return ssl.SSLError(ssl.SSL_ERROR_SSL, message)
+    if cause == lib.WST_CAUSE_PANIC:
+        return RuntimeError("a bug in wsfast: its Rust part panicked")
+    return None

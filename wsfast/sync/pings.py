@@ -1,0 +1,83 @@
+"""The pings of the user. There is no thread that receives their answers, so who waits for one receives."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from wsfast.sync._native import ffi, lib
+
+__all__ = ["Pings", "PongReceived"]
+
+# How long somebody waits for another thread, which is receiving, before it looks whether that goes on.
+_TURN = 0.05
+
+
+class Pings:
+    """The pings of one connection that wait for their pongs."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._lock = threading.Lock()
+        self._events: dict[bytes, PongReceived] = {}
+        self._payload = ffi.new("char[125]")
+
+    def add(self, payload: bytes, event: PongReceived) -> bool:
+        """False if a ping with the same payload waits already."""
+        with self._lock:
+            if payload in self._events:
+                return False
+            self._events[payload] = event
+            return True
+
+    def forget(self, payload: bytes) -> None:
+        with self._lock:
+            self._events.pop(payload, None)
+
+    def collect(self) -> None:
+        """Take the answers that the crate has received."""
+        with self._lock:
+            while (size := lib.wst_take_pong(self._handle, self._payload)) >= 0:
+                event = self._events.pop(ffi.unpack(self._payload, size), None)
+                if event is not None:
+                    event.set()
+
+    def close(self) -> None:
+        """The connection is closed: nothing more will be answered."""
+        with self._lock:
+            events = list(self._events.values())
+            self._events.clear()
+        for event in events:
+            if event.ack_on_close:
+                event.set()
+
+
+class PongReceived(threading.Event):
+    """Set when the pong is received. While a thread waits for it, and no other receives, it receives itself.
+
+    Messages that come before the pong are kept for ``recv()``, up to ``max_queue`` frames.
+    """
+
+    def __init__(self, connection: Any, ack_on_close: bool) -> None:
+        super().__init__()
+        self._connection = connection
+        self.ack_on_close = ack_on_close
+
+    def is_set(self) -> bool:
+        """Whether the pong is received; looks for it without waiting."""
+        return super().is_set() or self.wait(0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the pong is received. False if the time is over, or the connection is closed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not super().is_set():
+            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            result = self._connection._pump(left)
+            if result == lib.WST_CLOSED:
+                return super().is_set()
+            if result == lib.WST_BUSY:
+                super().wait(_TURN if deadline is None else min(left, _TURN))
+            if (result == lib.WST_TIMEOUT or left == 0) and not super().is_set():
+                return False
+        return True
