@@ -92,7 +92,7 @@ def test_a_missing_engine_is_no_mystery():
     assert "C compiler" in error
 
 
-SHIPPED = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".typed")
+SHIPPED = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".typed", ".rs", ".toml", ".lock", ".pem")
 
 
 def build(what, source, target):
@@ -101,7 +101,8 @@ def build(what, source, target):
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=source,
-        env={**os.environ, "WSFAST_DEBUG": "1"},
+        # What the crate depends on is compiled once for all builds.
+        env={**os.environ, "WSFAST_DEBUG": "1", "CARGO_TARGET_DIR": str(ROOT / "build" / "cargo")},
         capture_output=True,
         text=True,
         timeout=120,

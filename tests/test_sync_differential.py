@@ -16,6 +16,9 @@ from sync_support.servers import echo, scripted
 import wsfast.exceptions
 import wsfast.sync.client
 
+if not hasattr(websockets.sync.client, "reconnect"):
+    pytest.skip("compares with websockets 17.1 or newer, which needs CPython 3.11", allow_module_level=True)
+
 LIBRARIES = {
     "websockets": (
         websockets.sync.client,
