@@ -1,0 +1,86 @@
+"""Writes the first corpora: every kind of frame that the tests know, legal and not, in the form that each target reads.
+
+Run once, and again when a target's input changes; what the fuzzers find is kept beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from support import frames  # noqa: E402
+from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame, header  # noqa: E402
+
+TEXTS = [
+    b"",
+    b"a",
+    "κόσμε".encode(),
+    "Hello-µ@ßöäüàá-UTF-8!!".encode(),
+    "\x00\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff".encode(),
+    b"\xed\xa0\x80",
+    b"\xf4\x90\x80\x80",
+    b"\xc0\xaf",
+    b"\xe0\x80\xaf",
+    b"\xf0\x80\x80\xaf",
+    b"\xf8\x88\x80\x80\x80",
+    b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xf4\x90\x80\x80edited",
+    b"a" * 33 + b"\xc3\xa9" + b"b" * 40,
+    b"a" * 16 + b"\xff",
+    b"\x80",
+    b"\xe2\x82",
+]
+
+
+def streams() -> Iterator[bytes]:
+    """What servers say: one frame each, then conversations."""
+    for opcode in range(16):
+        for fin in (True, False):
+            yield frame(opcode, b"payload", fin=fin)
+    for size in (0, 1, 125, 126, 127, 1000):
+        for opcode in (TEXT, BINARY, PING):
+            yield frame(opcode, b"x" * size)
+    for rsv in range(1, 8):
+        yield frame(TEXT, b"rsv", rsv=rsv)
+        yield frame(TEXT, b"a", fin=False) + frame(CONTINUATION, b"b", rsv=rsv)
+    for form, size in ((16, 1), (16, 125), (64, 1), (64, 65535), (64, 65536), (64, 2**31), (64, 2**63 - 1)):
+        yield header(BINARY, size, form=form)
+    yield b"\x82\x7f" + b"\xff" * 8
+    yield frames.masked(TEXT, b"from a server")
+    for code in (0, 999, 1000, 1001, 1004, 1005, 1006, 1007, 1015, 1016, 2999, 3000, 4999, 5000, 65535):
+        yield frames.close(code, "reason")
+    yield frames.close()
+    yield frame(CLOSE, b"\x03")
+    yield frames.close(1000, b"\xff")
+    yield frames.close(1000, b"r" * 123)
+    fragments = frame(TEXT, b"one ", fin=False) + frame(CONTINUATION, b"two ", fin=False)
+    last = frame(CONTINUATION, b"three")
+    yield fragments + last + frames.text(b"four") + frames.close(1000)
+    yield fragments + frame(PING, b"?") + last + frame(PONG, b"!") + frames.binary(b"\x00\xff")
+    yield fragments + frames.text(b"interleaved")
+    yield last
+    yield b"".join(frame(PING, bytes([i])) for i in range(40)) + frames.text(b"after")
+    yield b"".join(frames.text(text) for text in TEXTS)
+    for text in TEXTS:
+        cut = len(text) // 2
+        yield frame(TEXT, text[:cut], fin=False) + frame(CONTINUATION, text[cut:])
+
+
+def seeds() -> Iterator[tuple[str, bytes]]:
+    for stream in streams():
+        yield "frame", b"\x05\x00" + stream  # no RSV bits, a limit of 65535
+        yield "frame", b"\xc9\x07" + stream  # RSV1, inside a message, no limit
+    for text in TEXTS:
+        yield "utf8", b"\x00" + text
+        yield "utf8", b"\x03" + text * 3
+
+
+if __name__ == "__main__":
+    for target, data in seeds():
+        folder = HERE / "corpus" / target
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / hashlib.sha1(data).hexdigest()).write_bytes(data)
