@@ -14,7 +14,7 @@ from support.frames import CLOSE, PING, PONG, TEXT
 from support.servers import serve
 
 from wsfast.asyncio.client import connect
-from wsfast.asyncio.connection import State
+from wsfast.connection import State
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
 
 

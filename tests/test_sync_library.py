@@ -13,10 +13,10 @@ from support.certificates import client_context, server_context
 from support.servers import websockets_echo
 from sync_support.servers import echo, in_thread, scripted
 
+from wsfast.connection import State
 from wsfast.sync import _native, client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection
-from wsfast.sync.state import State
 
 ROOT = Path(__file__).parent.parent
 CRATE = ROOT / "wsfast" / "sync" / "_tungstenite"

@@ -7,70 +7,27 @@ What happens for every message is in _connection.pyx (recv and send) and _inbox.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import random
 import socket
 import ssl as ssl_module
-import traceback
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any, Union
+from typing import Any
 
 from wsfast._engine import WSListener, WSTransport
 from wsfast.asyncio.connection import ClientConnection, queue_marks
-from wsfast.exceptions import InvalidMessage, InvalidStatus
-from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike
+from wsfast.connecting import DEFLATE, Connecting, Limits
+from wsfast.exceptions import InvalidStatus
+from wsfast.handshake import USER_AGENT, HeadersLike
 from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
+from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
-from wsfast.uri import WebSocketURI, parse_uri
+from wsfast.uri import WebSocketURI
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
 
-LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
-Limits = int | tuple[int | None, int | None] | None
 
-# Seconds between attempts to reconnect. The first is random, so that all the clients of a server that restarts do not
-# come back at once (RFC 6455 section 7.2.3).
-_FIRST_DELAY = 5.0
-_SECOND_DELAY = 3.1
-_DELAY_FACTOR = 1.618
-_LONGEST_DELAY = 90.0
-
-
-class _Default(str):
-    """The default of a parameter, told from the same value given by the caller."""
-
-
-_DEFLATE = _Default("deflate")
-
-
-def backoff() -> Generator[float, None, None]:
-    """How long to wait before each attempt to reconnect: up to 5 seconds at random, then 3.1 seconds and 1.618 times
-    more each time, 90 seconds at most."""
-    yield random.random() * _FIRST_DELAY  # noqa: S311
-    delay = _SECOND_DELAY
-    while True:
-        yield min(delay, _LONGEST_DELAY)
-        delay = min(delay * _DELAY_FACTOR, _LONGEST_DELAY)
-
-
-def process_exception(exc: Exception) -> Exception | None:
-    """Say whether ``async for ... in connect(...)`` tries again after `exc` (None) or raises the returned exception.
-
-    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 500,
-    502, 503 and 504.
-    """
-    if isinstance(exc, (OSError, TimeoutError, asyncio.TimeoutError)):
-        return None
-    if isinstance(exc, InvalidMessage) and isinstance(exc.__cause__, EOFError):
-        return None
-    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
-        return None
-    return exc
-
-
-class connect:  # noqa: N801  (websockets' name)
+class connect(Connecting):  # noqa: N801  (websockets' name)
     """Connect to the WebSocket server at `uri`.
 
     ::
@@ -123,16 +80,16 @@ class connect:  # noqa: N801  (websockets' name)
         origin: str | None = None,
         extensions: Sequence[Any] | None = None,
         subprotocols: Sequence[str] | None = None,
-        compression: str | None = _DEFLATE,
+        compression: str | None = DEFLATE,
         additional_headers: HeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
-        process_exception: Callable[[Exception], Exception | None] = process_exception,
+        process_exception: Verdict = process_exception,
         open_timeout: float | None = 10,
         ping_interval: float | None = 20,
         ping_timeout: float | None = 20,
         close_timeout: float | None = 10,
-        reconnect_delays: Callable[[], Generator[float, None, None]] = backoff,
+        reconnect_delays: Delays = backoff,
         max_size: Limits = 2**20,
         max_queue: Limits = 16,
         write_limit: int | tuple[int, int | None] = 2**15,
@@ -142,29 +99,29 @@ class connect:  # noqa: N801  (websockets' name)
         busy_poll: float = 0,
         **kwargs: Any,
     ) -> None:
-        self.uri = uri
-        self.ws_uri = parse_uri(uri)
-        _refuse_what_is_not_built(extensions, compression, proxy, busy_poll, kwargs)
+        super().__init__(
+            uri,
+            origin=origin,
+            extensions=extensions,
+            subprotocols=subprotocols,
+            compression=compression,
+            additional_headers=additional_headers,
+            user_agent_header=user_agent_header,
+            proxy=proxy,
+            proxy_arguments=any(name.startswith("proxy_") for name in kwargs),
+            process_exception=process_exception,
+            open_timeout=open_timeout,
+            close_timeout=close_timeout,
+            reconnect_delays=reconnect_delays,
+            logger=logger,
+        )
+        if busy_poll != 0:
+            raise NotImplementedError("busy_poll: polling is not implemented yet")
         if write_policy not in ("immediate", "gather"):
             raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
-        for name, seconds in (("open_timeout", open_timeout), ("close_timeout", close_timeout)):
-            if seconds is not None and seconds < 0:
-                raise ValueError(f"{name} must not be negative, not {seconds!r}")
         queue_marks(max_queue)  # raises what is wrong with it
         self._target = _Target(self.ws_uri, kwargs)
-        self._handshake_arguments: dict[str, Any] = {
-            "subprotocols": subprotocols,
-            "extra_headers": additional_headers,
-            "origin": origin,
-            "user_agent": user_agent_header,
-        }
-        # Made here to refuse wrong arguments at once; the first attempt uses it.
-        self._handshake: ClientHandshake | None = self._new_handshake()
-        self.process_exception = process_exception
-        self.open_timeout = open_timeout
         self.close_timeout = close_timeout
-        self.reconnect_delays = reconnect_delays
-        self.logger: LoggerLike = logging.getLogger("wsfast.client") if logger is None else logger
         self._gather = write_policy == "gather"
         self._create_connection = ClientConnection if create_connection is None else create_connection
         self._settings: dict[str, Any] = {
@@ -177,11 +134,8 @@ class connect:  # noqa: N801  (websockets' name)
             "logger": self.logger,
         }
 
-    def _new_handshake(self) -> ClientHandshake:
-        return ClientHandshake(self.ws_uri, **self._handshake_arguments)
-
     async def _connect(self) -> ClientConnection:
-        handshake, self._handshake = self._handshake or self._new_handshake(), None
+        handshake = self._next_handshake()
         connections: list[ClientConnection] = []
 
         def make_listener() -> WSListener:
@@ -245,31 +199,15 @@ class connect:  # noqa: N801  (websockets' name)
     # async for ... in connect(...):
 
     async def __aiter__(self) -> AsyncIterator[ClientConnection]:
-        delays: Generator[float, None, None] | None = None
+        attempts = self._attempts()
         while True:
             try:
                 async with self as connection:
                     yield connection
             except Exception as exc:
-                self._raise_if_fatal(exc)
-                if delays is None:
-                    delays = self.reconnect_delays()
-                delay = next(delays)
-                reason = traceback.format_exception_only(type(exc), exc)[0].strip()
-                self.logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)
-                await asyncio.sleep(delay)
+                await asyncio.sleep(attempts.failed(exc))
             else:
-                delays = None
-
-    def _raise_if_fatal(self, exc: Exception) -> None:
-        try:
-            verdict = self.process_exception(exc)
-        except Exception as raised:  # a mistake that is easily made: it was to be returned
-            verdict = raised
-        if verdict is exc:
-            raise exc
-        if verdict is not None:
-            raise verdict from exc
+                attempts.succeeded()
 
 
 def unix_connect(
@@ -283,25 +221,6 @@ def unix_connect(
     if uri is None:
         uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
     return connect(uri, unix=True, path=path, **kwargs)
-
-
-def _refuse_what_is_not_built(
-    extensions: Sequence[Any] | None,
-    compression: str | None,
-    proxy: str | bool | None,
-    busy_poll: float,
-    kwargs: dict[str, Any],
-) -> None:
-    if compression is not None and compression is not _DEFLATE:
-        if compression != "deflate":
-            raise ValueError(f"unsupported compression: {compression}")
-        raise NotImplementedError("compression: permessage-deflate is not implemented yet")
-    if extensions:
-        raise NotImplementedError("extensions: none are implemented yet")
-    if proxy not in (None, True) or any(name.startswith("proxy_") for name in kwargs):
-        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
-    if busy_poll != 0:
-        raise NotImplementedError("busy_poll: polling is not implemented yet")
 
 
 class _Target:

@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import enum
-import functools
 import logging
-import uuid
-import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NoReturn
 
-from multidict import CIMultiDict
-
 from wsfast._engine import WSTransport
 from wsfast.asyncio._connection import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
+from wsfast.connecting import Limits
+from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, closed, control_payload
 from wsfast.exceptions import (
     Close,
     ConcurrencyError,
     ConnectionClosed,
-    ConnectionClosedError,
-    ConnectionClosedOK,
     InvalidText,
     ProtocolError,
 )
-from wsfast.handshake import UpgradeRequest, UpgradeResponse
+from wsfast.handshake import UpgradeResponse
 
-__all__ = ["ClientConnection", "Request", "State"]
-
-DataLike = str | bytes | bytearray | memoryview
-Limits = int | tuple[int | None, int | None] | None
-
-# Types of messages and fragments other than str.
-_BYTES_LIKE = (bytes, bytearray, memoryview)
-
-# The codes of a normal closure (RFC 6455 section 7.4.1); 1005 stands for an empty CLOSE frame.
-_NORMAL = (1000, 1001, 1005)
+__all__ = ["ClientConnection", "queue_marks"]
 
 # Opcode of a text frame (RFC 6455 section 5.2).
 _TEXT = 1
@@ -51,32 +36,7 @@ _OPEN, _CLOSED = 1, 5
 _END: Any = object()
 
 
-class State(enum.IntEnum):
-    """The states of a connection (RFC 6455), with websockets' numbers."""
-
-    CONNECTING, OPEN, CLOSING, CLOSED = range(4)
-
-
-class Request:
-    """The upgrade request, with websockets' attributes: `path` and `headers`."""
-
-    __slots__ = ("_request",)
-
-    def __init__(self, request: UpgradeRequest) -> None:
-        self._request = request
-
-    @property
-    def path(self) -> str:
-        """Path and query."""
-        return self._request.path.decode("ascii")
-
-    @property
-    def headers(self) -> CIMultiDict[str]:
-        """The headers that were sent."""
-        return self._request.headers
-
-
-class ClientConnection(Connection):
+class ClientConnection(Connection, Identity):
     """A WebSocket connection. Made by :class:`wsfast.asyncio.client.connect`, not by hand.
 
     ::
@@ -118,16 +78,6 @@ class ClientConnection(Connection):
             self._pings.keep_alive(ping_interval, ping_timeout)
 
     # ---- attributes
-
-    @functools.cached_property
-    def id(self) -> uuid.UUID:
-        """A unique identifier of the connection, for logs."""
-        return uuid.uuid4()
-
-    @functools.cached_property
-    def logger(self) -> logging.LoggerAdapter[Any]:
-        """The logger of this connection; its records have an attribute ``websocket``."""
-        return logging.LoggerAdapter(self._base_logger, {"websocket": weakref.proxy(self)})
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -240,9 +190,7 @@ class ClientConnection(Connection):
     async def _text_is_invalid(self, exc: InvalidText) -> None:
         self.protocol._fail(1007, f"{exc.reason} at position {exc.start}", exc)
         await self.wait_closed()
-        closed = self._closed()
-        closed.__cause__ = exc
-        raise closed
+        raise self._closed() from exc
 
     # ---- sending
 
@@ -254,7 +202,7 @@ class ClientConnection(Connection):
         :raises ConnectionClosed: the connection is closed
         :raises TypeError: a message is of another type; those before it are sent
         """
-        if isinstance(messages, (str, *_BYTES_LIKE)):
+        if isinstance(messages, (str, *BYTES_LIKE)):
             raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
         remaining = iter(messages)
         more = True
@@ -269,7 +217,7 @@ class ClientConnection(Connection):
 
     async def _send_slowly(self, message: Any, text: bool | None) -> None:
         """send() of what is not one frame, or not at once."""
-        if isinstance(message, (str, *_BYTES_LIKE)):
+        if isinstance(message, (str, *BYTES_LIKE)):
             await self._my_turn()
             as_text = text is not False if isinstance(message, str) else text is True
             if self._send_frame(message, as_text, True, True):
@@ -291,7 +239,7 @@ class ClientConnection(Connection):
         turn = self._turn = self._loop.create_future()
         self._sending_fragments = True
         kind = "async iterable" if isinstance(chunks, AsyncIterator) else "iterable"
-        kinds: Any = str if isinstance(chunk, str) else _BYTES_LIKE
+        kinds: Any = str if isinstance(chunk, str) else BYTES_LIKE
         as_text = text is not False if kinds is str else text is True
         first = True
         try:
@@ -354,7 +302,7 @@ class ClientConnection(Connection):
         :raises ConnectionClosed: the connection is closed
         :raises ConcurrencyError: another ping with the same `data` waits for its answer
         """
-        payload = None if data is None else _control_payload(data)
+        payload = None if data is None else control_payload(data)
         if self._state != _OPEN:
             await self._raise_closed()
         answer = self._pings.send(payload)
@@ -368,7 +316,7 @@ class ClientConnection(Connection):
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
         """
-        payload = _control_payload(data)
+        payload = control_payload(data)
         if self._state != _OPEN:
             await self._raise_closed()
         self.protocol.send_pong(payload)
@@ -418,16 +366,8 @@ class ClientConnection(Connection):
 
     def _closed(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
-        received, sent, received_then_sent = self._closes
-        if received is None or sent is None:
-            closed: ConnectionClosed = ConnectionClosedError(received, sent, None)
-        elif received.code in _NORMAL and sent.code in _NORMAL:
-            closed = ConnectionClosedOK(received, sent, received_then_sent)
-        else:
-            closed = ConnectionClosedError(received, sent, received_then_sent)
-        if self.protocol.close_info is not None:
-            closed.__cause__ = self.protocol.close_info.cause
-        return closed
+        info = self.protocol.close_info
+        return closed(*self._closes, None if info is None else info.cause)
 
     async def _raise_closed(self) -> NoReturn:
         await self.wait_closed()
@@ -446,19 +386,6 @@ async def _next(chunks: Iterator[Any] | AsyncIterator[Any]) -> Any:
         return await chunks.__anext__() if isinstance(chunks, AsyncIterator) else next(chunks)
     except (StopIteration, StopAsyncIteration):
         return _END
-
-
-def _control_payload(data: DataLike) -> bytes:
-    """The payload of a control frame (RFC 6455 section 5.5)."""
-    if isinstance(data, str):
-        payload = data.encode()
-    elif isinstance(data, _BYTES_LIKE):
-        payload = bytes(data)
-    else:
-        raise TypeError("data must be str or bytes-like")
-    if len(payload) > 125:
-        raise ProtocolError("control frame too long")
-    return payload
 
 
 def queue_marks(max_queue: Limits) -> tuple[int | None, int | None]:

@@ -7,25 +7,23 @@ exception of the opening is the same everywhere.
 
 from __future__ import annotations
 
-import logging
 import os
-import random
 import socket
 import ssl as ssl_module
 import time
-import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Union
+from typing import Any
 
+from wsfast.connecting import DEFLATE, Connecting, Limits
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeResponse
 from wsfast.opening import refuse_redirect
+from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.tls import ClientCert
-from wsfast.uri import parse_uri
 
 __all__ = [
     "ClientConnection",
@@ -37,16 +35,6 @@ __all__ = [
     "unix_reconnect",
 ]
 
-LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
-Limits = int | None | tuple[int | None, int | None]
-
-# Seconds between attempts to reconnect. The first is random, so that all the clients of a server that restarts do not
-# come back at once (RFC 6455 section 7.2.3).
-_FIRST_DELAY = 5.0
-_SECOND_DELAY = 3.1
-_DELAY_FACTOR = 1.618
-_LONGEST_DELAY = 90.0
-
 # Frames of a message that recv() puts together, as many as websockets allows.
 _MAX_FRAGMENTS = 4096
 
@@ -54,38 +42,6 @@ _NO_LIMIT = 2**64 - 1
 
 # What one read of the opening takes; a reply is some 200 bytes.
 _READ = 16 * 1024
-
-
-class _Default(str):
-    """The default of a parameter, told from the same value given by the caller."""
-
-
-_DEFLATE = _Default("deflate")
-
-
-def backoff() -> Generator[float, None, None]:
-    """How long to wait before each attempt to reconnect: up to 5 seconds at random, then 3.1 seconds and 1.618 times
-    more each time, 90 seconds at most."""
-    yield random.random() * _FIRST_DELAY  # noqa: S311
-    delay = _SECOND_DELAY
-    while True:
-        yield min(delay, _LONGEST_DELAY)
-        delay = min(delay * _DELAY_FACTOR, _LONGEST_DELAY)
-
-
-def process_exception(exc: Exception) -> Exception | None:
-    """Say whether ``for ... in reconnect(...)`` tries again after `exc` (None) or raises the returned exception.
-
-    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 500,
-    502, 503 and 504.
-    """
-    if isinstance(exc, (OSError, TimeoutError)):
-        return None
-    if isinstance(exc, InvalidMessage) and isinstance(exc.__cause__, EOFError):
-        return None
-    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
-        return None
-    return exc
 
 
 class _Deadline:
@@ -107,7 +63,7 @@ class _Deadline:
         return -1.0 if left is None else left
 
 
-class reconnect:  # noqa: N801  (websockets' name)
+class reconnect(Connecting):  # noqa: N801  (websockets' name)
     """As :func:`connect`, and connects again whenever the body of the loop ends or continues.
 
     ::
@@ -135,18 +91,18 @@ class reconnect:  # noqa: N801  (websockets' name)
         origin: str | None = None,
         extensions: Sequence[Any] | None = None,
         subprotocols: Sequence[str] | None = None,
-        compression: str | None = _DEFLATE,
+        compression: str | None = DEFLATE,
         additional_headers: HeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
         proxy_ssl: ssl_module.SSLContext | None = None,
         proxy_server_hostname: str | None = None,
-        process_exception: Callable[[Exception], Exception | None] = process_exception,
+        process_exception: Verdict = process_exception,
         open_timeout: float | None = 10,
         ping_interval: float | None = 20,
         ping_timeout: float | None = 20,
         close_timeout: float | None = 10,
-        reconnect_delays: Callable[[], Generator[float, None, None]] = backoff,
+        reconnect_delays: Delays = backoff,
         max_size: Limits = 2**20,
         max_queue: Limits = 16,
         busy_poll: float = 0,
@@ -154,9 +110,22 @@ class reconnect:  # noqa: N801  (websockets' name)
         create_connection: Callable[..., ClientConnection] | None = None,
         **kwargs: Any,
     ) -> None:
-        self.uri = uri
-        self.ws_uri = parse_uri(uri)
-        _refuse_what_is_not_built(extensions, compression, proxy, proxy_ssl, proxy_server_hostname)
+        super().__init__(
+            uri,
+            origin=origin,
+            extensions=extensions,
+            subprotocols=subprotocols,
+            compression=compression,
+            additional_headers=additional_headers,
+            user_agent_header=user_agent_header,
+            proxy=proxy,
+            proxy_arguments=proxy_ssl is not None or proxy_server_hostname is not None,
+            process_exception=process_exception,
+            open_timeout=open_timeout,
+            close_timeout=close_timeout,
+            reconnect_delays=reconnect_delays,
+            logger=logger,
+        )
         if not self.ws_uri.secure:
             for name, value in (
                 ("ssl", ssl),
@@ -170,29 +139,12 @@ class reconnect:  # noqa: N801  (websockets' name)
         self._server_hostname = server_hostname
         self._sock = sock
         self._target = _Target(sock, kwargs)
-        self._handshake_arguments: dict[str, Any] = {
-            "subprotocols": subprotocols,
-            "extra_headers": additional_headers,
-            "origin": origin,
-            "user_agent": user_agent_header,
-        }
-        # Made here to refuse wrong arguments at once; the first attempt uses it.
-        self._handshake: ClientHandshake | None = self._new_handshake()
         self._options = _options(max_size, max_queue, ping_interval, ping_timeout, close_timeout, busy_poll)
-        if open_timeout is not None and open_timeout < 0:
-            raise ValueError(f"open_timeout must not be negative, not {open_timeout!r}")
-        self.open_timeout = open_timeout
-        self.process_exception = process_exception
-        self.reconnect_delays = reconnect_delays
-        self.logger: LoggerLike = logging.getLogger("wsfast.client") if logger is None else logger
         self._create_connection = ClientConnection if create_connection is None else create_connection
-
-    def _new_handshake(self) -> ClientHandshake:
-        return ClientHandshake(self.ws_uri, **self._handshake_arguments)
 
     def connect(self) -> ClientConnection:
         """Connect once."""
-        handshake, self._handshake = self._handshake or self._new_handshake(), None
+        handshake = self._next_handshake()
         deadline = _Deadline(self.open_timeout)
         config = tls.config(self._ssl, self._client_cert) if self.ws_uri.secure else None
         sock = self._target.connect(self.ws_uri.host, self.ws_uri.port, deadline)
@@ -245,31 +197,15 @@ class reconnect:  # noqa: N801  (websockets' name)
     # for ... in reconnect(...):
 
     def __iter__(self) -> Iterator[ClientConnection]:
-        delays: Generator[float, None, None] | None = None
+        attempts = self._attempts()
         while True:
             try:
                 with self as connection:
                     yield connection
             except Exception as exc:
-                self._raise_if_fatal(exc)
-                if delays is None:
-                    delays = self.reconnect_delays()
-                delay = next(delays)
-                reason = traceback.format_exception_only(type(exc), exc)[0].strip()
-                self.logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)
-                time.sleep(delay)
+                time.sleep(attempts.failed(exc))
             else:
-                delays = None
-
-    def _raise_if_fatal(self, exc: Exception) -> None:
-        try:
-            verdict = self.process_exception(exc)
-        except Exception as raised:  # a mistake that is easily made: it was to be returned
-            verdict = raised
-        if verdict is exc:
-            raise exc
-        if verdict is not None:
-            raise verdict from exc
+                attempts.succeeded()
 
 
 def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
@@ -343,27 +279,6 @@ def unix_connect(
     """
     connecter = unix_reconnect(path, uri, **kwargs)
     return connecter if legacy is False else connecter.connect()
-
-
-def _refuse_what_is_not_built(
-    extensions: Sequence[Any] | None,
-    compression: str | None,
-    proxy: str | bool | None,
-    proxy_ssl: ssl_module.SSLContext | None,
-    proxy_server_hostname: str | None,
-) -> None:
-    if compression is not None and compression is not _DEFLATE:
-        if compression != "deflate":
-            raise ValueError(f"unsupported compression: {compression}")
-        raise NotImplementedError("compression: permessage-deflate is not implemented yet")
-    if extensions:
-        raise NotImplementedError("extensions: none are implemented yet")
-    if (
-        (proxy is not None and proxy is not True)
-        or proxy_ssl is not None
-        or proxy_server_hostname is not None
-    ):
-        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
 
 
 def _options(

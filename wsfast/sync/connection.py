@@ -7,20 +7,17 @@ runs what is due meanwhile: answers to pings, keepalive pings, the closing hands
 from __future__ import annotations
 
 import codecs
-import functools
-import logging
 import os
 import socket as socket_module
 import threading
 import time
-import uuid
 import warnings
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
 from wsfast.codes import close_code_on_wire_ok
+from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload
 from wsfast.exceptions import (
     ConcurrencyError,
     ConnectionClosed,
@@ -32,22 +29,15 @@ from wsfast.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.sync import ending
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.pings import Pings, PongReceived
-from wsfast.sync.state import Request, State
 
 __all__ = ["ClientConnection"]
 
 Data = str | bytes
-DataLike = str | bytes | bytearray | memoryview
-
-# Types of messages and fragments other than str.
-_BYTES_LIKE = (bytes, bytearray, memoryview)
-
 # The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
 _FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
 _WHOLE_TEXT, _WHOLE_BINARY = _FIN | _TEXT, _FIN | _BINARY
 
-# RFC 6455 section 5.5; of a CLOSE frame, two bytes are the code.
-_MAX_CONTROL = 125
+# A control frame has at most 125 bytes (RFC 6455 section 5.5), and two of a CLOSE frame are the code.
 _MAX_REASON = 123
 
 # What the crate says, as names of this module because it is compared for every message.
@@ -64,7 +54,7 @@ _TURN = 0.05
 _recv_next, _recv, _send, _unpack = lib.wst_recv_next, lib.wst_recv, lib.wst_send, ffi.unpack
 
 
-class ClientConnection:
+class ClientConnection(Identity):
     """A WebSocket connection. Made by :func:`wsfast.sync.client.connect`, not by hand.
 
     ::
@@ -120,16 +110,6 @@ class ClientConnection:
             sock.close()
 
     # ---- attributes
-
-    @functools.cached_property
-    def id(self) -> uuid.UUID:
-        """A unique identifier of the connection, for logs."""
-        return uuid.uuid4()
-
-    @functools.cached_property
-    def logger(self) -> logging.LoggerAdapter[Any]:
-        """The logger of this connection; its records have an attribute ``websocket``."""
-        return logging.LoggerAdapter(self._base_logger, {"websocket": weakref.proxy(self)})
 
     @property
     def socket(self) -> socket_module.socket:
@@ -318,7 +298,7 @@ class ClientConnection:
                 self._send_slowly(result, _send, _WHOLE_TEXT if text else _WHOLE_BINARY, message)
         elif isinstance(message, str):
             self._send_frame(_WHOLE_BINARY if text is False else _WHOLE_TEXT, message)
-        elif isinstance(message, _BYTES_LIKE):
+        elif isinstance(message, BYTES_LIKE):
             self._send_frame(_WHOLE_TEXT if text else _WHOLE_BINARY, message)
         else:
             self._send_fragments(message, text)
@@ -359,7 +339,7 @@ class ClientConnection:
         fragment = next(fragments, None)
         if fragment is None:
             return
-        kinds: Any = str if isinstance(fragment, str) else _BYTES_LIKE
+        kinds: Any = str if isinstance(fragment, str) else BYTES_LIKE
         if not isinstance(fragment, kinds):
             raise TypeError("iterable must contain bytes or str")
         as_text = text is not False if kinds is str else text is True
@@ -393,7 +373,7 @@ class ClientConnection:
         :raises ConnectionClosed: the connection is closed
         :raises ConcurrencyError: another ping with the same `data` waits for its answer
         """
-        payload = os.urandom(4) if data is None else _control_payload(data)
+        payload = os.urandom(4) if data is None else control_payload(data)
         event = PongReceived(self, ack_on_close)
         if not self._pings.add(payload, event):
             raise ConcurrencyError("already waiting for a pong with the same data")
@@ -411,7 +391,7 @@ class ClientConnection:
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
         """
-        self._send_frame(_FIN | _PONG, _control_payload(data))
+        self._send_frame(_FIN | _PONG, control_payload(data))
 
     def _pump(self, timeout: float) -> int:
         """Receive into the queue until something happens; see wst_pump()."""
@@ -503,17 +483,3 @@ def _contiguous(data: Any) -> Any:
     if isinstance(data, memoryview) and not data.c_contiguous:
         return bytes(data)
     return ffi.from_buffer(data)
-
-
-def _control_payload(data: DataLike) -> bytes:
-    if isinstance(data, str):
-        payload = data.encode()
-    elif isinstance(data, _BYTES_LIKE):
-        payload = bytes(data)
-    else:
-        raise TypeError("data must be str or bytes-like")
-    if len(payload) > _MAX_CONTROL:
-        raise ProtocolError(
-            f"payload of {len(payload)} bytes is longer than {_MAX_CONTROL}, the limit of control frames"
-        )
-    return payload

@@ -6,11 +6,10 @@ import os
 import ssl
 from typing import Any, NamedTuple
 
+from wsfast.connection import closed
 from wsfast.exceptions import (
     Close,
     ConnectionClosed,
-    ConnectionClosedError,
-    ConnectionClosedOK,
     InvalidText,
     KeepaliveTimeout,
     PayloadTooBig,
@@ -20,9 +19,6 @@ from wsfast.exceptions import (
 from wsfast.sync._native import ffi, lib
 
 __all__ = ["Ending", "describe"]
-
-# The codes of a normal closure (RFC 6455 section 7.4.1); 1005 stands for an empty CLOSE frame.
-_NORMAL = (1000, 1001, 1005)
 
 
 class Ending(NamedTuple):
@@ -35,12 +31,7 @@ class Ending(NamedTuple):
 
     def exception(self, cause: BaseException | None) -> ConnectionClosed:
         """What a call on the closed connection raises. `cause`: what Python knows and the crate does not."""
-        both = self.rcvd is not None and self.sent is not None
-        normal = both and all(close.code in _NORMAL for close in (self.rcvd, self.sent) if close)
-        kind = ConnectionClosedOK if normal else ConnectionClosedError
-        closed = kind(self.rcvd, self.sent, self.rcvd_then_sent if both else None)
-        closed.__cause__ = cause or self.cause
-        return closed
+        return closed(self.rcvd, self.sent, self.rcvd_then_sent, cause or self.cause)
 
 
 def describe(handle: Any) -> Ending:

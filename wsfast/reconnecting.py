@@ -1,0 +1,81 @@
+"""After which errors a loop over connections connects again, and how soon: the same for every face that has one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import traceback
+from collections.abc import Callable, Generator
+from typing import Any, Union
+
+from wsfast.exceptions import InvalidMessage, InvalidStatus
+
+__all__ = ["Attempts", "Delays", "LoggerLike", "Verdict", "backoff", "process_exception"]
+
+LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
+Delays = Callable[[], Generator[float, None, None]]
+Verdict = Callable[[Exception], Exception | None]
+
+# Seconds between attempts to reconnect. The first is random, so that all the clients of a server that restarts do not
+# come back at once (RFC 6455 section 7.2.3).
+_FIRST_DELAY = 5.0
+_SECOND_DELAY = 3.1
+_DELAY_FACTOR = 1.618
+_LONGEST_DELAY = 90.0
+
+
+def backoff() -> Generator[float, None, None]:
+    """How long to wait before each attempt to reconnect: up to 5 seconds at random, then 3.1 seconds and 1.618 times
+    more each time, 90 seconds at most."""
+    yield random.random() * _FIRST_DELAY  # noqa: S311
+    delay = _SECOND_DELAY
+    while True:
+        yield min(delay, _LONGEST_DELAY)
+        delay = min(delay * _DELAY_FACTOR, _LONGEST_DELAY)
+
+
+def process_exception(exc: Exception) -> Exception | None:
+    """Say whether a loop over connections tries again after `exc` (None) or raises the returned exception.
+
+    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 500,
+    502, 503 and 504.
+    """
+    if isinstance(exc, (OSError, TimeoutError, asyncio.TimeoutError)):
+        return None
+    if isinstance(exc, InvalidMessage) and isinstance(exc.__cause__, EOFError):
+        return None
+    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
+        return None
+    return exc
+
+
+class Attempts:
+    """The attempts of one loop over connections."""
+
+    def __init__(self, process_exception: Verdict, delays: Delays, logger: LoggerLike) -> None:
+        self._process_exception = process_exception
+        self._new_delays = delays
+        self._delays: Generator[float, None, None] | None = None
+        self._logger = logger
+
+    def succeeded(self) -> None:
+        """The next failure is a first one again."""
+        self._delays = None
+
+    def failed(self, exc: Exception) -> float:
+        """How many seconds to wait before the next attempt. Raises what is said to be fatal."""
+        try:
+            verdict = self._process_exception(exc)
+        except Exception as raised:  # a mistake that is easily made: it was to be returned
+            verdict = raised
+        if verdict is exc:
+            raise exc
+        if verdict is not None:
+            raise verdict from exc
+        if self._delays is None:
+            self._delays = self._new_delays()
+        delay = next(self._delays)
+        reason = traceback.format_exception_only(type(exc), exc)[0].strip()
+        self._logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)
+        return delay
