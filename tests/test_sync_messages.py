@@ -236,6 +236,9 @@ def test_wrong_types():
         for wrong in (1, None, {"a": "b"}, [1]):
             with pytest.raises(TypeError):
                 ws.send(wrong)
+        for wrong in ("\ud800", ["\ud800", "a"]):
+            with pytest.raises(UnicodeEncodeError):
+                ws.send(wrong)
         with pytest.raises(TypeError):
             ws.ping(1)
         with pytest.raises(TypeError):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from support.certificates import client_context, server_context
-from support.frames import BINARY, PING, PONG, binary, frame, header, pattern, text
+from support.frames import BINARY, PING, PONG, binary, close, frame, header, pattern, text
 from support.servers import PEERS
 from sync_support.servers import echo, in_thread, running, scripted
 
@@ -184,9 +184,6 @@ def test_wait_closed_while_another_thread_receives():
         assert outcome[0] in (["one"], []) or isinstance(outcome[0], ConcurrencyError)
 
 
-@pytest.mark.skip(
-    reason="known bug, rare under load: wait() of a ping and a recv() in another thread may miss each other"
-)
 def test_a_pong_is_waited_for_while_another_thread_receives():
     answered = Gate()
 
@@ -203,6 +200,56 @@ def test_a_pong_is_waited_for_while_another_thread_receives():
             assert ws.ping().wait(20)
             answered.open()
         assert outcome == ["end"]
+
+
+def test_several_threads_wait_for_pongs():
+    """Whoever reads also gets the answers for which others wait."""
+    answered = Gate()
+
+    def script(peer):
+        peer.accept()
+        pings = [peer.frame() for _ in range(4)]
+        peer.send(b"".join(frame(PONG, ping.payload) for ping in pings))
+        answered.wait()
+        peer.answer_close()
+
+    with scripted(script) as server, connect(server.url) as ws:
+        with contextlib.ExitStack() as stack:
+            wait = [stack.enter_context(running(lambda: ws.ping().wait(20))) for _ in range(4)]
+        answered.open()
+        assert wait == [[True]] * 4
+
+
+def test_a_closed_connection_sets_events_for_all_who_wait():
+    for _ in range(20):
+        with scripted(echo) as server, connect(server.url) as ws:
+            with contextlib.ExitStack() as stack:
+                wait = [
+                    stack.enter_context(running(lambda: ws.ping(ack_on_close=True).wait(20)))
+                    for _ in range(3)
+                ]
+                ws.close()
+        assert all(outcome == [True] or isinstance(outcome[0], ConnectionClosedOK) for outcome in wait)
+
+
+def test_who_waits_for_the_end_learns_of_a_deadline_that_another_thread_has_set():
+    """A recv() that is over takes the CLOSE, and the server does not close the connection."""
+    done = Gate()
+
+    def script(peer):
+        peer.accept()
+        peer.frame()
+        peer.send(close(1000))
+        done.wait()
+
+    with scripted(script) as server:
+        ws = connect(server.url, close_timeout=0.2, ping_interval=None)
+        with running(lambda: ws.wait_closed(15)) as outcome:
+            ws.send("close")
+            with pytest.raises(TimeoutError):
+                ws.recv(timeout=0.1)
+        done.open()
+        assert outcome == [True]
 
 
 def test_a_fragmented_message_is_not_broken_into():

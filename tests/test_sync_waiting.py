@@ -11,7 +11,7 @@ import time
 import pytest
 from support.certificates import client_context, server_context
 from support.frames import BINARY, CLOSE, PING, PONG, TEXT, binary, close, frame, header, pattern, text
-from sync_support.servers import echo, scripted
+from sync_support.servers import echo, running, scripted
 
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
 from wsfast.sync.client import connect
@@ -443,12 +443,13 @@ def interrupt():
 
     class Interrupter:
         armed = threading.Event()
+        exception = Interrupt
         main = threading.get_ident()
 
         def handler(self, signum, stack):
             if self.armed.is_set():
                 self.armed.clear()
-                raise Interrupt
+                raise self.exception
 
         def __call__(self):
             assert self.armed.wait(20)
@@ -505,6 +506,44 @@ def test_a_handler_that_raises_in_send_leaves_whole_frames(interrupt):
         raised.set()
         ws.send(b"next")
     assert server.result() == [BLOCKS, 4]
+
+
+@pytest.mark.parametrize("fragments", [False, True])
+def test_a_handler_that_raises_while_closing_drops_the_connection(interrupt, done, fragments):
+    """Or a thread that receives would wait on, after the deadline too."""
+    closing = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        peer.frame()
+        closing.set()
+        interrupt()
+        done.wait()
+
+    def message():
+        yield "a"
+        assert closing.wait(20)
+        while True:
+            pass  # until the handler raises
+
+    class Raised(KeyboardInterrupt):
+        pass
+
+    interrupt.exception = Raised
+    with scripted(script) as server:
+        ws = connect(server.url, close_timeout=15, ping_interval=None)
+        with running(ws.recv) as received, running(ws.wait_closed) as waited:
+            start = time.monotonic()
+            with pytest.raises(Raised):
+                interrupt.armed.set()
+                if fragments:
+                    ws.send(message())
+                else:
+                    ws.close()
+        assert time.monotonic() - start < 10
+        done.set()
+        assert isinstance(received[0], ConnectionClosedError)
+        assert waited == [True]
 
 
 CTRL_C = """

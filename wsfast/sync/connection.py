@@ -7,6 +7,7 @@ runs what is due meanwhile: answers to pings, keepalive pings, the closing hands
 from __future__ import annotations
 
 import codecs
+import functools
 import os
 import socket as socket_module
 import threading
@@ -47,9 +48,6 @@ _INTERRUPTED: int = lib.WST_INTERRUPTED
 _RESUME: int = lib.WST_RESUME
 _STREAM: int = lib.WST_STREAM
 _VALIDATE: int = lib.WST_VALIDATE
-
-# How long somebody waits for another thread, which is receiving, before it looks whether that goes on.
-_TURN = 0.05
 
 _recv_next, _recv, _send, _unpack = lib.wst_recv_next, lib.wst_recv, lib.wst_send, ffi.unpack
 
@@ -276,7 +274,6 @@ class ClientConnection(Identity):
 
     def _text_is_invalid(self, exc: UnicodeDecodeError) -> None:
         self._fail(1007, f"{exc.reason} at position {exc.start}", InvalidText.from_decode_error(exc))
-        self._finish()
         raise self._exception() from self._cause
 
     # ---- sending
@@ -314,7 +311,7 @@ class ClientConnection(Identity):
         elif result == lib.WST_BUSY:
             raise ConcurrencyError("cannot call send while another thread is already running send")
         elif result:
-            self._finish()
+            self._end()
             raise self._exception()
 
     def _flush(self) -> None:
@@ -322,7 +319,7 @@ class ClientConnection(Identity):
             if result == lib.WST_PONG:
                 self._pings.collect()
             elif result != _INTERRUPTED:
-                self._finish()
+                self._end()
                 raise self._exception()
 
     def _send_frame(self, head: int, message: DataLike) -> None:
@@ -343,9 +340,12 @@ class ClientConnection(Identity):
         if not isinstance(fragment, kinds):
             raise TypeError("iterable must contain bytes or str")
         as_text = text is not False if kinds is str else text is True
-        self._send_frame(_TEXT if as_text else _BINARY, fragment)
-        self._fragments = True
+        # What cannot be sent is refused before the message has begun.
+        first = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
+        begun = False
         try:
+            self._send_frame(_TEXT if as_text else _BINARY, first)
+            begun = self._fragments = True
             for fragment in fragments:
                 if not isinstance(fragment, kinds):
                     raise TypeError("iterable must contain uniform types")
@@ -354,13 +354,13 @@ class ClientConnection(Identity):
         except ConnectionClosed:
             raise
         except BaseException as exc:
-            # The message cannot be completed, and nothing else may be sent before it is.
-            self._fail(1011, "error in fragmented message", exc)
-            if isinstance(exc, Exception):
-                self._finish()
+            if begun or not isinstance(exc, ConcurrencyError):
+                # The message cannot be completed, and nothing else may be sent before it is.
+                self._fail(1011, "error in fragmented message", exc)
             raise
         finally:
-            self._fragments = False
+            if begun:
+                self._fragments = False
 
     # ---- pings
 
@@ -393,14 +393,23 @@ class ClientConnection(Identity):
         """
         self._send_frame(_FIN | _PONG, control_payload(data))
 
-    def _pump(self, timeout: float) -> int:
-        """Receive into the queue until something happens; see wst_pump()."""
-        result: int = lib.wst_pump(self._handle, timeout)
-        if result == lib.WST_PONG:
-            self._pings.collect()
-        elif result == lib.WST_CLOSED:
-            self._note_end()
-        return result
+    def _wait(self, event: threading.Event, timeout: float | None) -> bool:
+        """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set."""
+        is_set = functools.partial(threading.Event.is_set, event)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not is_set():
+            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            result = lib.wst_pump(self._handle, left)
+            if result == lib.WST_PONG:
+                self._pings.collect()
+            elif result == lib.WST_CLOSED:
+                self._note_end()
+                return is_set()
+            elif result == lib.WST_BUSY:
+                threading.Event.wait(event, _TURN if deadline is None else min(left, _TURN))
+            if left == 0 or result == lib.WST_TIMEOUT:
+                return is_set()
+        return True
 
     # ---- closing
 
@@ -425,8 +434,7 @@ class ClientConnection(Identity):
             reason = "close during fragmented message"
             self._fail(1011, reason, ConcurrencyError(reason))
         else:
-            lib.wst_close(self._handle, 0 if code is None else code, text, len(text))
-        self._finish()
+            self._end(lib.wst_close, 0 if code is None else code, text)
 
     def wait_closed(self, timeout: float | None = None) -> bool:
         """Wait until the connection is closed. False if `timeout` passed before.
@@ -434,44 +442,54 @@ class ClientConnection(Identity):
         Messages that come meanwhile are kept for :meth:`recv`, up to ``max_queue`` frames; then it is the server that
         waits.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            result = self._pump(left)
-            if result == lib.WST_CLOSED:
-                return True
-            if result == lib.WST_BUSY:
-                self._ended.wait(_TURN if deadline is None else min(left, _TURN))
-            if result == lib.WST_TIMEOUT or (left == 0 and not self._ended.is_set()):
-                return False
+        return self._wait(self._ended, timeout)
 
     def _fail(self, code: int, reason: str, cause: BaseException) -> None:
         """Close, and receive nothing more (RFC 6455 section 7.1.7)."""
         if self._cause is None and self.state is State.OPEN:
             self._cause = cause
         text = reason.encode()[:_MAX_REASON]
-        lib.wst_fail(self._handle, code, text, len(text))
+        if isinstance(cause, Exception):
+            self._end(lib.wst_fail, code, text)
+        else:  # the handler of a signal raised: nobody is to wait
+            lib.wst_fail(self._handle, code, text, len(text))
+            self._abort()
 
-    def _finish(self) -> None:
-        """Wait until the connection is closed, by the deadline that its first CLOSE has set."""
-        while lib.wst_finish(self._handle) == _INTERRUPTED:
-            pass
+    def _end(self, begin: Any = None, code: int = 0, reason: bytes = b"") -> None:
+        """Begin to close, unless that has begun, and wait until the connection is closed: at the latest by the deadline
+        that the first CLOSE has set."""
+        try:
+            if begin is not None:
+                begin(self._handle, code, reason, len(reason))
+            while lib.wst_finish(self._handle) == _INTERRUPTED:
+                pass
+        except BaseException:
+            # The handler of a signal raised. Nobody watches the deadline any longer, so others might wait forever.
+            self._abort()
+            raise
+        self._note_end()
+
+    def _abort(self) -> None:
+        lib.wst_abort(self._handle)
         self._note_end()
 
     def _note_end(self) -> None:
-        """The connection is closed."""
+        """The connection is closed. The event is set last: who sees it finds everything as it will be."""
         if not self._ended.is_set():
-            self._ended.set()
             self._pings.collect()
             self._pings.close()
             if self._socket is not None:
                 self._socket.close()
+            self._ended.set()
 
     def _exception(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
         self._note_end()
         return ending.describe(self._handle).exception(self._cause)
 
+
+# How long somebody waits for another thread, which is receiving, before it looks whether that goes on.
+_TURN = 0.02
 
 _BUSY = "cannot call {} while another thread is already running recv or recv_streaming"
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 from wsfast.sync._native import ffi, lib
 
 __all__ = ["Pings", "PongReceived"]
-
-# How long somebody waits for another thread, which is receiving, before it looks whether that goes on.
-_TURN = 0.05
 
 
 class Pings:
@@ -19,9 +15,9 @@ class Pings:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._lock = threading.Lock()
+        # The handler of a signal may ping, too.
+        self._lock = threading.RLock()
         self._events: dict[bytes, PongReceived] = {}
-        self._payload = ffi.new("char[125]")
 
     def add(self, payload: bytes, event: PongReceived) -> bool:
         """False if a ping with the same payload waits already."""
@@ -37,20 +33,20 @@ class Pings:
 
     def collect(self) -> None:
         """Take the answers that the crate has received."""
+        payload = ffi.new("char[125]")
         with self._lock:
-            while (size := lib.wst_take_pong(self._handle, self._payload)) >= 0:
-                event = self._events.pop(ffi.unpack(self._payload, size), None)
+            while (size := lib.wst_take_pong(self._handle, payload)) >= 0:
+                event = self._events.pop(ffi.unpack(payload, size), None)
                 if event is not None:
                     event.set()
 
     def close(self) -> None:
         """The connection is closed: nothing more will be answered."""
         with self._lock:
-            events = list(self._events.values())
+            for event in self._events.values():
+                if event.ack_on_close:
+                    event.set()
             self._events.clear()
-        for event in events:
-            if event.ack_on_close:
-                event.set()
 
 
 class PongReceived(threading.Event):
@@ -70,14 +66,5 @@ class PongReceived(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the pong is received. False if the time is over, or the connection is closed."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not super().is_set():
-            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            result = self._connection._pump(left)
-            if result == lib.WST_CLOSED:
-                return super().is_set()
-            if result == lib.WST_BUSY:
-                super().wait(_TURN if deadline is None else min(left, _TURN))
-            if (result == lib.WST_TIMEOUT or left == 0) and not super().is_set():
-                return False
-        return True
+        waited: bool = self._connection._wait(self, timeout)
+        return waited

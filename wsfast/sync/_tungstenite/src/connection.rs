@@ -5,6 +5,12 @@
 //! sleeps in recv(2), which is what makes a round trip two system calls; everybody else who reads (a sender whose
 //! bytes do not go out, somebody who waits for a PONG or for the end) sleeps in poll(2) without it, reads without
 //! sleeping, and puts messages into a queue. Who needs both locks takes the reader's first.
+//!
+//! What somebody waits for in poll(2) another thread may read first, a PONG for instance: then poll(2) sleeps on. Nor
+//! does it notice that the reader's lock is free, or that closing has begun and set a deadline. So nobody sleeps without
+//! the lock for longer than `TURN`, and looks at everything anew then: nobody has to be told, and nobody is forgotten.
+//! The receiver may sleep for longer, for nobody else reads; a deadline of closing is watched by who closes, and the end
+//! of the connection wakes everybody.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
@@ -17,7 +23,7 @@ use crate::socket::Socket;
 use crate::tls::Session;
 use crate::writer::Writer;
 
-/// How soon somebody who cannot read, for another thread does, looks again. Only who is blocked already waits so.
+/// How long somebody sleeps at the most without the reader's lock.
 pub const TURN: Duration = Duration::from_millis(20);
 
 pub struct Options {

@@ -95,17 +95,15 @@ impl Connection {
         Err(self.wait(reads, true, wake, now))
     }
 
-    /// Sleeps without any lock, and then it is the caller's turn: whatever woke it, a signal may have come meanwhile.
+    /// Sleeps without any lock, for a `TURN` at the most, and then it is the caller's turn: whatever woke it, a signal
+    /// may have come meanwhile.
     pub(crate) fn wait(&self, reads: bool, writes: bool, wake: Option<Instant>, now: Instant) -> Stop {
         let mut events = if reads { libc::POLLIN } else { 0 };
-        let mut left = wake.map(|wake| wake.saturating_duration_since(now));
+        let left = wake.map_or(TURN, |wake| wake.saturating_duration_since(now).min(TURN));
         if writes || self.residue.load(Ordering::Acquire) {
             events |= libc::POLLOUT;
         }
-        if !reads {
-            left = Some(left.map_or(TURN, |left| left.min(TURN)));
-        }
-        if self.socket.poll(events, left).is_ok_and(|happened| happened & libc::POLLOUT != 0) {
+        if self.socket.poll(events, Some(left)).is_ok_and(|happened| happened & libc::POLLOUT != 0) {
             self.flush_quietly();
         }
         Stop::Interrupted
