@@ -9,27 +9,30 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "wsfast"
 
 # Modules of wsfast that each module may import. A face is a package of its own; it may import everything.
-COLD = {"exceptions", "codes", "closing", "keepalive"}
+COLD = {"exceptions", "codes", "closing", "keepalive", "stats", "tuning"}
 MAY_IMPORT = {
     "codes": set(),
     "exceptions": {"codes", "handshake"},  # handshake for its types only
     "closing": {"codes", "exceptions"},
+    "stats": set(),
+    "tuning": set(),
     "uri": {"exceptions"},
     "handshake": {"exceptions", "uri"},
     "deflate": {"exceptions"},
     "connection": {"exceptions", "handshake"},
     "reconnecting": {"exceptions"},
     "connecting": {"handshake", "reconnecting", "uri"},
-    "keepalive": {"codes", "exceptions", "closing", "_engine", "_frame"},
+    "keepalive": {"codes", "exceptions", "closing", "tuning", "_engine", "_frame"},
     "_memory": set(),
     "_core": set(),
     "_frame": COLD | {"_core", "_memory"},
     "_writer": COLD | {"_core", "_memory", "_frame"},
     "_reader": COLD | {"_core", "_memory", "_frame", "_writer"},
-    "_engine": COLD | {"_core", "_memory", "_frame", "_writer", "_reader"},
     "_socket": {"_reader"},
+    "_polling": {"_core", "_reader", "_socket", "_writer", "stats"},
+    "_engine": COLD | {"_core", "_memory", "_frame", "_writer", "_reader", "_socket", "_polling"},
     "_binding": {"_engine"},
-    "tcp": {"uri"},
+    "tcp": {"uri", "tuning"},
     "opening": COLD | {"_engine", "_frame", "_writer", "_socket", "tcp", "handshake", "uri", "deflate"},
 }
 FACES = {"__init__", "asyncio", "sync"}
@@ -93,12 +96,13 @@ def test_module(path):
     if module in NO_INPUT_OR_OUTPUT:
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
     if path.suffix != ".py":
-        allowed = {"aiofastnet", "asyncio", "cpython", "cython", "libc", "socket", "threading", "wsfast"}
+        allowed = {"aiofastnet", "asyncio", "contextvars", "cpython", "cython", "libc", "socket", "threading"}
+        allowed |= {"weakref", "wsfast"}
         assert outside <= allowed
 
 
 def test_the_search_finds_imports():
-    assert {"wsfast.closing", "wsfast._reader.FrameReader"} <= imports(PACKAGE / "_engine.pyx")
+    assert {"wsfast.closing", "wsfast._polling.PollingReader"} <= imports(PACKAGE / "_engine.pyx")
     assert {"aiofastnet.transport.Protocol", "wsfast._core.wsf_mask_key"} <= imports(PACKAGE / "_writer.pyx")
     assert "wsfast.uri" in imports(PACKAGE / "handshake.py")
 

@@ -1,6 +1,6 @@
 """The C core as Cython sees it. This file only mirrors wsfast/core/*.h; the contracts are written there."""
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
 cdef extern from "frame.h" nogil:
@@ -50,3 +50,8 @@ cdef extern from "mask.h" nogil:
 
 cdef extern from "entropy.h" nogil:
     int wsf_mask_key(uint32_t *key)
+
+
+cdef extern from "clock.h" nogil:
+    int64_t wsf_monotonic_ns()
+    int64_t wsf_realtime_ns()

@@ -8,7 +8,7 @@ from libc.stdint cimport uint64_t
 
 from wsfast._core cimport wsf_status
 from wsfast._frame cimport WSCloseCode, WSFrame, WSMsgType
-from wsfast._reader cimport FrameReader
+from wsfast._polling cimport PollingReader
 
 
 cdef class WSListener:
@@ -28,7 +28,7 @@ cdef class WSListener:
     cdef int _read_done(self, WSTransport transport) except -1
 
 
-cdef class WSTransport(FrameReader):
+cdef class WSTransport(PollingReader):
     cdef:
         object __weakref__
 
@@ -47,6 +47,10 @@ cdef class WSTransport(FrameReader):
         bint _auto_pong
         bytes _pong_owed
         object _keepalive
+        object _ping_histogram
+
+        bint _quickack
+        int _socket_fd              # only if _quickack
 
         # The end.
         bint _disconnect_on_exception

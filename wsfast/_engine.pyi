@@ -7,10 +7,11 @@ from typing import Any, final
 from typing_extensions import Buffer, disjoint_base
 
 from wsfast._frame import WSFrame
-from wsfast._reader import FrameReader
+from wsfast._polling import PollingReader
 from wsfast.closing import WSCloseHandshake, WSDisconnectInfo
 from wsfast.codes import WSAutoPingStrategy, WSCloseCode
 from wsfast.handshake import UpgradeRequest, UpgradeResponse
+from wsfast.tuning import Tuning
 
 @disjoint_base
 class WSListener:
@@ -23,7 +24,7 @@ class WSListener:
     def resume_writing(self) -> None: ...
 
 @final
-class WSTransport(FrameReader):
+class WSTransport(PollingReader):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -36,6 +37,7 @@ class WSTransport(FrameReader):
         disconnect_on_exception: bool,
         close_timeout: float | None,
         gather: bool,
+        tuning: Tuning | None = None,
     ) -> None: ...
     @property
     def request(self) -> UpgradeRequest: ...

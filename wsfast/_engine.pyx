@@ -1,8 +1,8 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
 WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
-that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx) and sends as a FrameWriter
-(_writer.pyx); here is what it does with frames, and how a connection lives and ends. What happens once per connection
+that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx), without sleeping if it is told so
+(_polling.pyx), and sends as a FrameWriter (_writer.pyx); here is what it does with frames, and how a connection lives and ends. What happens once per connection
 is elsewhere: opening.py opens it, keepalive.py pings, closing.py finds the words for its end.
 
 The life of a connection:
@@ -30,12 +30,14 @@ from libc.stdint cimport uint8_t, uint64_t
 from wsfast._core cimport wsf_close_code_valid, wsf_status, wsf_status_close_code, wsf_status_reason
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport scratch_of_thread
-from wsfast._reader cimport FrameReader
+from wsfast._polling cimport PollingReader
+from wsfast._socket cimport acknowledge_at_once
 from wsfast._writer cimport FIN, State
 
 from wsfast import closing
 from wsfast.exceptions import Close, PayloadTooBig, ProtocolError, WSProtocolError
 from wsfast.keepalive import Keepalive
+from wsfast.tuning import Tuning
 
 
 cdef extern from "Python.h":
@@ -94,7 +96,7 @@ cdef class WSListener:
 
 
 @cython.final
-cdef class WSTransport(FrameReader):
+cdef class WSTransport(PollingReader):
     """An open connection: what a listener sends with. Made by :func:`wsfast.ws_connect`, not by hand.
 
     All methods are to be called in the thread of the event loop and raise :exc:`RuntimeError` elsewhere.
@@ -114,7 +116,8 @@ cdef class WSTransport(FrameReader):
 
     .. attribute:: last_received
 
-        When the last bytes were received, in seconds of ``time.monotonic()``; kept only with ``enable_auto_ping``.
+        When the last bytes were received, in seconds of ``time.monotonic()``; kept only with ``enable_auto_ping`` or
+        ``timestamps``.
 
     .. attribute:: is_secure
 
@@ -127,7 +130,7 @@ cdef class WSTransport(FrameReader):
 
     def __init__(
         self, loop, opening, *, logger, bint secure, uint64_t max_frame_size, bint auto_pong,
-        bint disconnect_on_exception, close_timeout, bint gather
+        bint disconnect_on_exception, close_timeout, bint gather, tuning=None
     ):
         self._loop = loop
         self._opening = opening
@@ -138,6 +141,12 @@ cdef class WSTransport(FrameReader):
         self._disconnect_on_exception = disconnect_on_exception
         self._close_timeout = close_timeout
         self._gather = gather
+        tuning = tuning or Tuning()
+        self._window = tuning.busy_poll
+        self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
+        self._max_read = tuning.max_read_size
+        self._tells_read_done = self._quickack = tuning.quickack
+        self._ping_histogram = tuning.ping_histogram
         self._state = State.CONNECTING
 
     def __repr__(self):
@@ -177,6 +186,7 @@ cdef class WSTransport(FrameReader):
         if (<FrameFields>frame).msg_type == WSMsgType.CLOSE:
             return self._close_frame_received(frame)
         if (<FrameFields>frame).msg_type == WSMsgType.PING and self._auto_pong:
+            self._frames_kept += 1
             return self._answer_ping(frame.get_payload_as_bytes())
         return self._dispatch(frame)
 
@@ -191,10 +201,17 @@ cdef class WSTransport(FrameReader):
         return self._send_frame(FIN | WSMsgType.PONG, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
 
     cdef bint _is_expected_pong(self, WSFrame frame) except -1:
-        return self._keepalive.is_pong(frame)
+        if not self._keepalive.is_pong(frame):
+            return False
+        self._frames_kept += 1
+        return True
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
         return self._opening.data_received(data)
+
+    cdef int _upgraded(self) except -1:
+        self._connected()
+        return 0
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
         if from_callback:
@@ -218,7 +235,17 @@ cdef class WSTransport(FrameReader):
         return 0
 
     cdef int _read_done(self) except -1:
+        if self._quickack and self._state != State.CLOSED:
+            # After what the callbacks sent: that has acknowledged what was read, and no packet is needed for it.
+            acknowledge_at_once(self._socket_fd)
         return 0 if self._listener is None else self._listener._read_done(self)
+
+    cdef int _require_receiving(self) except -1:
+        if self._state > State.CLOSING or self._close_received is not None:
+            self._raise_closed()
+        if self._fast is not None and (self._fast._closing or self._fast._finalizing_close):
+            self._raise_closed()  # the transport beneath has failed, and will say so in a moment
+        return 0
 
     cdef int _raise_closed(self) except -1:
         raise closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent)
@@ -231,9 +258,12 @@ cdef class WSTransport(FrameReader):
             self._fast = transport
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
+        if self._quickack:
+            self._socket_fd = transport.get_extra_info("socket").fileno()
         self._opening.connection_made(self)
 
     def connection_lost(self, exc):
+        self._stop_polling()
         if self._state == State.CONNECTING:
             self._state = State.CLOSED
             self._opening.connection_lost(exc)
@@ -302,6 +332,7 @@ cdef class WSTransport(FrameReader):
         self.subprotocol = subprotocol
         self._rsv_allowed = self._decoder.rsv_allowed = rsv_allowed
         self._state = State.OPEN
+        self._start_polling()
 
     def _connected(self):
         try:
@@ -315,8 +346,9 @@ cdef class WSTransport(FrameReader):
 
     def _keep_alive(self, idle_timeout, reply_timeout, strategy):
         """Send PINGs and end the connection if nothing answers; None as `idle_timeout` never pings by itself."""
-        self._keepalive = Keepalive(self, self._listener, idle_timeout, reply_timeout, strategy)
-        self._stamp_reads = idle_timeout is not None
+        self._keepalive = Keepalive(
+            self, self._listener, idle_timeout, reply_timeout, strategy, self._ping_histogram)
+        self._stamp_reads = self._stamp_reads or idle_timeout is not None
 
     def _expect(self, bint pong):
         self._expect_pong = pong
@@ -539,3 +571,4 @@ def _enter_method(cls, str name):
 
 _enter_method(WSTransport, "send")
 _enter_method(WSTransport, "send_many")
+_enter_method(WSTransport, "poll")

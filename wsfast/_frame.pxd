@@ -1,4 +1,4 @@
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 from wsfast._memory cimport ReadBuffer
 
@@ -43,6 +43,10 @@ cdef class FrameFields:
         uint8_t rsv1
         uint8_t rsv2
         uint8_t rsv3
+        # When the read that completed the frame returned, and when the kernel had received its bytes, in nanoseconds of
+        # CLOCK_MONOTONIC; 0 unless stamps were asked for.
+        int64_t recv_time_ns
+        int64_t kernel_time_ns
 
 
 cdef class WSFrame(FrameFields):

@@ -81,6 +81,25 @@ cdef class WSFrame(FrameFields):
         return <bint>(<FrameFields>self).rsv3
 
     @property
+    def recv_time_ns(self):
+        """When the frame was received, in nanoseconds of ``time.monotonic_ns()``, or None without ``timestamps``.
+
+        The clock is read once per read, as soon as it returns: frames that arrived together have the same time.
+        """
+        return (<FrameFields>self).recv_time_ns or None
+
+    @property
+    def kernel_time_ns(self):
+        """When the kernel received the frame's bytes, in nanoseconds of ``time.monotonic_ns()``, or None without
+        ``timestamps="kernel"``.
+
+        The kernel stamps packets by the wall clock, and tells the stamp of the last packet of a read. It is converted
+        when the bytes are read, by the difference of the two clocks at that moment. ``recv_time_ns - kernel_time_ns``
+        is how long the bytes waited for this program.
+        """
+        return (<FrameFields>self).kernel_time_ns or None
+
+    @property
     def last_in_buffer(self):
         """True if no other complete frame had been received behind this one."""
         cdef:

@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
-from libc.stdint cimport UINT64_MAX, uint8_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from wsfast._core cimport (
@@ -16,6 +16,8 @@ from wsfast._core cimport (
     wsf_decoder,
     wsf_decoder_advance,
     wsf_header,
+    wsf_monotonic_ns,
+    wsf_realtime_ns,
     wsf_status,
 )
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
@@ -25,20 +27,6 @@ from wsfast._writer cimport FrameWriter, State
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject *o)
-
-
-cdef extern from *:
-    """
-    #include <time.h>
-
-    static inline double wsf_monotonic(void)
-    {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    }
-    """
-    double wsf_monotonic() noexcept
 
 
 cdef enum:
@@ -64,6 +52,7 @@ cdef class FrameReader(FrameWriter):
             size[0] = self._own.capacity - self._own_size
         else:
             self._scratch.reading_area(self._rest_size, ptr, size)
+        size[0] = min(size[0], self._max_read)
         return NoResult.OK
 
     cpdef get_buffer(self, Py_ssize_t hint):
@@ -93,7 +82,11 @@ cdef class FrameReader(FrameWriter):
             ReadBuffer buffer = self._own
             Py_ssize_t start, end
         if self._stamp_reads:
-            self.last_received = wsf_monotonic()
+            self._stamp()
+        if self._tells_poller:
+            self._event()
+        self._reads += 1
+        self._bytes_received += nbytes
         self._sent_in = 0
         if buffer is not None:
             self._own = None
@@ -115,51 +108,85 @@ cdef class FrameReader(FrameWriter):
         finally:
             alive._scratch.give_read(buffer, end)
 
+    cdef void _stamp(self) noexcept:
+        cdef int64_t now = wsf_monotonic_ns()
+        self.last_received = <double>now * 1e-9
+        if self._stamp_frames:
+            self._received_at = now
+            self._kernel_received_at = now - (wsf_realtime_ns() - self._kernel_stamp) if self._kernel_stamp else 0
+
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
         """Take the received bytes buffer[start:end]."""
-        if self._state == State.CONNECTING:
-            # What follows the server's reply, the last bytes of this read, is frames already.
-            start = end - self._upgrade(PyBytes_FromStringAndSize(buffer.data + start, end - start))
+        cdef:
+            PyObject *outer = self._reading
+            Py_ssize_t outer_read_end = self._read_end, outer_frame_end = self._frame_end
+        self._reading = <PyObject *>buffer
+        self._read_end = end
+        self._frame_end = start
+        try:
+            if self._state == State.CONNECTING:
+                # What follows the server's reply, the last bytes of this read, is frames already.
+                self._frame_end = end - self._upgrade(PyBytes_FromStringAndSize(buffer.data + start, end - start))
+                if self._state != State.CONNECTING:
+                    self._upgraded()
+            self._deliver_rest()
+        finally:
+            self._reading = outer
+            self._read_end = outer_read_end
+            self._frame_end = outer_frame_end
+        return 0
+
+    cdef int _deliver_rest(self) except -1:
+        """Deliver what is left of the bytes that were read last."""
+        cdef Py_ssize_t start
         while self._state != State.CONNECTING and self._state < State.FAILED:
+            start = self._frame_end
             try:
-                self._frame_end = start
-                self._deliver(buffer, start, end)
+                self._deliver(<ReadBuffer>self._reading, self._read_end)
                 break
             except BaseException as exc:
                 # If no frame was dispatched, it is not a callback that raised: out of memory, say.
                 self._delivery_raised(exc, self._frame_end != start)
-                start = self._frame_end
         return 0
 
-    cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
-        """Dispatch the complete frames of buffer[start:end] and keep the rest."""
+    cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1:
+        """Dispatch the complete frames from _frame_end to `end` and keep the rest. A callback may do so as well, so
+        where to go on is looked up for every frame."""
         cdef:
             wsf_header header
             wsf_status status
             WSFrame frame = None
             const uint8_t *p
-            Py_ssize_t size
-        while start < end:
+            Py_ssize_t start, size
+        while True:
+            start = self._frame_end
+            if start >= end:
+                return 0
             p = <const uint8_t *>buffer.data + start
             status = wsf_decode_header(&self._decoder, p, end - start, &header)
             if status != WSF_FRAME:
                 if status == WSF_INCOMPLETE:
-                    return self._keep_rest(buffer, start, end, 0)
-                self._violated(status, self._length_in(p, end - start))
-                return 0
+                    self._keep_rest(buffer, start, end, 0)
+                else:
+                    self._violated(status, self._length_in(p, end - start))
+                break
             # No overflow: a payload is not longer than max_frame_size, which ws_connect() bounds.
             size = header.header_len + <Py_ssize_t>header.payload_len
             if size > end - start:
-                return self._keep_rest(buffer, start, end, size)
+                self._keep_rest(buffer, start, end, size)
+                break
             wsf_decoder_advance(&self._decoder, &header)
             start += size
             self._frame_end = start
+            self._frames_received += 1
             if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
                 continue
 
             if frame is None or Py_REFCNT(<PyObject *>frame) > 1:
                 frame = <WSFrame>WSFrame.__new__(WSFrame)
                 frame.buffer = buffer
+                (<FrameFields>frame).recv_time_ns = self._received_at
+                (<FrameFields>frame).kernel_time_ns = self._kernel_received_at
             frame.payload_ptr = <char *>p + header.header_len
             (<FrameFields>frame).payload_size = <Py_ssize_t>header.payload_len
             (<FrameFields>frame).tail_size = end - start
@@ -173,9 +200,10 @@ cdef class FrameReader(FrameWriter):
             if header.opcode & 0x08:
                 self._dispatch_control(frame)
                 if self._state >= State.FAILED:
-                    return 0
+                    break
             else:
                 self._dispatch(frame)
+        self._frame_end = end
         return 0
 
     cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept:
@@ -211,6 +239,9 @@ cdef class FrameReader(FrameWriter):
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
         """Bytes of the server's reply to the upgrade request; returns how many at their end are already frames."""
+
+    cdef int _upgraded(self) except -1:
+        """The reply was complete."""
 
     cdef int _dispatch(self, WSFrame frame) except -1:
         """A data frame."""

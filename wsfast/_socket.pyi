@@ -8,4 +8,10 @@ from wsfast._reader import FrameReader
 
 @disjoint_base
 class SocketTransport(Transport):
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, reader: FrameReader) -> None: ...
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        reader: FrameReader,
+        kernel_stamps: bool = False,
+    ) -> None: ...

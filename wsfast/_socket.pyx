@@ -2,8 +2,8 @@
 
 aiofastnet's socket transport would do, but each keeps 4 KiB for writing many buffers at once, more than all the rest of
 an idle connection together. This one writes from one buffer, which exists while there is something to write, and reads
-once whenever the loop says that it can. Everything else is aiofastnet's: the limits of the write buffer, closing and
-errors.
+once whenever the loop says that it can, or whenever it is told to look (_polling.pyx). Everything else is aiofastnet's:
+the limits of the write buffer, closing and errors.
 """
 
 import socket
@@ -11,15 +11,100 @@ import socket
 from aiofastnet.transport cimport WritableTransport
 from aiofastnet.utils cimport NoResult, aiofn_read, aiofn_write
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.stdint cimport int64_t
 
 from wsfast._reader cimport FrameReader
 
 
-cdef class SocketTransport(WritableTransport):
-    """The ``asyncio.Transport`` of one connected socket, which it owns."""
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
 
-    def __init__(self, loop, sock, FrameReader reader not None):
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <string.h>
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <netinet/tcp.h>
+    #include <sys/uio.h>
+    #include <time.h>
+
+    #ifdef SO_TIMESTAMPNS
+    static int wsf_stamp_receipts(int fd)
+    {
+        int on = 1;
+        return setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    }
+
+    /* recv(2), and when the kernel got the last packet of what it gives: nanoseconds of the wall clock, or 0. */
+    static Py_ssize_t wsf_receive_stamped(int fd, char *buffer, Py_ssize_t size, int64_t *stamp)
+    {
+        union {
+            char bytes[CMSG_SPACE(sizeof(struct timespec))];
+            struct cmsghdr aligned;
+        } control;
+        struct iovec into = {buffer, (size_t)size};
+        struct msghdr message = {
+            .msg_iov = &into, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        struct cmsghdr *part;
+        ssize_t received;
+        do
+            received = recvmsg(fd, &message, 0);
+        while (received < 0 && errno == EINTR);
+        *stamp = 0;
+        if (received > 0) {
+            for (part = CMSG_FIRSTHDR(&message); part != NULL; part = CMSG_NXTHDR(&message, part)) {
+                if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_TIMESTAMPNS) {
+                    struct timespec at;
+                    memcpy(&at, CMSG_DATA(part), sizeof at);
+                    *stamp = (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
+                }
+            }
+        }
+        return received;
+    }
+    #else
+    #define wsf_stamp_receipts(fd) (errno = ENOTSUP, -1)
+    #define wsf_receive_stamped(fd, buffer, size, stamp) (errno = ENOTSUP, (Py_ssize_t)-1)
+    #endif
+
+    /* Of no consequence if it fails: then the kernel acknowledges later. */
+    static void wsf_acknowledge_at_once(int fd)
+    {
+    #ifdef TCP_QUICKACK
+        int on = 1;
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+    #endif
+    }
+
+    #define wsf_would_block() (errno == EAGAIN || errno == EWOULDBLOCK)
+    """
+    int wsf_stamp_receipts(int fd)
+    Py_ssize_t wsf_receive_stamped(int fd, char *buffer, Py_ssize_t size, int64_t *stamp)
+    void wsf_acknowledge_at_once(int fd)
+    bint wsf_would_block()
+
+
+cdef void acknowledge_at_once(int fd) noexcept:
+    """Tell the kernel not to wait for something to send before it acknowledges what was read (tcp(7), TCP_QUICKACK)."""
+    wsf_acknowledge_at_once(fd)
+
+
+cdef class SocketTransport(WritableTransport):
+    """The ``asyncio.Transport`` of one connected socket, which it owns.
+
+    With `kernel_stamps` the kernel tells when it received what is read, for :attr:`WSFrame.kernel_time_ns`.
+    """
+
+    def __init__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
+        cdef int fd = sock.fileno()
+        if kernel_stamps and wsf_stamp_receipts(fd) != 0:
+            PyErr_SetFromErrno(OSError)
         WritableTransport.__init__(self, loop, sock)
+        self._kernel_stamps = kernel_stamps
         self._write_backlog = None  # the base class's queue of buffers is not used
         self._reader = reader
         self.set_protocol(reader)
@@ -33,22 +118,43 @@ cdef class SocketTransport(WritableTransport):
     # ---- reading
 
     def _read_ready(self):
+        if self.read_now(None) == Look.NOTHING:
+            self._reader._empty_wakeups += 1  # these bytes have been read without waiting for the loop
+
+    cdef Look read_now(self, object context) except Look.RAISED:
+        """Read once what there is. What calls back runs in `context`, unless that is None."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
             Py_ssize_t size, received
         if self._finalizing_close or self._read_paused:
-            return
+            return Look.STOPPED
         try:
             reader.get_buffer_c(-1, &ptr, &size)
-            received = aiofn_read(self._fileno, ptr, size, True)
-            if received > 0:
-                reader.buffer_updated(received)
-            elif received == 0:
+            if self._kernel_stamps:
+                received = wsf_receive_stamped(self._fileno, ptr, size, &reader._kernel_stamp)
+                if received < 0 and not wsf_would_block():
+                    PyErr_SetFromErrno(OSError)
+            else:
+                received = aiofn_read(self._fileno, ptr, size, True)
+            if received < 0:
+                return Look.NOTHING
+            if received == 0:
                 self._call_protocol_eof_received()
                 self.close()
+                return Look.STOPPED
+            if context is None:
+                reader.buffer_updated(received)
+            else:
+                PyContext_Enter(context)
+                try:
+                    reader.buffer_updated(received)
+                finally:
+                    PyContext_Exit(context)
+            return Look.RECEIVED
         except BaseException:
             self._handle_error("Fatal read error on socket transport")
+            return Look.STOPPED
 
     # ---- writing
 
@@ -70,6 +176,7 @@ cdef class SocketTransport(WritableTransport):
                 self._unsent = bytearray()
             self._unsent += <bytes>ptr[:size]
             self._write_backlog_size += size
+            self._reader._longest_backlog = max(self._reader._longest_backlog, self._write_backlog_size)
             self._start_backlog_writing()
             self._maybe_pause_protocol()
         except BaseException:

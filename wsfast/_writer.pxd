@@ -45,6 +45,15 @@ cdef class FrameWriter(Protocol):
         bint _writing_large
         bint _pause_owed
 
+        bint _tells_poller          # the poller wants to know when something is sent or received
+
+        # For stats.
+        uint64_t _frames_sent
+        uint64_t _frames_gathered
+        uint64_t _bytes_sent
+        uint64_t _writes
+        Py_ssize_t _longest_backlog
+
     # Python's send() for callers in C: no Python object is created or looked at.
     cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=*) except -1
     # The same, masking in place: 14 bytes before `payload` and the payload itself are overwritten.
@@ -86,3 +95,5 @@ cdef class FrameWriter(Protocol):
     # Overridden by WSTransport.
     cdef int _raise_closed(self) except -1
     cdef int _writing_changed(self) except -1
+    # Overridden by PollingReader.
+    cdef int _event(self) except -1

@@ -174,6 +174,7 @@ cdef class FrameWriter(Protocol):
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         self._sending_fragments = not first_byte & FIN
+        self._frames_sent += 1
         wsf_encode_header(<uint8_t *>frame, first_byte, size, key)
         _mask(<uint8_t *>payload, <uint8_t *>payload, size, key)
         return self._write(frame, size + (payload - frame))
@@ -242,6 +243,7 @@ cdef class FrameWriter(Protocol):
             raise ValueError(f"message must be at most {MAX_CONTROL_PAYLOAD} bytes in a control frame, not {size}")
         if not first_byte & 0x08:
             self._sending_fragments = not first_byte & FIN
+        self._frames_sent += 1
         if size > WRITE_SIZE - WSF_MAX_HEADER:
             return self._send_large(first_byte, payload, size)
         if self._cork_depth or self._flush_scheduled:
@@ -287,6 +289,7 @@ cdef class FrameWriter(Protocol):
             PyErr_SetFromErrno(OSError)
         if self._gathered == NULL:
             self._gathered = self._scratch.take_write()
+        self._frames_gathered += 1
         self._gathered_size += wsf_encode_frame(
             _mask, <uint8_t *>self._gathered + self._gathered_size, first_byte, <const uint8_t *>payload, size, key)
         if self._gathered_size >= GATHER_LIMIT:
@@ -330,10 +333,17 @@ cdef class FrameWriter(Protocol):
 
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1:
         """send(2) if nothing is queued; what the kernel does not take is copied and queued."""
+        self._writes += 1
+        self._bytes_sent += size
+        if self._tells_poller:
+            self._event()
         if self._fast is not None:
             self._fast.write_c(ptr, size)
         else:
             self.underlying_transport.write(PyBytes_FromStringAndSize(ptr, size))
+        if self._writing_paused:
+            self._longest_backlog = max(
+                self._longest_backlog, <Py_ssize_t>self.underlying_transport.get_write_buffer_size())
         return 0
 
     cdef int _flush(self) except -1:
@@ -382,6 +392,9 @@ cdef class FrameWriter(Protocol):
 
     cdef int _writing_changed(self) except -1:
         """WSTransport tells its listener."""
+
+    cdef int _event(self) except -1:
+        """PollingReader tells the poller."""
 
     # ---- called by the transport beneath
 

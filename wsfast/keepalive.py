@@ -17,6 +17,7 @@ from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
 if TYPE_CHECKING:
     from wsfast._engine import WSListener, WSTransport
     from wsfast._frame import WSFrame
+    from wsfast.tuning import Histogram
 
 
 class Keepalive:
@@ -29,6 +30,7 @@ class Keepalive:
         idle_timeout: float | None,
         reply_timeout: float | None,
         strategy: WSAutoPingStrategy | None,
+        histogram: Histogram | None,
     ) -> None:
         self._transport = transport
         self._listener = listener
@@ -36,10 +38,11 @@ class Keepalive:
         self._idle_timeout = idle_timeout
         self._reply_timeout = reply_timeout
         self._strategy = strategy
+        self._histogram = histogram
         self._timer: asyncio.TimerHandle | None = None
         self._pinged_at = 0.0
-        # The payloads of PINGs that wait for their PONG, and who waits: None is the idle timer.
-        self._pings: dict[bytes, asyncio.Future[float] | None] = {}
+        # The payloads of PINGs that wait for their PONG, when they were sent, and who waits: None is the idle timer.
+        self._pings: dict[bytes, tuple[int, asyncio.Future[float] | None]] = {}
         # A listener's own kind of ping has no payload to tell answers apart, so there is one at a time.
         from wsfast._engine import WSListener  # the engine imports this module
 
@@ -56,7 +59,7 @@ class Keepalive:
             self._timer.cancel()
             self._timer = None
         pings, self._pings = self._pings, {}
-        for waiter in pings.values():
+        for _, waiter in pings.values():
             if waiter is not None and not waiter.done():
                 waiter.set_exception(exc)
 
@@ -73,7 +76,7 @@ class Keepalive:
             return  # the closing handshake has a deadline of its own
         self._pinged_at = time.monotonic()
         # Any byte was sign enough of life, so earlier pings may have gone unanswered.
-        self._pings = {payload: waiter for payload, waiter in self._pings.items() if waiter is not None}
+        self._pings = {payload: ping for payload, ping in self._pings.items() if ping[1] is not None}
         self._timer = self._loop.call_later(self._reply_timeout, self._reply_is_due)
         try:
             self._ping(None)
@@ -93,7 +96,7 @@ class Keepalive:
 
     def _ping(self, waiter: asyncio.Future[float] | None) -> bytes:
         payload = os.urandom(8)
-        self._pings[payload] = waiter
+        self._pings[payload] = time.perf_counter_ns(), waiter
         self._transport._expect(True)
         if self._own_ping:
             self._listener.send_user_specific_ping(self._transport)
@@ -122,10 +125,12 @@ class Keepalive:
             self._answered(next(iter(self._pings)))
 
     def _answered(self, payload: bytes) -> None:
-        now = time.perf_counter()
-        waiter = self._pings.pop(payload)
+        now = time.perf_counter_ns()
+        sent, waiter = self._pings.pop(payload)
         if waiter is not None and not waiter.done():
-            waiter.set_result(now)
+            waiter.set_result((now - sent) / 1e9)
+        if self._histogram is not None:
+            self._histogram.record_value(now - sent)
         self._transport._expect(bool(self._pings))
 
     async def measure(self, rounds: int) -> list[float]:
@@ -134,10 +139,9 @@ class Keepalive:
         for _ in range(rounds):
             async with self._turn:
                 waiter: asyncio.Future[float] = self._loop.create_future()
-                sent = time.perf_counter()
                 payload = self._ping(waiter)
                 try:
-                    times.append(await waiter - sent)
+                    times.append(await waiter)
                 finally:
                     self._pings.pop(payload, None)
         return times

@@ -22,6 +22,7 @@ from wsfast.codes import WSAutoPingStrategy
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.tcp import SocketFactory
+from wsfast.tuning import Histogram, SocketOption, Tuning
 from wsfast.uri import WebSocketURI, parse_uri
 
 if sys.version_info >= (3, 11):
@@ -72,6 +73,13 @@ async def ws_connect(
     socket_factory: SocketFactory | None = None,
     use_aiofastnet: bool | None = None,
     write_policy: str = "immediate",
+    busy_poll: float = 0,
+    timestamps: str | None = None,
+    max_read_size: int | None = None,
+    quickack: bool = False,
+    so_busy_poll: int = 0,
+    sockopts: Sequence[SocketOption] = (),
+    ping_histogram: Histogram | None = None,
     **kwargs: Any,
 ) -> tuple[WSTransport, WSListener]:
     """Connect to a WebSocket server and deliver what it sends to a listener.
@@ -105,6 +113,18 @@ async def ws_connect(
     :param use_aiofastnet: False uses the event loop's own transports, which are slower
     :param write_policy: ``"immediate"`` writes every frame at once; ``"gather"`` writes the first frame of an event
         loop iteration at once, and those that follow together when the iteration ends
+    :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
+        read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
+    :param timestamps: ``"user"`` sets :attr:`WSFrame.recv_time_ns`, ``"kernel"`` also :attr:`WSFrame.kernel_time_ns`,
+        on plain TCP only
+    :param max_read_size: bytes to read at once, at most; 256 KiB by default. Their frames are all delivered before
+        anything else happens.
+    :param quickack: tell the kernel after every read to acknowledge at once, which costs a system call per read;
+        otherwise it is told once, and forgets it when it sees fit
+    :param so_busy_poll: ``SO_BUSY_POLL``, in microseconds: the kernel asks the network card itself before it sleeps
+    :param sockopts: tuples ``(level, name, value)`` for ``setsockopt``, set before the socket is connected
+    :param ping_histogram: gets the round-trip time of every answered PING in nanoseconds by ``record_value(ns)``;
+        such as ``HdrHistogram`` of the package hdrhistogram, ``pip install wsfast[histogram]``
     :param kwargs: for ``loop.create_connection``: ``local_addr``, ``server_hostname``, ``family``,
         ``happy_eyeballs_delay``, ``ssl_handshake_timeout``...
 
@@ -112,7 +132,7 @@ async def ws_connect(
     :raises InvalidURI: `url` is no WebSocket URL
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
     :raises TimeoutError: a deadline passed
-    :raises OSError: DNS, TCP or TLS failed
+    :raises OSError: DNS, TCP or TLS failed, or a socket option was refused
     """
     uri = parse_uri(url)
     if proxy is not None or proxy_ssl_context is not None:
@@ -137,6 +157,17 @@ async def ws_connect(
     ):
         if seconds is not None and seconds < 0:
             raise ValueError(f"{name} must not be negative, not {seconds!r}")
+    tuning = Tuning(
+        busy_poll=busy_poll,
+        timestamps=timestamps,
+        max_read_size=max_read_size,
+        quickack=quickack,
+        so_busy_poll=so_busy_poll,
+        sockopts=sockopts,
+        ping_histogram=ping_histogram,
+    )
+    if timestamps == "kernel" and (uri.secure or use_aiofastnet is False):
+        raise ValueError("timestamps='kernel' needs plain TCP, read by wsfast itself: ws:// and aiofastnet")
     auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
     handshake = ClientHandshake(uri, subprotocols=subprotocols, extra_headers=extra_headers)
     opening = Opening(
@@ -154,6 +185,7 @@ async def ws_connect(
         disconnect_on_exception=disconnect_on_exception,
         close_timeout=close_timeout,
         gather=write_policy == "gather",
+        tuning=tuning,
     )
     try:
         listener = await establish(
@@ -165,6 +197,7 @@ async def ws_connect(
             handshake_timeout=websocket_handshake_timeout,
             socket_factory=socket_factory,
             use_aiofastnet=use_aiofastnet,
+            tuning=tuning,
             kwargs=kwargs,
         )
     except InvalidStatus as exc:
@@ -184,13 +217,14 @@ async def establish(
     handshake_timeout: float | None,
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
+    tuning: Tuning,
     kwargs: dict[str, Any],
 ) -> WSListener:
     """Everything from DNS to the server's agreement. Whatever it raises, nothing is left behind."""
     loop = asyncio.get_running_loop()
     try:
         async with deadline(open_timeout):
-            await _connect(loop, transport, uri, context, socket_factory, use_aiofastnet, kwargs)
+            await _connect(loop, transport, uri, context, socket_factory, use_aiofastnet, tuning, kwargs)
             async with deadline(handshake_timeout):
                 return await opening.opened
     except asyncio.TimeoutError as exc:
@@ -278,7 +312,6 @@ class Opening:
         if self._auto_ping is not None:
             ping = self._auto_ping
             transport._keep_alive(ping.idle_timeout, ping.reply_timeout, ping.strategy)
-        transport._connected()
         return len(self._handshake.trailing)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -313,18 +346,19 @@ async def _connect(
     context: ssl.SSLContext | None,
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
+    tuning: Tuning,
     kwargs: dict[str, Any],
 ) -> None:
     """Connect TCP and TLS, and make `transport` the protocol of the connection."""
-    target = {"host": uri.host, "port": uri.port}
+    target = {"host": uri.host, "port": uri.port, "sockopts": tuning.sockopts}
     target.update((name, kwargs.pop(name)) for name in tcp.ARGUMENTS if name in kwargs)
-    sock = None if socket_factory is None else await tcp.from_factory(uri, socket_factory)
+    sock = None if socket_factory is None else await tcp.from_factory(uri, socket_factory, tuning.sockopts)
     if sock is None:
         sock = await tcp.connect(**target)  # type: ignore[arg-type]
     try:
         fast = _can_use_aiofastnet(loop, context, use_aiofastnet)
         if fast and context is None:
-            SocketTransport(loop, sock, transport)
+            SocketTransport(loop, sock, transport, tuning.timestamps == "kernel")
             return
         if context is not None:
             kwargs.setdefault("server_hostname", uri.host)

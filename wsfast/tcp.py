@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
+from wsfast.tuning import SocketOption, set_options
 from wsfast.uri import WebSocketURI
 
 SocketFactory = Callable[[WebSocketURI], Awaitable[socket.socket | None] | socket.socket | None]
@@ -28,12 +29,24 @@ async def connect(
     local_addr: tuple[str, int] | None = None,
     happy_eyeballs_delay: float | None = None,
     interleave: int | None = None,
+    sockopts: Sequence[SocketOption] = (),
 ) -> socket.socket:
     """Connect to the first address of `host` that answers; as ``loop.create_connection`` does it.
 
-    :raises OSError: no address could be resolved, bound or connected
+    :param sockopts: set on each socket before it is bound or connected
+    :raises OSError: no address could be resolved, bound or connected, or an option was refused
     """
     loop = asyncio.get_running_loop()
+
+    def new_socket(address: AddrInfoType) -> socket.socket:
+        sock = socket.socket(*address[:3])
+        try:
+            set_options(sock, sockopts)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
     sock = await start_connection(
         await _resolve(loop, host, port, family, proto, flags),
         local_addr_infos=None
@@ -42,11 +55,14 @@ async def connect(
         happy_eyeballs_delay=happy_eyeballs_delay,
         interleave=interleave,
         loop=loop,
+        socket_factory=new_socket,
     )
     return _tuned(sock)
 
 
-async def from_factory(uri: WebSocketURI, factory: SocketFactory) -> socket.socket | None:
+async def from_factory(
+    uri: WebSocketURI, factory: SocketFactory, sockopts: Sequence[SocketOption] = ()
+) -> socket.socket | None:
     """The user's socket, connected to the server unless it was already; None if the user made none."""
     made = factory(uri)
     sock = await made if inspect.isawaitable(made) else made
@@ -56,6 +72,7 @@ async def from_factory(uri: WebSocketURI, factory: SocketFactory) -> socket.sock
         raise TypeError(f"socket_factory must return a socket or None, not {type(sock).__name__}")
     try:
         sock.setblocking(False)
+        set_options(sock, sockopts)
         try:
             sock.getpeername()
         except OSError:

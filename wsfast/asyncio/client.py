@@ -22,6 +22,8 @@ from wsfast.handshake import USER_AGENT, HeadersLike
 from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
+from wsfast.tuning import ARGUMENTS as TUNING_ARGUMENTS
+from wsfast.tuning import Tuning
 from wsfast.uri import WebSocketURI
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
@@ -63,8 +65,10 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param write_policy: ``"gather"`` sends the first message of an event loop iteration at once, and those that follow
         together when the iteration ends; ``"immediate"`` sends every message at once
-    :param busy_poll: not implemented yet: must be 0
-    :param kwargs: ``ssl``, ``server_hostname``, ``sock``, ``host``, ``port``, ``local_addr``, ``family``,
+    :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
+        read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
+    :param kwargs: ``max_read_size``, ``quickack``, ``so_busy_poll``, ``sockopts`` as for :func:`wsfast.ws_connect`;
+        ``ssl``, ``server_hostname``, ``sock``, ``host``, ``port``, ``local_addr``, ``family``,
         ``happy_eyeballs_delay``, ``ssl_handshake_timeout``... as for ``loop.create_connection``
 
     :raises InvalidURI: `uri` is no WebSocket URI
@@ -115,8 +119,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             reconnect_delays=reconnect_delays,
             logger=logger,
         )
-        if busy_poll != 0:
-            raise NotImplementedError("busy_poll: polling is not implemented yet")
+        tuned = {name: kwargs.pop(name) for name in TUNING_ARGUMENTS if name in kwargs}
+        self._tuning = Tuning(busy_poll=busy_poll, **tuned)
         if write_policy not in ("immediate", "gather"):
             raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
         queue_marks(max_queue)  # raises what is wrong with it
@@ -154,6 +158,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             disconnect_on_exception=True,
             close_timeout=self.close_timeout,
             gather=self._gather,
+            tuning=self._tuning,
         )
         try:
             await establish(
@@ -165,6 +170,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
                 handshake_timeout=None,
                 socket_factory=self._target.socket_factory(),
                 use_aiofastnet=None,
+                tuning=self._tuning,
                 kwargs=dict(self._target.arguments),
             )
         except InvalidStatus as exc:

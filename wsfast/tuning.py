@@ -1,0 +1,90 @@
+"""What a connection trades for latency: polling, socket options, stamps. Checked here, before anything is connected."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+SocketOption = tuple[int, int, int | bytes]
+
+# Python names it from 3.14 on; the number is that of almost all architectures (asm-generic/socket.h).
+_SO_BUSY_POLL = getattr(socket, "SO_BUSY_POLL", 46)
+
+
+class Histogram(Protocol):
+    """What ``ping_histogram`` must be able to do; ``HdrHistogram`` of the package hdrhistogram can."""
+
+    def record_value(self, value: int, /) -> Any:
+        """Count one round trip of `value` nanoseconds."""
+
+
+class Tuning:
+    """The arguments of ``ws_connect`` and ``connect`` that are about latency."""
+
+    def __init__(
+        self,
+        *,
+        busy_poll: float = 0,
+        timestamps: str | None = None,
+        max_read_size: int | None = None,
+        quickack: bool = False,
+        so_busy_poll: int = 0,
+        sockopts: Sequence[SocketOption] = (),
+        ping_histogram: Histogram | None = None,
+    ) -> None:
+        if not busy_poll >= 0:  # NaN neither
+            raise ValueError(f"busy_poll must not be negative, not {busy_poll!r}")
+        if timestamps not in (None, "user", "kernel"):
+            raise ValueError(f"timestamps must be None, 'user' or 'kernel', not {timestamps!r}")
+        if timestamps == "kernel" and sys.platform != "linux":
+            raise NotImplementedError("timestamps='kernel' is implemented for Linux only")
+        if max_read_size is not None and max_read_size < 1:
+            raise ValueError(f"max_read_size must be positive, or None for no limit, not {max_read_size!r}")
+        if quickack and not hasattr(socket, "TCP_QUICKACK"):
+            raise NotImplementedError("quickack: this system has no TCP_QUICKACK")
+        if so_busy_poll < 0:
+            raise ValueError(f"so_busy_poll must not be negative, not {so_busy_poll!r}")
+        if so_busy_poll and sys.platform != "linux":
+            raise NotImplementedError("so_busy_poll: this system has no SO_BUSY_POLL")
+        if ping_histogram is not None and not hasattr(ping_histogram, "record_value"):
+            raise TypeError(
+                f"ping_histogram must have a method record_value(), unlike {type(ping_histogram).__name__}"
+            )
+        self.busy_poll = busy_poll
+        self.timestamps = timestamps
+        self.max_read_size = max_read_size or sys.maxsize
+        self.quickack = quickack
+        self.ping_histogram = ping_histogram
+        self.sockopts = [_checked(option) for option in sockopts]
+        if so_busy_poll:
+            self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, so_busy_poll))
+
+
+# The arguments of Tuning that wsfast.connect() knows too, besides busy_poll: it has no frames that a stamp could be on.
+ARGUMENTS = ("max_read_size", "quickack", "so_busy_poll", "sockopts")
+
+
+def _checked(option: SocketOption) -> SocketOption:
+    if not isinstance(option, tuple) or len(option) != 3:
+        raise TypeError(f"sockopts must be tuples (level, name, value), not {option!r}")
+    level, name, value = option
+    if not (isinstance(level, int) and isinstance(name, int) and isinstance(value, (int, bytes))):
+        raise TypeError(f"sockopts must be tuples of two ints and an int or bytes, not {option!r}")
+    return option
+
+
+def set_options(sock: socket.socket, sockopts: Sequence[SocketOption]) -> None:
+    """Set the options, and name the one that the kernel refuses.
+
+    :raises OSError: PermissionError for one that needs a privilege
+    """
+    for level, name, value in sockopts:
+        try:
+            sock.setsockopt(level, name, value)
+        except OSError as exc:
+            what = f"setsockopt({level}, {name}, {value!r})"
+            if (level, name) == (socket.SOL_SOCKET, _SO_BUSY_POLL):
+                what = f"so_busy_poll={value}: more than sysctl net.core.busy_read needs CAP_NET_ADMIN"
+            raise OSError(exc.errno, f"{what}: {exc.strerror}") from exc
