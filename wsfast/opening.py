@@ -166,8 +166,8 @@ async def ws_connect(
         sockopts=sockopts,
         ping_histogram=ping_histogram,
     )
-    if timestamps == "kernel" and (uri.secure or use_aiofastnet is False):
-        raise ValueError("timestamps='kernel' needs plain TCP, read by wsfast itself: ws:// and aiofastnet")
+    if timestamps == "kernel" and uri.secure:
+        raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
     auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
     handshake = ClientHandshake(uri, subprotocols=subprotocols, extra_headers=extra_headers)
     opening = Opening(
@@ -357,6 +357,8 @@ async def _connect(
         sock = await tcp.connect(**target)  # type: ignore[arg-type]
     try:
         fast = _can_use_aiofastnet(loop, context, use_aiofastnet)
+        if tuning.timestamps == "kernel" and not (fast and sock.family in tcp.FAMILIES):
+            raise ValueError("timestamps='kernel' needs a TCP socket that wsfast itself reads")
         if fast and context is None:
             SocketTransport(loop, sock, transport, tuning.timestamps == "kernel")
             return

@@ -15,6 +15,8 @@ from wsfast.uri import WebSocketURI
 
 SocketFactory = Callable[[WebSocketURI], Awaitable[socket.socket | None] | socket.socket | None]
 
+FAMILIES = (socket.AF_INET, socket.AF_INET6)
+
 # The keyword arguments of loop.create_connection() that are about TCP; the others are about TLS.
 ARGUMENTS = ("host", "port", "family", "proto", "flags", "local_addr", "happy_eyeballs_delay", "interleave")
 
@@ -98,7 +100,7 @@ async def _resolve(
 
 def _tuned(sock: socket.socket) -> socket.socket:
     """Send and acknowledge at once; a socket that is not TCP has nothing to tune."""
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
+    if sock.family in FAMILIES:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_QUICKACK"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
