@@ -4,7 +4,8 @@
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
-#   make test-c test-asan lint bench docs clean
+#   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; it says what it needs
+#   make test-c test-asan test-fuzz lint bench docs clean
 #
 #   PYTHON=python3.12 make test     another interpreter than python3
 
@@ -28,7 +29,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
+.PHONY: demo test test-all test-c test-asan test-fuzz fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -36,7 +37,7 @@ demo: $(built)
 	@$(bin)/python -m bench.demo
 
 # pytest is last, so that its counts are what one sees.
-test: lint test-c test-rust test-asan docs bench-quick pytest
+test: lint test-c test-rust test-asan test-fuzz docs bench-quick pytest
 
 pytest: $(testing) $(built)
 	$(bin)/python -m pytest
@@ -57,6 +58,48 @@ test-asan: $(testing) $(built)
 	cd $(asan) && WSFAST_DEBUG=1 WSFAST_SANITIZE=address,undefined $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
 	LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(asan) \
 	    $(bin)/pytest -q -m memory
+
+# The kept corpora of the C targets; those of Python are replayed by pytest.
+test-fuzz:
+	$(MAKE) --no-print-directory -C tests/fuzz replay
+
+# libFuzzer on the C core; atheris on the rest, with the compiled modules built so that it sees where an input gets in
+# them. FUZZ_SECONDS for each target; what is found stays in build/fuzz/findings.
+FUZZ_SECONDS ?= 3600
+CLANG ?= clang
+fuzzing := build/fuzz
+fuzz_tree := $(fuzzing)/tree
+fuzz_python = LD_PRELOAD="$$($(bin)/python -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so" PYTHONMALLOC=malloc \
+    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=3:quarantine_size_mb=16 \
+    PYTHONPATH=$(fuzz_tree):tests $(bin)/python -m fuzz
+fuzz_targets := connection handshake
+
+fuzz: $(fuzz_targets:%=fuzz-%)
+	$(MAKE) --no-print-directory -C tests/fuzz run FUZZ_SECONDS=$(FUZZ_SECONDS) CLANG=$(CLANG)
+
+$(fuzz_targets:%=fuzz-%): fuzz-%: $(fuzz_tree)/.built
+	@mkdir -p $(fuzzing)/corpus/$* $(fuzzing)/findings
+	$(fuzz_python) $* -max_total_time=$(FUZZ_SECONDS) -timeout=20 -max_len=2000 -print_final_stats=1 \
+	    -artifact_prefix=$(fuzzing)/findings/$*- $(fuzzing)/corpus/$* tests/fuzz/corpus/$*
+
+# The fewest inputs that reach all that was reached become the kept corpora.
+fuzz-minimise: $(fuzz_tree)/.built
+	for target in $(fuzz_targets); do \
+	    rm -rf $(fuzzing)/merged && mkdir -p $(fuzzing)/merged && \
+	    $(fuzz_python) $$target -merge=1 $(fuzzing)/merged tests/fuzz/corpus/$$target $(fuzzing)/corpus/$$target && \
+	    rm -rf tests/fuzz/corpus/$$target && mv $(fuzzing)/merged tests/fuzz/corpus/$$target || exit 1; \
+	done
+	$(MAKE) --no-print-directory -C tests/fuzz minimise CLANG=$(CLANG)
+
+$(fuzz_tree)/.built: $(testing) $(built)
+	@$(MAKE) --no-print-directory -C tests/fuzz check-clang CLANG=$(CLANG)
+	@$(bin)/python -m pip install --quiet --group fuzz \
+	    || $(call stop,atheris could not be installed: it does not exist for every Python and processor)
+	@mkdir -p $(fuzz_tree)
+	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(fuzz_tree)
+	cd $(fuzz_tree) && CC=$(CLANG) LDSHARED="$(CLANG) -shared" WSFAST_SANITIZE=address,undefined,fuzzer-no-link \
+	    $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
+	@touch $@
 
 lint: lint-python lint-types lint-cython lint-c lint-rust
 

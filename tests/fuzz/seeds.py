@@ -1,20 +1,21 @@
 """Writes the first corpora: every kind of frame that the tests know, legal and not, in the form that each target reads.
 
-Run once, and again when a target's input changes; what the fuzzers find is kept beside it.
+``python -m fuzz.seeds``, with tests/ on the path; again when the input of a target changes. What the fuzzers find is
+kept beside it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+from support import frames
+from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame, header
 
-from support import frames  # noqa: E402
-from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame, header  # noqa: E402
+from fuzz.handshake import ACCEPT
+
+HERE = Path(__file__).parent
 
 TEXTS = [
     b"",
@@ -70,13 +71,59 @@ def streams() -> Iterator[bytes]:
         yield frame(TEXT, text[:cut], fin=False) + frame(CONTINUATION, text[cut:])
 
 
+def replies() -> Iterator[bytes]:
+    """What servers answer to the upgrade request."""
+    upgrade, connection = b"Upgrade: websocket\r\n", b"Connection: Upgrade\r\n"
+    accept = b"Sec-WebSocket-Accept: " + ACCEPT + b"\r\n"
+    status = b"HTTP/1.1 101 Switching Protocols\r\n"
+    good = status + upgrade + connection + accept
+    yield good + b"\r\n"
+    yield good + b"\r\n" + frames.text("hello") + frames.close(1000)
+    yield good.replace(b"\r\n", b"\n") + b"\n"
+    yield status + b"upgrade: WebSocket\r\nconnection: keep-alive, upgrade\r\n" + accept + b"\r\n"
+    for missing in (upgrade, connection, accept):
+        yield good.replace(missing, b"") + b"\r\n"
+        yield good + missing + b"\r\n"
+    for protocol in (b"chat", b"v2.superchat", b"other", b"", b"chat, v2.superchat"):
+        yield good + b"Sec-WebSocket-Protocol: " + protocol + b"\r\n\r\n"
+    for extension in (
+        b"permessage-deflate",
+        b'x-other; note="c, d"',
+        b"unknown",
+        b"permessage-deflate, unknown; a",
+    ):
+        yield good + b"Sec-WebSocket-Extensions: " + extension + b"\r\n\r\n"
+    yield good.replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n"
+    yield b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + good + b"\r\n"
+    yield b"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\n\r\nsorry and more"
+    yield b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+    yield b"HTTP/1.1 503 \r\nRetry-After: 3\r\n\r\nuntil the end"
+    yield b"HTTP/1.1 302 Found\r\nLocation: wss://elsewhere/\r\nContent-Length: 0\r\n\r\n"
+    yield b"HTTP/1.1 204 No Content\r\n\r\n"
+    yield b"HTTP/1.1 999 ?\r\nContent-Length: x\r\n\r\n"
+    yield good + b"Folded: a\r\n b\r\n\r\n"
+    yield good + "X: żółw\r\n".encode() + b"Y: \xff\x80\r\n\r\n"
+    yield good + b"Bad Name: x\r\n\r\n"
+    yield good + b"NoColon\r\n\r\n"
+    yield good + b"X: nul\x00\r\n\r\n"
+    yield good + b"X: " + b"y" * 3000 + b"\r\n\r\n"
+    yield good + b"X: 1\r\n" * 150 + b"\r\n"
+    yield b"\x15\x03\x03\x00\x02\x02\x46"
+    yield b"SSH-2.0-OpenSSH_9.2\r\n"
+    yield b"\x81\x05hello"
+
+
 def seeds() -> Iterator[tuple[str, bytes]]:
     for stream in streams():
+        yield from (("connection", bytes([3 * 5 + face]) + stream) for face in range(3))
         yield "frame", b"\x05\x00" + stream  # no RSV bits, a limit of 65535
         yield "frame", b"\xc9\x07" + stream  # RSV1, inside a message, no limit
     for text in TEXTS:
         yield "utf8", b"\x00" + text
         yield "utf8", b"\x03" + text * 3
+
+    for reply in replies():
+        yield "handshake", b"\x09" + reply
 
 
 if __name__ == "__main__":

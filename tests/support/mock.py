@@ -71,7 +71,7 @@ class Wire:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        listener: WSListener | None = None,
+        listener: WSListener | Callable[[WSTransport], WSListener] | None = None,
         *,
         rsv_allowed: int = 0,
         secure: bool = False,
@@ -79,7 +79,6 @@ class Wire:
         **options: Any,
     ) -> None:
         self.loop = loop
-        self.listener = Recorder() if listener is None else listener
         self.mock = MockTransport(secure=secure)
         self._parser = Parser()
         settings: dict[str, Any] = {
@@ -94,6 +93,9 @@ class Wire:
             loop, _Opening(), logger=logger or logging.getLogger("wsfast.test"), secure=secure, **settings
         )
         self.transport.connection_made(self.mock)
+        if listener is None:
+            listener = Recorder()
+        self.listener: Any = listener(self.transport) if callable(listener) else listener
         self.transport._open(self.listener, None, None, None, rsv_allowed)
         self.transport._connected()
 

@@ -1,0 +1,59 @@
+"""What the fuzzers keep is replayed, and hypothesis puts together what they would take long to invent.
+
+``make fuzz`` runs the fuzzers themselves, see tests/fuzz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fuzz import connection, handshake, seeds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CORPUS = Path(seeds.__file__).parent / "corpus"
+TARGETS = {"connection": connection, "handshake": handshake}
+
+seed = st.integers(0, 255).map(lambda number: bytes([number]))
+
+
+@pytest.fixture(autouse=True)
+def _no_loop_is_left() -> Iterator[None]:
+    yield
+    connection.loop().close()
+    connection.loop.cache_clear()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_kept_corpus(target):
+    inputs = sorted((CORPUS / target).iterdir())
+    assert len(inputs) > 20, "a corpus that is not found is no success"
+    for path in inputs:
+        try:
+            TARGETS[target].check(path.read_bytes())
+        except Exception as exc:
+            raise AssertionError(f"{path}: {exc}") from exc
+
+
+# Streams put together of what the tests know, with some noise between; most are legal for a while.
+streams = st.lists(st.one_of(st.sampled_from(sorted(seeds.streams())), st.binary(max_size=6)), max_size=5)
+
+
+@pytest.mark.memory
+@settings(max_examples=400)
+@given(seed=seed, parts=streams)
+def test_every_face_takes_a_connection_as_wsproto_does(seed, parts):
+    connection.check(seed + b"".join(parts))
+
+
+lines = sorted({line for reply in seeds.replies() for line in reply.splitlines(keepends=True)})
+accepted = next(seeds.replies()).splitlines(keepends=True)[:-1]
+
+
+@settings(max_examples=200)
+@given(seed=seed, more=st.lists(st.sampled_from(lines), max_size=4), end=st.binary(max_size=6))
+def test_a_reply_is_judged_alike_however_it_is_cut(seed, more, end):
+    handshake.check(seed + b"".join([*accepted, *more]) + b"\r\n" + end)
+    handshake.check(seed + b"".join(more) + end)
