@@ -34,6 +34,7 @@ from wsfast.exceptions import (
 )
 from wsfast.handshake import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
 from wsfast.opening import ws_connect
+from wsfast.stats import WSStats
 from wsfast.uri import WebSocketURI, WSParsedURL
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "WSMsgType",
     "WSParsedURL",
     "WSProtocolError",
+    "WSStats",
     "WSTransport",
     "WSUpgradeRequest",
     "WSUpgradeResponse",

@@ -1,0 +1,411 @@
+"""transport.poll(): frames without the event loop, in their order, whatever else is going on."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import ssl
+import threading
+from contextlib import suppress
+
+import pytest
+from support import certificates, frames
+from support.awaiting import awaitable
+from support.frames import BINARY, CLOSE, PING, PONG, TEXT, Sent, text
+from support.listeners import Recorder, Scripted
+from support.pair import pair
+from support.servers import Peer, serve
+
+from wsfast import ConnectionClosed, WSMsgType, ws_connect
+
+SOON = 5  # seconds, within which something happens that surely will
+
+
+async def test_a_frame_is_delivered_before_poll_returns():
+    async with pair() as (transport, listener, far):
+        assert transport.poll(0) is False
+        far.sock.send(text("a"))
+        assert transport.poll(0) is True
+        assert listener.payloads == [b"a"]
+        assert transport.poll(0.001) is False
+        stats = transport.stats
+        assert (stats.poll_hits, stats.reads, stats.frames_received) == (1, 2, 1)
+        assert stats.poll_misses >= 2
+
+
+async def test_all_frames_of_a_read_are_delivered():
+    async with pair() as (transport, listener, far):
+        far.sock.send(text("a") + text("b") + text("c")[:1])
+        assert transport.poll(0) is True
+        assert listener.payloads == [b"a", b"b"]
+        assert transport.poll(0) is False
+        far.sock.send(text("c")[1:])
+        assert transport.poll(0) is True
+        assert listener.payloads == [b"a", b"b", b"c"]
+
+
+async def test_it_waits_until_a_frame_is_complete_and_other_threads_run_meanwhile():
+    async with pair() as (transport, listener, far):
+        far.sock.send(text("abc")[:3])
+        thread = threading.Timer(0.02, far.sock.send, [text("abc")[3:]])
+        thread.start()
+        assert transport.poll(SOON) is True
+        assert listener.payloads == [b"abc"]
+        thread.join()
+
+
+async def test_send_and_poll_is_a_round_trip_with_one_write_and_one_read():
+    replies = []
+
+    def order(self, transport, frame):
+        if len(self.frames) == 1:
+            transport.send(WSMsgType.TEXT, "order")
+            far.sock.send(text("done"))  # the server answers, as fast as can be
+            before = transport.stats
+            assert transport.poll(SOON)
+            after = transport.stats
+            replies.append(self.payloads[-1])
+            assert (after.reads - before.reads, after.poll_misses - before.poll_misses) == (1, 0)
+
+    async with pair(Scripted(on_ws_frame=order)) as (transport, listener, far):
+        far.sock.send(text("tick"))
+        await listener.received(2)
+        assert replies == [b"done"]
+        assert await far.frames(1) == [Sent(TEXT, b"order")]
+
+
+async def test_the_frames_of_the_current_read_come_first():
+    polls = []
+
+    def nested(self, transport, frame):
+        if len(self.frames) in (1, 4):
+            polls.append((self.payloads[-1], transport.poll(0), list(self.payloads)))
+
+    async with pair(Scripted(on_ws_frame=nested)) as (transport, listener, far):
+        far.sock.send(text("a") + text("b") + text("c"))
+        await listener.received(3)
+        far.sock.send(text("d"))
+        await listener.received(4)
+        far.sock.send(text("e") + text("f"))
+        await listener.received(6)
+        assert polls == [(b"a", True, [b"a", b"b", b"c"]), (b"d", False, [b"a", b"b", b"c", b"d"])]
+        assert listener.payloads == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.memory
+@pytest.mark.parametrize("size", [5, 3000, 100_000, 400_000])
+async def test_a_frame_that_the_current_read_has_begun_is_continued(size):
+    payload = frames.pattern(size)
+    whole = frames.binary(payload)
+    kept = []
+
+    def nested(self, transport, frame):
+        kept.append(frame)
+        if len(self.frames) == 1:
+            assert transport.poll(SOON)
+
+    async with pair(Scripted(on_ws_frame=nested)) as (transport, listener, far):
+        rest = threading.Thread(target=_send_all, args=[far.sock, whole[4:] + text("z")])
+        far.sock.send(text("a") + whole[:4])
+        rest.start()
+        await listener.received(3)
+        rest.join()
+        assert listener.payloads == [b"a", payload, b"z"]
+        assert [bytes(frame) for frame in kept] == [b"a", payload, b"z"]
+
+
+def _send_all(sock, data):
+    while data:
+        with suppress(BlockingIOError):
+            data = data[sock.send(data) :]
+
+
+@pytest.mark.memory
+async def test_polls_may_be_nested_deeply_and_every_kept_frame_stays():
+    kept = []
+
+    def nested(self, transport, frame):
+        kept.append(frame)
+        if len(sent) < 50:
+            sent.append(frames.pattern(100 * len(sent), len(sent)))
+            far.sock.send(frames.binary(sent[-1]))
+            assert transport.poll(SOON)
+
+    sent = [b"first"]
+    async with pair(Scripted(on_ws_frame=nested)) as (transport, listener, far):
+        far.sock.send(frames.binary(sent[0]))
+        await listener.received(50)
+        assert listener.payloads == sent
+        assert [bytes(frame) for frame in kept] == sent
+
+
+async def test_frames_that_came_with_the_reply_are_delivered_by_a_poll_of_on_ws_connected():
+    polled = []
+
+    def poll(self, transport):
+        polled.append((transport.poll(SOON), list(self.payloads)))
+
+    async def glued(peer: Peer) -> None:
+        await peer.accept(text("a") + text("b"))
+        await peer.rest()
+
+    async with serve(glued) as server:
+        transport, listener = await ws_connect(lambda: Scripted(on_ws_connected=poll), server.url)
+        assert polled == [(True, [b"a", b"b"])]
+        await asyncio.sleep(0)
+        assert listener.payloads == [b"a", b"b"]
+        transport.abort()
+        await transport.wait_disconnected()
+
+
+async def test_what_wsfast_takes_for_itself_is_no_frame():
+    async with pair() as (transport, listener, far):
+        far.sock.send(frames.frame(PING, b"p"))
+        assert transport.poll(0) is False
+        assert await far.frames(1) == [Sent(PONG, b"p")]
+        measuring = asyncio.ensure_future(transport.measure_roundtrip_time(1))
+        ping = (await far.frames(1))[0]
+        far.sock.send(frames.frame(PONG, ping.payload))
+        assert transport.poll(0) is False
+        await measuring
+        far.sock.send(frames.frame(PONG, b"unasked"))
+        assert transport.poll(0) is True
+        assert listener.payloads == [b"unasked"]
+
+
+@pytest.mark.parametrize("how", ["cork", "gather"])
+async def test_what_waits_to_be_sent_is_sent_first(how):
+    async with pair(write_policy="gather" if how == "gather" else "immediate") as (transport, _, far):
+        if how == "cork":
+            with transport.cork():
+                transport.send(WSMsgType.TEXT, "a")
+                assert far.read_available() == b""
+                transport.poll(0)
+                assert await far.frames(1) == [Sent(TEXT, b"a")]
+        else:
+            for message in "ab":
+                transport.send(WSMsgType.TEXT, message)
+            transport.poll(0)
+            assert frames.parse(far.read_available()) == [Sent(TEXT, b"a"), Sent(TEXT, b"b")]
+
+
+async def test_an_exception_of_the_callback_ends_the_connection_and_not_the_poll():
+    def explode(self, transport, frame):
+        raise LookupError("mine")
+
+    async with pair(Scripted(on_ws_frame=explode)) as (transport, listener, far):
+        far.sock.send(text("a") + text("b"))
+        assert transport.poll(SOON) is True
+        assert listener.payloads == [b"a"]
+        assert (await far.frames(1))[0].opcode == CLOSE
+        with pytest.raises(ConnectionClosed):
+            transport.poll(SOON)
+        far.sock.close()
+        with pytest.raises(LookupError, match="mine"):
+            await transport.wait_disconnected()
+
+
+async def test_an_exception_inside_a_nested_poll_ends_the_connection_once():
+    def nested(self, transport, frame):
+        if len(self.frames) == 1:
+            assert transport.poll(SOON)
+        else:
+            raise LookupError("inner")
+
+    async with pair(Scripted(on_ws_frame=nested)) as (transport, listener, far):
+        far.sock.send(text("a") + text("b") + text("c"))
+        assert (await far.frames(1))[0].opcode == CLOSE
+        assert listener.payloads == [b"a", b"b"]
+        far.sock.close()
+        with pytest.raises(LookupError, match="inner"):
+            await transport.wait_disconnected()
+
+
+async def test_a_violation_that_a_nested_poll_finds_ends_the_connection():
+    def nested(self, transport, frame):
+        with suppress(ConnectionClosed):
+            transport.poll(SOON)
+
+    async with pair(Scripted(on_ws_frame=nested)) as (transport, listener, far):
+        far.sock.send(text("a") + b"\xff\xff" + text("b"))
+        sent = (await far.frames(1))[0]
+        assert sent.opcode == CLOSE
+        assert frames.parse_close(sent.payload)[0] == 1002
+        assert listener.payloads == [b"a"]
+
+
+@pytest.mark.parametrize("end", ["eof", "abort", "close frame", "disconnect"])
+async def test_a_connection_that_ends_raises(end):
+    def look_again(self, transport, frame):
+        with pytest.raises(ConnectionClosed):
+            transport.poll(SOON)
+        self.note("refused")
+
+    async with pair(Scripted(on_ws_frame=look_again)) as (transport, listener, far):
+        if end == "eof":
+            far.sock.close()
+        elif end == "abort":
+            transport.abort()
+        elif end == "disconnect":
+            transport.disconnect()
+        else:
+            far.sock.send(frames.close(1000) + text("never delivered"))
+            assert transport.poll(SOON) is True
+            assert listener.events == ["connected", "frame", "refused"]
+            assert [got.msg_type for got in listener.frames] == [WSMsgType.CLOSE]
+        with pytest.raises(ConnectionClosed):
+            transport.poll(math.inf)
+        far.sock.close()
+        await transport.wait_disconnected()
+        with pytest.raises(ConnectionClosed):
+            transport.poll(0)
+
+
+async def test_a_broken_connection_raises():
+    async def break_off(peer: Peer) -> None:
+        await peer.accept()
+        await peer.frame()
+        peer.reset()
+
+    async with serve(break_off) as server:
+        transport, _ = await ws_connect(Recorder, server.url)
+        transport.send(WSMsgType.TEXT, "a")
+        await server.result()
+        with pytest.raises(ConnectionClosed):
+            transport.poll(math.inf)
+        await transport.wait_disconnected()
+        assert isinstance(transport.close_info.cause, ConnectionResetError)
+
+
+async def test_the_server_s_close_is_received_while_closing():
+    async with pair() as (transport, listener, far):
+        transport.send_close(1000)
+        far.sock.send(text("late") + frames.close(1000))
+        assert transport.poll(SOON) is True
+        assert [got.msg_type for got in listener.frames] == [WSMsgType.TEXT, WSMsgType.CLOSE]
+
+
+@pytest.mark.parametrize("timeout", [-1, math.nan, -math.inf])
+async def test_a_timeout_that_makes_no_sense_is_refused(timeout):
+    async with pair() as (transport, _, _):
+        with pytest.raises(ValueError, match="timeout must not be negative"):
+            transport.poll(timeout)
+
+
+async def test_it_refuses_to_wait_for_what_is_not_read():
+    async with pair() as (transport, listener, far):
+        transport.underlying_transport.pause_reading()
+        far.sock.send(text("a"))
+        with pytest.raises(RuntimeError, match="paused"):
+            transport.poll(SOON)
+        transport.underlying_transport.resume_reading()
+        assert transport.poll(SOON) is True
+
+
+async def test_other_threads_are_refused():
+    async with pair() as (transport, _, _):
+        with pytest.raises(RuntimeError, match="wrong thread"):
+            await asyncio.to_thread(transport.poll, 0)
+
+
+async def test_the_loop_s_own_transports_are_refused():
+    async with pair(use_aiofastnet=False) as (transport, _, _):
+        with pytest.raises(NotImplementedError, match="use_aiofastnet"):
+            transport.poll(0)
+
+
+async def test_a_signal_gets_in():
+    class Stop(Exception):
+        pass
+
+    def handler(number, stack):
+        raise Stop
+
+    previous = signal.signal(signal.SIGUSR1, handler)
+    try:
+        async with pair() as (transport, _, _):
+            thread = threading.Timer(0.02, os.kill, [os.getpid(), signal.SIGUSR1])
+            thread.start()
+            with pytest.raises(Stop):
+                transport.poll(math.inf)
+            thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+async def test_it_works_from_a_task_with_the_awaitable_client_as_well():
+    async with awaitable() as (ws, far):
+        waiting = asyncio.ensure_future(ws.recv())
+        await asyncio.sleep(0)
+        far.sock.send(text("a"))
+        assert ws.protocol.poll(SOON) is True
+        assert await waiting == "a"
+
+
+class TlsPeer:
+    """A TLS server's end of a connection that a test can drive while the loop is blocked."""
+
+    def __init__(self) -> None:
+        self.peer: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
+        self.done = asyncio.Event()
+
+    async def __call__(self, peer: Peer) -> None:
+        await peer.accept()
+        self.peer.set_result(peer)
+        await self.done.wait()
+
+
+def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    return certificates.server_context(), certificates.client_context()
+
+
+async def test_tls_is_polled_through_its_transport():
+    def nested(self, transport, frame):
+        if frame.get_payload_as_bytes() == b"a":
+            peer.send(text("c"))
+            assert transport.poll(SOON)
+
+    server, client = tls_contexts()
+    handler = TlsPeer()
+    async with serve(handler, ssl_context=server) as served:
+        transport, listener = await ws_connect(
+            lambda: Scripted(on_ws_frame=nested), served.url, ssl_context=client
+        )
+        peer = await handler.peer
+        assert transport.poll(0) is False
+        peer.send(text("a") + text("b"))
+        assert transport.poll(SOON) is True
+        assert listener.payloads[:2] == [b"a", b"b"]
+        while len(listener.payloads) < 3:
+            assert transport.poll(SOON) is True
+        assert listener.payloads == [b"a", b"b", b"c"]
+        big = frames.pattern(300_000)
+        peer.send(frames.binary(big)[:100_000])
+        transport.poll(0.01)
+        peer.send(frames.binary(big)[100_000:])
+        while len(listener.frames) < 4:
+            transport.poll(0.01)
+            await asyncio.sleep(0)  # the server has more to write than the kernel takes
+        assert listener.frames[-1].payload == big
+        assert transport.stats.poll_hits >= 4
+        handler.done.set()
+        with pytest.raises(ConnectionClosed):
+            while True:
+                transport.poll(0.001)
+                await asyncio.sleep(0)
+        await transport.wait_disconnected()
+
+
+async def test_a_large_frame_is_not_cut_by_a_poll_of_a_finalizer():
+    """What is sent while a long frame leaves piece by piece waits, even if somebody polls."""
+
+    def poll(self):
+        self.transport.send(WSMsgType.TEXT, "inside")
+        self.transport.poll(0)
+
+    async with pair(Scripted(pause_writing=poll)) as (transport, _, far):
+        payload = frames.pattern(3_000_000)
+        transport.send(WSMsgType.BINARY, payload)
+        assert await far.frames(2) == [Sent(BINARY, payload), Sent(TEXT, b"inside")]
