@@ -138,13 +138,12 @@ async def test_a_turn_is_short_and_leaves_the_loop_to_others():
     async with pair(busy_poll=math.inf) as (transport, _, _):
         await turns(3)
         misses = transport.stats.poll_misses
-        fired = []
-        asyncio.get_running_loop().call_later(0.001, fired.append, "timer")
+        fired = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.001, fired.set)
         await turns(100)
         done = transport.stats.poll_misses - misses
         assert 90 * LOOKS <= done <= 110 * LOOKS
-        while not fired:
-            await asyncio.sleep(0)
+        await fired.wait()
 
 
 async def test_of_many_connections_a_few_are_read_directly_and_all_are_served():
@@ -156,7 +155,7 @@ async def test_of_many_connections_a_few_are_read_directly_and_all_are_served():
         misses = [t.stats.poll_misses - earlier for (t, _, _), earlier in zip(opened, before)]
         assert sum(misses) <= LOOKS * 55
         assert len([number for number in misses if number]) == DIRECT
-        for transport, listener, far in opened:
+        for _, _, far in opened:
             far.sock.send(text("a"))
         for transport, listener, _ in opened:
             await listener.received(1)
@@ -249,7 +248,9 @@ async def test_the_end_of_the_stream_is_noticed(reset):
     assert await cpu_seconds_of(0.2) < 0.02
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
 def test_an_interrupt_in_a_callback_leaves_the_loop_and_polling_goes_on(new_loop):
     def interrupt(self, transport, frame):
         raise KeyboardInterrupt
@@ -293,7 +294,7 @@ async def test_callbacks_run_in_the_context_of_the_opening_as_they_do_without():
 
 
 async def test_the_loop_s_own_transports_are_kept_awake_too():
-    async with pair(busy_poll=0.05, use_aiofastnet=False) as (transport, listener, far):
+    async with pair(busy_poll=0.05, use_aiofastnet=False) as (_, listener, far):
         awake = await cpu_seconds_of(0.03)
         far.sock.send(text("a"))
         await listener.received(1)

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "_writer": COLD | {"_core", "_memory", "_frame"},
     "_reader": COLD | {"_core", "_memory", "_frame", "_writer"},
     "_socket": {"_reader"},
-    "_polling": {"_core", "_reader", "_socket", "_writer", "stats"},
+    "_polling": {"_core", "_reader", "_socket", "stats"},
     "_engine": COLD | {"_core", "_memory", "_frame", "_writer", "_reader", "_socket", "_polling"},
     "_binding": {"_engine"},
     "tcp": {"uri", "tuning"},

@@ -16,6 +16,7 @@ from support.servers import websockets_echo
 
 from wsfast import WSListener, WSMsgType, WSStats, ws_connect
 
+
 def since(before: WSStats, after: WSStats) -> WSStats:
     return WSStats(*(late - early for early, late in zip(before, after)))
 

@@ -92,7 +92,8 @@ async def test_a_poll_inside_a_callback_stamps_each_read():
 async def test_the_kernel_s_stamp_tells_how_long_the_bytes_waited(busy_poll):
     async def say_and_dawdle(peer: Peer) -> tuple[int, int]:
         await peer.accept()
-        await peer.frame()
+        while (await peer.frame()).payload != b"now":
+            peer.send(text("not yet"))
         before = time.monotonic_ns()
         peer.send(text("a"))
         after = time.monotonic_ns()
@@ -102,9 +103,12 @@ async def test_the_kernel_s_stamp_tells_how_long_the_bytes_waited(busy_poll):
 
     async with serve(say_and_dawdle) as server:
         transport, listener = await ws_connect(Stamps, server.url, timestamps="kernel", busy_poll=busy_poll)
-        transport.send_ping()
-        await listener.received(1)
-        frame = listener.kept[0]
+        while not listener.kept or listener.kept[-1].kernel_time_ns is None:  # it takes a while to begin
+            transport.send_ping()
+            await listener.received(len(listener.kept) + 1)
+        transport.send_ping("now")
+        await listener.received(len(listener.kept) + 1)
+        frame = listener.kept[-1]
         transport.send_ping()
         before, after = await server.result()
         # The clocks are read one after the other, and the wall clock is being steered: not exact to the nanosecond.

@@ -2,8 +2,9 @@
 
 WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
 that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx), without sleeping if it is told so
-(_polling.pyx), and sends as a FrameWriter (_writer.pyx); here is what it does with frames, and how a connection lives and ends. What happens once per connection
-is elsewhere: opening.py opens it, keepalive.py pings, closing.py finds the words for its end.
+(_polling.pyx), and sends as a FrameWriter (_writer.pyx); here is what it does with frames, and how a connection lives
+and ends. What happens once per connection is elsewhere: opening.py opens it, keepalive.py pings, closing.py finds the
+words for its end.
 
 The life of a connection:
 

@@ -95,7 +95,8 @@ cdef class WSFrame(FrameFields):
 
         The kernel stamps packets by the wall clock, and tells the stamp of the last packet of a read. It is converted
         when the bytes are read, by the difference of the two clocks at that moment. ``recv_time_ns - kernel_time_ns``
-        is how long the bytes waited for this program.
+        is how long the bytes waited for this program. It is None for packets that came before the kernel had begun to
+        stamp, some milliseconds after the first socket of the machine asked for it.
         """
         return (<FrameFields>self).kernel_time_ns or None
 

@@ -19,7 +19,6 @@ from libc.stdint cimport uint64_t
 from wsfast._core cimport wsf_monotonic_ns
 from wsfast._reader cimport FrameReader
 from wsfast._socket cimport Look, SocketTransport
-from wsfast._writer cimport State
 
 from wsfast.stats import WSStats
 

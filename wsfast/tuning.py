@@ -86,5 +86,5 @@ def set_options(sock: socket.socket, sockopts: Sequence[SocketOption]) -> None:
         except OSError as exc:
             what = f"setsockopt({level}, {name}, {value!r})"
             if (level, name) == (socket.SOL_SOCKET, _SO_BUSY_POLL):
-                what = f"so_busy_poll={value}: more than sysctl net.core.busy_read needs CAP_NET_ADMIN"
+                what = f"so_busy_poll={value!r}: more than sysctl net.core.busy_read needs CAP_NET_ADMIN"
             raise OSError(exc.errno, f"{what}: {exc.strerror}") from exc
