@@ -83,6 +83,7 @@ setup(
             extension("_socket"),
             extension("_polling"),
             extension("_engine", FRAME),
+            extension("asyncio._awaitable"),
             extension("asyncio._inbox"),
             extension("asyncio._connection"),
         ],

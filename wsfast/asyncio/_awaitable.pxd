@@ -1,0 +1,65 @@
+"""What an await drives, for objects of C: see _awaitable.pyx."""
+
+from cpython.object cimport PyObject, PyTypeObject
+
+
+cdef extern from *:
+    """
+    typedef struct {
+        PyAsyncMethods slots; /* first: tp_as_async of the type points to it */
+        PyTypeObject *type;
+        PyObject *spare;
+        destructor free;
+        int (*recycle)(PyObject *self);
+    } wsf_awaitable;
+
+    /* A new object, or the spare one: its fields are what recycle() left. */
+    static inline PyObject *wsf_awaitable_new(wsf_awaitable *kind)
+    {
+        PyObject *object = kind->spare;
+        if (object == NULL)
+            return PyObject_CallNoArgs((PyObject *)kind->type);
+        kind->spare = NULL;
+        return object;
+    }
+
+    /* What a step returns in Cython's terms; PYGEN_ERROR is -1. */
+    #define WSF_RETURNED PYGEN_RETURN
+    #define WSF_YIELDED PYGEN_NEXT
+    """
+    ctypedef struct wsf_awaitable:
+        pass
+    object wsf_awaitable_new(wsf_awaitable *kind)
+    # What a step comes to; -1 stands for an exception.
+    int WSF_RETURNED
+    int WSF_YIELDED
+
+
+# Go on until the next yield or the end. `value` is what is sent in: None, and never looked at.
+ctypedef int (*wsf_step)(Awaitable self, PyObject *value, PyObject **result) except -1
+# The object is no longer referred to: true if it may serve again, and refers to nothing then.
+ctypedef bint (*wsf_recycle)(Awaitable self) noexcept
+
+
+cdef enum Stage:
+    # The first is what an object is that nobody has begun: harmless.
+    OVER
+    FRESH
+    YIELDED
+    WAITING
+    DELEGATED
+
+
+cdef class Awaitable:
+    cdef:
+        object _delegate            # a coroutine that does the rest
+        Stage _stage
+
+    cdef int _delegate_to(self, coroutine, PyObject **result) except -1
+    cdef int _abandon(self) except -1
+    cdef int _end(self) except -1
+
+
+cdef int drive(object coroutine, PyObject **result) except -1
+cdef void install(wsf_awaitable *kind, cls, wsf_step step, wsf_recycle recycle)
+cdef int warn_never_awaited(const char *name) except -1
