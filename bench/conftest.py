@@ -23,6 +23,8 @@ def pytest_addoption(parser):
 
 def pytest_generate_tests(metafunc):
     """A test per case and contender. A module has CASES, and QUICK_CASES for the short bout."""
+    if "contender" not in metafunc.fixturenames:
+        return
     quick = metafunc.config.getoption("quick")
     chosen = metafunc.config.getoption("contenders")
     cases = [case.shorter(10) for case in metafunc.module.QUICK_CASES] if quick else metafunc.module.CASES

@@ -2,7 +2,7 @@
 
     python -m bench.worker picows_listener request_response 512 --url ws://127.0.0.1:PORT/ --rounds 5000
 
-Warm-up rounds run first, over the same connection, and their samples are dropped. The collector is off.
+Warm-up rounds run first, over the same connection, and their samples are dropped. The collector is off, unless --gc.
 """
 
 import argparse
@@ -80,6 +80,7 @@ def arguments():
     parser.add_argument("--cpu", type=int, default=-1, help="stay on this CPU")
     parser.add_argument("--ca", help="file of the authority to trust, for wss")
     parser.add_argument("--after-message", action="store_true")
+    parser.add_argument("--gc", action="store_true", help="leave the garbage collector on")
     return parser.parse_args()
 
 
@@ -104,9 +105,14 @@ def main():
             "batch": {"size": options.size, "count": options.count},
             "flood": {"size": options.size, "count": options.count, "how": options.how},
             "connect": {},
+            "answers": {},
         }[case]
         gc.collect()
-        gc.disable()
+        if not options.gc:
+            gc.disable()
+        if case == "answers":  # the server measures
+            call(function, options.loop, options.url, ssl=context)
+            return
         samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **work)
         if len(samples) != rounds:
             raise SystemExit(f"{options.client} measured {len(samples)} rounds instead of {rounds}")

@@ -7,6 +7,7 @@ A file defines any of these; warm-up rounds are rounds like the others, whose sa
     async def flood(url, size, count, rounds, how="bytes", ssl=None)         ns per flood of `count` messages
     async def connect(url, rounds, ssl=None) -> list[int]                    ns per opening
     async def idle(url, count, after_message, ssl=None) -> list              the open connections
+    async def answers(url, ssl=None)                      sends back every frame until the server hangs up
 
 A plain `def` is a client without an event loop. A name with a suffix, such as `batch_send_many`, is a variant
 of its case and a row of its own (`wsfast_listener:send_many`). Payloads come from payloads.py. Every reply is

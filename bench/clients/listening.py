@@ -132,6 +132,22 @@ def flood(base, send_text, size, count, rounds, how):
     return {"bytes": AsBytes, "str": AsStr}[how](rounds)
 
 
+def answering(base, send):
+    """Sends back every frame as it came, until the server ends the connection."""
+
+    class Listener(base):
+        def on_ws_frame(self, transport, frame):
+            send(transport, frame.get_payload_as_memoryview())
+
+    return Listener()
+
+
+async def answer(ws_connect, listener, url, ssl):
+    """Answer as long as the server asks."""
+    transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
+    await transport.wait_disconnected()
+
+
 async def run(ws_connect, listener, url, ssl):
     """Every round of `listener` over one connection; its samples."""
     transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)

@@ -28,6 +28,10 @@ async def request_response(url, size, rounds, ssl=None):
     return await listening.run(ws_connect, listener, url, ssl)
 
 
+async def answers(url, ssl=None):
+    await listening.answer(ws_connect, listening.answering(WSListener, send), url, ssl)
+
+
 async def batch(url, size, count, rounds, ssl=None):
     listener = listening.batch(WSListener, send_each, size, count, rounds)
     return await listening.run(ws_connect, listener, url, ssl)

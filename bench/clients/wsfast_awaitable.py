@@ -1,4 +1,8 @@
-"""wsfast's awaitable face, with its defaults. The variant `batch_send_many` sends a batch in one call."""
+"""wsfast's awaitable face, with its defaults. The variant `batch_send_many` sends a batch in one call, `busy_poll` does
+not sleep."""
+
+import math
+from functools import partial
 
 import wsfast.asyncio.client
 from bench.clients import awaiting
@@ -6,12 +10,18 @@ from bench.clients import awaiting
 REQUIRES = "wsfast"
 
 
-async def open_one(url, ssl):
-    return await wsfast.asyncio.client.connect(url, **({"ssl": ssl} if ssl else {}), max_size=None)
+async def open_one(url, ssl, **options):
+    options |= {"ssl": ssl} if ssl else {}
+    return await wsfast.asyncio.client.connect(url, max_size=None, **options)
 
 
 async def request_response(url, size, rounds, ssl=None):
     return await awaiting.run(awaiting.websockets_request_response, open_one, url, ssl, size, rounds)
+
+
+async def request_response_busy_poll(url, size, rounds, ssl=None):
+    awake = partial(open_one, busy_poll=math.inf)
+    return await awaiting.run(awaiting.websockets_request_response, awake, url, ssl, size, rounds)
 
 
 async def batch(url, size, count, rounds, ssl=None):

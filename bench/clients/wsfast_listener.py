@@ -1,4 +1,11 @@
-"""wsfast's listener face. A batch leaves corked; the variant `send_many` says it in one call."""
+"""wsfast's listener face. A batch leaves corked; the variant `send_many` says it in one call.
+
+The variants `busy_poll` do not sleep (`busy_poll_beside_100`: with as many idle connections that do not either), `poll`
+does without the event loop.
+"""
+
+import math
+from functools import partial
 
 from bench.clients import listening
 from wsfast import WSListener, WSMsgType, ws_connect
@@ -30,6 +37,44 @@ def send_many(transport, payloads):
 async def request_response(url, size, rounds, ssl=None):
     listener = listening.request_response(WSListener, send, size, rounds)
     return await listening.run(ws_connect, listener, url, ssl)
+
+
+awake = partial(ws_connect, busy_poll=math.inf)
+
+
+async def request_response_busy_poll(url, size, rounds, ssl=None):
+    listener = listening.request_response(WSListener, send, size, rounds)
+    return await listening.run(awake, listener, url, ssl)
+
+
+async def request_response_busy_poll_beside_100(url, size, rounds, ssl=None):
+    idle = [await awake(WSListener, url, ssl_context=ssl) for _ in range(100)]
+    samples = await request_response_busy_poll(url, size, rounds, ssl)
+    for transport, _ in idle:
+        transport.abort()
+        await transport.wait_disconnected()
+    return samples
+
+
+async def request_response_poll(url, size, rounds, ssl=None):
+    """The callback of one reply sends the next request; then poll() reads on, and the loop does nothing."""
+    listener = listening.request_response(WSListener, send, size, rounds)
+    transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
+    listener.next(transport)
+    poll, done = transport.poll, listener.done.done
+    while not done():
+        poll(1)
+    transport.disconnect()
+    await transport.wait_disconnected()
+    return await listener.done
+
+
+async def answers(url, ssl=None):
+    await listening.answer(ws_connect, listening.answering(WSListener, send), url, ssl)
+
+
+async def answers_busy_poll(url, ssl=None):
+    await listening.answer(awake, listening.answering(WSListener, send), url, ssl)
 
 
 async def batch(url, size, count, rounds, ssl=None):

@@ -106,6 +106,45 @@ int dial(int port) {
     return fd;
 }
 
+int listen_on_loopback(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, size) != 0 || listen(fd, SOMAXCONN) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &size) != 0)
+        die("listen");
+    printf("PORT %d\n", ntohs(at.sin_port));
+    fflush(stdout);
+    return fd;
+}
+
+int upgrade(int fd, uint8_t *data, size_t capacity, size_t *have) {
+    static const char name[] = "\r\nSec-WebSocket-Key:";
+    char *end;
+    while ((end = memmem(data, *have, "\r\n\r\n", 4)) == NULL) {
+        ssize_t got = recv(fd, data + *have, capacity - 1 - *have, 0);
+        if (got <= 0)
+            return -1;
+        *have += (size_t)got;
+        data[*have] = '\0';
+    }
+    *end = '\0';
+    char *key = strcasestr((char *)data, name), accept[ACCEPT_KEY_SIZE + 1], reply[256];
+    if (key == NULL)
+        return -1;
+    key += sizeof name - 1;
+    key += strspn(key, " ");
+    accept_key(accept, key, strcspn(key, " \r"));
+    int size = snprintf(reply, sizeof reply,
+                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                        "Connection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+                        accept);
+    uint8_t *rest = (uint8_t *)end + 4;
+    *have -= (size_t)(rest - data);
+    memmove(data, rest, *have);
+    return send_all(fd, reply, (size_t)size);
+}
+
 struct reader reader_on(int fd, size_t capacity) {
     return (struct reader){.fd = fd, .data = buffer_of(capacity), .capacity = capacity};
 }

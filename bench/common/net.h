@@ -31,6 +31,13 @@ int send_all(int fd, const void *data, size_t size);
 /* A connected and upgraded WebSocket to 127.0.0.1, blocking, with TCP_NODELAY. */
 int dial(int port);
 
+/* A listening socket on a free port of 127.0.0.1; prints "PORT <n>". */
+int listen_on_loopback(void);
+
+/* Reads a client's upgrade request and answers it. What came behind it stays in data[0:*have].
+ * Returns -1 to give up. */
+int upgrade(int fd, uint8_t *data, size_t capacity, size_t *have);
+
 /* Frames as they arrive: [start, end) of `data` is unread. */
 struct reader {
     int fd;

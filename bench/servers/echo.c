@@ -6,8 +6,8 @@
  *
  *   echo [cpu]      prints "PORT <n>" and serves 127.0.0.1 until its parent ends. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +17,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../common/accept_key.h"
 #include "../common/frame.h"
 #include "../common/net.h"
 
@@ -38,35 +37,6 @@ struct connection {
         uint8_t opcode;
     } block;
 };
-
-/* Reads until the blank line and answers. Bytes after it stay in the buffer. Returns -1 to give up.
- */
-static int upgrade(struct connection *c) {
-    static const char name[] = "\r\nSec-WebSocket-Key:";
-    char *end;
-    while ((end = memmem(c->data, c->have, "\r\n\r\n", 4)) == NULL) {
-        ssize_t got = recv(c->fd, c->data + c->have, c->capacity - 1 - c->have, 0);
-        if (got <= 0)
-            return -1;
-        c->have += (size_t)got;
-        c->data[c->have] = '\0';
-    }
-    *end = '\0';
-    char *key = strcasestr((char *)c->data, name), accept[ACCEPT_KEY_SIZE + 1], reply[256];
-    if (key == NULL)
-        return -1;
-    key += sizeof name - 1;
-    key += strspn(key, " ");
-    accept_key(accept, key, strcspn(key, " \r"));
-    int size = snprintf(reply, sizeof reply,
-                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
-                        "Connection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
-                        accept);
-    uint8_t *rest = (uint8_t *)end + 4;
-    c->have -= (size_t)(rest - c->data);
-    memmove(c->data, rest, c->have);
-    return send_all(c->fd, reply, (size_t)size);
-}
 
 static void build_block(struct connection *c, size_t payload, uint8_t opcode) {
     if (c->block.data != NULL && c->block.payload == payload && c->block.opcode == opcode)
@@ -159,7 +129,7 @@ static int answer(struct connection *c) {
 static void *serve(void *argument) {
     struct connection c = {.fd = (int)(intptr_t)argument, .capacity = READ_SIZE};
     c.data = buffer_of(c.capacity);
-    if (upgrade(&c) == 0) {
+    if (upgrade(c.fd, c.data, c.capacity, &c.have) == 0) {
         while (answer(&c) == 0) {
             ssize_t got = recv(c.fd, c.data + c.have, c.capacity - c.have, 0);
             if (got <= 0)
@@ -171,18 +141,6 @@ static void *serve(void *argument) {
     free(c.block.data);
     free(c.data);
     return NULL;
-}
-
-static int listen_on_loopback(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, size) != 0 || listen(fd, SOMAXCONN) != 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &size) != 0)
-        die("listen");
-    printf("PORT %d\n", ntohs(at.sin_port));
-    fflush(stdout);
-    return fd;
 }
 
 int main(int argc, char **argv) {

@@ -1,0 +1,117 @@
+"""The worst of a million round trips, closed loop and open loop, with the garbage collector off and on.
+
+    python -m bench.tail [--count N] [--rate N] [--repeats N] [--contenders NAME ...]
+
+Closed loop: a request leaves when the last reply has arrived, as in the case request-response. Open loop: a server
+sends ticks on schedule, <rate> a second, whatever the client does; the client answers each in its callback, and the
+server takes the time from when the tick was *due* until its answer arrived (servers/ticker.c). So a stall counts for
+every tick that was due meanwhile: what a program that sends by the clock lives through, and what a closed loop, whose
+clock stands still with it, hides (coordinated omission).
+"""
+
+import argparse
+import json
+import subprocess
+from statistics import median
+
+from bench import native
+from bench.cases import request_response
+from bench.contenders import ROOT, command, why_not
+from bench.harness import Server, cpus
+
+SIZE = 512
+WARMUP = 5000
+POINTS = ["p50", "p99", "p999", "max"]
+CLOSED = ["picows_listener", "wsfast_listener", "wsfast_listener:busy_poll", "wsfast_listener:poll", "C:spin"]
+OPEN = ["picows_listener", "wsfast_listener", "wsfast_listener:busy_poll"]
+TIMEOUT = 600
+
+
+class Ticker(Server):
+    """servers/ticker.c, which measures by itself."""
+
+    def __init__(self, cpu, count, rate):
+        self.ca = None
+        words = [native.program("servers/ticker"), cpu, SIZE, count, WARMUP, round(1e9 / rate)]
+        self.process = subprocess.Popen(
+            [str(word) for word in words], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.port = int(self.fact("PORT"))
+        self.url = f"ws://127.0.0.1:{self.port}/"
+
+
+def client(words, gc):
+    """What the client's process prints. A floor, which is C, has no collector."""
+    words = [*words, "--gc"] if gc else words
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def closed_loop(name, count, gc):
+    case = request_response(SIZE, cores="two")
+    server_cpu, client_cpu = cpus("two")
+    with Server(server_cpu, tls=False) as server:
+        words = command(name, case, server, client_cpu)
+        words[words.index(str(case.rounds))] = str(count)
+        return json.loads(client(words, gc))
+
+
+def open_loop(name, count, rate, gc):
+    case = request_response(SIZE, cores="two")
+    server_cpu, client_cpu = cpus("two")
+    with Ticker(server_cpu, count, rate) as server:
+        words = command(name, case, server, client_cpu)
+        client([word.replace("request_response", "answers") for word in words], gc)
+        return json.loads(server.process.stdout.read())
+
+
+def row(name, gc, runs):
+    """The median of the repeats, in microseconds, and the worst of the maxima."""
+    points = [median(run[point] for run in runs) / 1000 for point in POINTS[:-1]]
+    points.append(max(run["max"] for run in runs) / 1000)
+    return f"| {name} | {'on' if gc else 'off'} | " + " | ".join(f"{point:.1f}" for point in points) + " |"
+
+
+def table(title, measure, names, repeats):
+    print(f"### {title}\n\n| | GC | {' | '.join(POINTS)}, µs |\n|---|---|" + "---|" * len(POINTS))
+    settings = [(name, gc) for name in names for gc in ((False,) if name.startswith("C") else (False, True))]
+    runs = {setting: [] for setting in settings}
+    for repeat in range(repeats):
+        turn = repeat % len(settings)
+        for setting in settings[turn:] + settings[:turn]:
+            runs[setting].append(measure(*setting))
+    for (name, gc), results in runs.items():
+        print(row(name, gc, results))
+    print(flush=True)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1_000_000, help="round trips (%(default)s)")
+    parser.add_argument("--rate", type=int, default=20_000, help="ticks a second, open loop (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--contenders", nargs="+")
+    options = parser.parse_args(arguments)
+    chosen = options.contenders
+    problems = [why for name in chosen or {*CLOSED, *OPEN} if (why := why_not(name))]
+    if problems:
+        raise SystemExit("\n".join(problems))
+    count = f"{options.count} round trips of {SIZE} B"
+    table(
+        f"Closed loop, {count}",
+        lambda name, gc: closed_loop(name, options.count, gc),
+        [name for name in CLOSED if not chosen or name in chosen],
+        options.repeats,
+    )
+    table(
+        f"Open loop, {count}, {options.rate} a second",
+        lambda name, gc: open_loop(name, options.count, options.rate, gc),
+        [name for name in OPEN if not chosen or name in chosen],
+        options.repeats,
+    )
+
+
+if __name__ == "__main__":
+    main()
