@@ -36,7 +36,7 @@ from wsfast._socket cimport acknowledge_at_once
 from wsfast._writer cimport FIN, State
 
 from wsfast import closing
-from wsfast.exceptions import Close, PayloadTooBig, ProtocolError, WSProtocolError
+from wsfast.exceptions import Close, InvalidText, PayloadTooBig, ProtocolError, WSProtocolError
 from wsfast.keepalive import Keepalive
 from wsfast.tuning import Tuning
 
@@ -419,8 +419,8 @@ cdef class WSTransport(PollingReader):
             return 0
         try:
             reason = PyUnicode_DecodeUTF8(frame.payload_ptr + 2, size - 2, NULL) if size > 2 else ""
-        except UnicodeDecodeError:
-            self._fail(1007, "close reason is not UTF-8", WSProtocolError(1007, "close reason is not UTF-8"))
+        except UnicodeDecodeError as exc:
+            self._fail(1007, "close reason is not UTF-8", InvalidText.from_decode_error(exc))
             return 0
         self._close_received = Close(code or closing.NO_STATUS_RECEIVED, reason)
         self._start_close_timer()

@@ -52,7 +52,8 @@ def check(data: bytes) -> None:
     face, stream = FACES[data[0] % 3], data[1:]
     ours = face(list(cut(stream, data[0] // 3)))
     if ours.failed == TOO_BIG:
-        assert judged(stream).messages == ours.messages
+        theirs = judged(stream)
+        assert theirs.failed == 1007 or theirs.messages == ours.messages
         return
     if ours.close is not None and ours.close[0] == BAD_GATEWAY:
         return

@@ -1,0 +1,82 @@
+"""Runs the table with every face, over a server that says exactly what the row says."""
+
+from __future__ import annotations
+
+import asyncio
+from types import ModuleType
+
+import pytest
+from support.faces import FACES
+from support.frames import CLOSE, PONG, parse_close
+from support.servers import Peer, serve
+
+from conformance import closing, fragmentation, framing, limits, misc, opcodes, pings, reserved_bits, utf8
+from conformance.case import Case
+from wsfast import WSListener
+from wsfast.exceptions import InvalidText, PayloadTooBig, ProtocolError
+
+SECTIONS: list[ModuleType] = [
+    framing,
+    pings,
+    reserved_bits,
+    opcodes,
+    fragmentation,
+    utf8,
+    closing,
+    limits,
+    misc,
+]
+CASES = [case for section in SECTIONS for case in section.CASES]
+
+BEHIND = {1002: ProtocolError, 1007: InvalidText, 1009: PayloadTooBig}
+
+
+# Whole messages of a listener, and text that is checked as it arrives, come with on_ws_message.
+LANDED = hasattr(WSListener, "on_ws_message")
+DEADLINE = 5
+
+
+def test_the_names_are_unique():
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("case", CASES, ids=[case.name.strip() for case in CASES])
+async def test_case(case: Case, face: str):
+    if not LANDED:
+        if case.fails == 1007 and case in utf8.CASES and face != "blocking":
+            pytest.skip("text is not checked yet as it arrives")
+        if case.fails == 1009 and "fragment" in case.name and face == "listener":
+            pytest.skip("a listener gets no messages yet, so they have no limit")
+
+    async def server(peer: Peer) -> list:
+        await peer.accept()
+        for piece in case.everything:
+            peer.send(piece)
+            await asyncio.sleep(0)  # the client may read it
+        sent = await asyncio.wait_for(peer.frames_until_close(), DEADLINE)
+        peer.writer.write_eof()  # it is the server that closes (RFC 6455 section 7.1.1)
+        return sent + await peer.rest()
+
+    async with serve(server) as served:
+        async with FACES[face](served.url, **case.options) as client:
+            messages, end = await client.rest()
+        sent = await served.result()
+
+    assert messages == case.gets
+    *answers, last = sent
+    assert [(one.opcode, one.payload) for one in answers] == [(PONG, payload) for payload in case.pongs]
+    assert last.opcode == CLOSE
+    if case.fails is None:
+        payload = b"\x03\xe8" if case.closes is None else case.closes
+        code = parse_close(payload)[0] or 1005
+        assert last.payload == payload
+        assert (end.received, end.sent, end.cause) == (code, code, None)
+    else:
+        code, reason = parse_close(last.payload)
+        assert code == case.fails
+        assert reason, "a server is told what it did"
+        assert (end.received, end.sent) == (None, case.fails)
+        assert isinstance(end.cause, BEHIND[case.fails])
+        assert end.cause.code == case.fails

@@ -1,0 +1,114 @@
+"""Section 6: text is UTF-8, and what is not is refused as soon as a frame shows it."""
+
+from support.frames import CONTINUATION, TEXT, frame, text
+
+from conformance.case import Case, chopped
+
+GREEK = "κόσμε"
+MIXED = "Hello-µ@ßöäüàá-UTF-8!!"
+
+# Characters at the ends of the ranges (6.7-6.11), noncharacters (6.22), and what text may also hold.
+VALID = {
+    "6.5.1 Greek": GREEK,
+    "6.7.1 first of one byte": "\x00",
+    "6.7.2 first of two": "\x80",
+    "6.7.3 first of three": "\u0800",
+    "6.7.4 first of four": "\U00010000",
+    "6.9.1 last of one byte": "\x7f",
+    "6.9.2 last of two": "\u07ff",
+    "6.9.3 last of three": "\uffff",
+    "6.9.4 last of all": "\U0010ffff",
+    "6.11.1 before the surrogates": "\ud7ff",
+    "6.11.2 behind the surrogates": "\ue000",
+    "6.11.3 the replacement character": "\ufffd",
+    "6.22.1 a noncharacter": "\ufffe",
+    "6.22.2 noncharacters of a plane": "\U0001fffe\U0001ffff",
+    "6.23.1 specials": "\ufff9\ufffa\ufffb",
+}
+
+INVALID = {
+    "6.3.1 a surrogate in Greek": b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80edited",
+    "6.6.1 a lead of two, alone": b"\xce",
+    "6.6.3 a character and a lead": b"\xce\xba\xe1",
+    "6.6.4 two of three bytes": b"\xce\xba\xe1\xbd",
+    "6.8.1 a lead of five bytes": b"\xf8\x88\x80\x80\x80",
+    "6.8.2 a lead of six bytes": b"\xfc\x84\x80\x80\x80\x80",
+    "6.10.1 above the last character": b"\xf4\x90\x80\x80",
+    "6.10.2 five bytes, the last": b"\xfb\xbf\xbf\xbf\xbf",
+    "6.12.1 a tail": b"\x80",
+    "6.12.2 the last tail": b"\xbf",
+    "6.12.3 tails": b"\x80\xbf\x80",
+    "6.13 leads of two, each with a blank": b"\xc0 \xc1 \xc2 \xdf ",
+    "6.13.2 leads of three": b"\xe0 \xe1 \xef ",
+    "6.13.3 leads of four": b"\xf0 \xf4 ",
+    "6.14.1 the last tail of two is missing": b"\xc0",
+    "6.14.2 of three": b"\xe0\x80",
+    "6.14.3 of four": b"\xf0\x80\x80",
+    "6.15 all of these": b"\xc0\xe0\x80\xf0\x80\x80\xf8\x80\x80\x80",
+    "6.16.1 FE": b"\xfe",
+    "6.16.2 FF": b"\xff",
+    "6.16.3 FE FE FF FF": b"\xfe\xfe\xff\xff",
+    "6.17.1 overlong slash of two": b"\xc0\xaf",
+    "6.17.2 of three": b"\xe0\x80\xaf",
+    "6.17.3 of four": b"\xf0\x80\x80\xaf",
+    "6.18.1 the largest overlong of two": b"\xc1\xbf",
+    "6.18.2 of three": b"\xe0\x9f\xbf",
+    "6.18.3 of four": b"\xf0\x8f\xbf\xbf",
+    "6.19.1 overlong NUL of two": b"\xc0\x80",
+    "6.19.2 of three": b"\xe0\x80\x80",
+    "6.20.1 the first surrogate": b"\xed\xa0\x80",
+    "6.20.4 the last surrogate": b"\xed\xbf\xbf",
+    "6.21.1 a pair of surrogates": b"\xed\xa0\x80\xed\xb0\x80",
+}
+
+
+def fragments(*payloads: bytes) -> list[bytes]:
+    """The beginning of a message: no frame is the last."""
+    return [frame(CONTINUATION if n else TEXT, one, fin=False) for n, one in enumerate(payloads)]
+
+
+CASES = [
+    Case("6.1.1 an empty text", [text("")], [""]),
+    Case("6.1.2 three empty fragments", [*fragments(b"", b""), frame(CONTINUATION)], [""]),
+    Case("6.1.3 the second is not empty", [*fragments(b"", b"middle"), frame(CONTINUATION)], ["middle"]),
+    Case("6.2.1 in one frame", [text(MIXED)], [MIXED]),
+    Case(
+        "6.2.2 in two, between characters", [*fragments(b"Hello-"), frame(CONTINUATION, MIXED[6:])], [MIXED]
+    ),
+    Case(
+        "6.2.3 a byte in each frame",
+        [*fragments(*chopped(MIXED.encode())), frame(CONTINUATION)],
+        [MIXED],
+    ),
+    Case(
+        "6.2.4 a byte in each frame, Greek",
+        [*fragments(*chopped(GREEK.encode())), frame(CONTINUATION)],
+        [GREEK],
+    ),
+    *(Case(name, [text(one)], [one]) for name, one in VALID.items()),
+    *(
+        Case(
+            f"{name}, a byte in each frame", [*fragments(*chopped(one.encode())), frame(CONTINUATION)], [one]
+        )
+        for name, one in VALID.items()
+    ),
+    *(Case(name, [text(one)], fails=1007) for name, one in INVALID.items()),
+    *(
+        Case(f"{name}, a byte in each frame", [*fragments(*chopped(one)), frame(CONTINUATION)], fails=1007)
+        for name, one in INVALID.items()
+    ),
+    # The rest of the message never comes.
+    Case(
+        "6.4.1 fails with the fragment that is wrong",
+        fragments(GREEK.encode(), b"\xf4\x90\x80\x80"),
+        fails=1007,
+    ),
+    Case("6.4.2 fails with the byte that is wrong", fragments(GREEK.encode(), b"\xf4", b"\x90"), fails=1007),
+    Case("6.4.3 fails at a lead that follows a lead", fragments(b"\xc3", b"\xc3"), fails=1007),
+    Case(
+        "    messages before the wrong one arrive", [text("a"), text(b"\xff"), text("b")], ["a"], fails=1007
+    ),
+    Case("    all in one write", [text("a") + text(b"\xff") + text("b")], ["a"], fails=1007),
+    Case("    no character spans two messages", [text(b"\xc3"), text(b"\xa9")], fails=1007),
+    Case("    binary is not text", [frame(2, b"\xff\xfe")], [b"\xff\xfe"]),
+]

@@ -1,0 +1,222 @@
+"""The three faces behind one: a test that is written once runs with each of them.
+
+``async with face(url) as client`` connects; ``client.recv()`` gives a message or raises End. What connecting raises is
+raised as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import wsfast.asyncio.client
+import wsfast.sync.client
+from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast.exceptions import ConnectionClosed
+from wsfast.sync._native import lib
+
+CLOSE_TIMEOUT = 5.0
+
+
+class End(Exception):  # noqa: N818
+    """The connection is gone: the codes of the CLOSE frames, received and sent, and what was behind it."""
+
+    def __init__(self, received: int | None, sent: int | None, cause: BaseException | None) -> None:
+        super().__init__(received, sent, cause)
+        self.received = received
+        self.sent = sent
+        self.cause = cause
+
+    @classmethod
+    def of(cls, closed: ConnectionClosed) -> End:
+        codes = [None if close is None else int(close.code) for close in (closed.rcvd, closed.sent)]
+        return cls(*codes, closed.__cause__)  # type: ignore[call-arg,arg-type]
+
+
+class Client:
+    """A connection of any face."""
+
+    async def send(self, message: str | bytes) -> None:
+        raise NotImplementedError
+
+    async def recv(self) -> str | bytes:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Close, and wait until the connection is gone."""
+        raise NotImplementedError
+
+    async def rest(self) -> tuple[list[str | bytes], End]:
+        """All messages that come, and the end."""
+        messages = []
+        try:
+            while True:
+                messages.append(await self.recv())
+        except End as end:
+            return messages, end
+
+
+class _Listening(WSListener, Client):
+    payload_type = str
+
+    def __init__(self) -> None:
+        self.inbox: asyncio.Queue[str | bytes | None] = asyncio.Queue()
+        self.parts: list[bytes] = []
+        self.is_text = False
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self.transport = transport
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if frame.msg_type in (WSMsgType.PONG, WSMsgType.CLOSE):
+            return
+        if frame.msg_type != WSMsgType.CONTINUATION:
+            self.is_text = frame.msg_type == WSMsgType.TEXT
+        self.parts.append(frame.get_payload_as_bytes())
+        if frame.fin:
+            whole = b"".join(self.parts)
+            self.parts.clear()
+            self.inbox.put_nowait(whole.decode(errors="surrogateescape") if self.is_text else whole)
+
+    def on_ws_message(self, transport: WSTransport, msg_type: WSMsgType, payload: str | bytes) -> None:
+        self.inbox.put_nowait(payload)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self.inbox.put_nowait(None)
+
+    async def send(self, message: str | bytes) -> None:
+        try:
+            self.transport.send(WSMsgType.TEXT if isinstance(message, str) else WSMsgType.BINARY, message)
+        except ConnectionClosed:
+            raise await self.end() from None
+
+    async def recv(self) -> str | bytes:
+        message = await self.inbox.get()
+        if message is None:
+            self.inbox.put_nowait(None)
+            raise await self.end()
+        return message
+
+    async def close(self) -> None:
+        self.transport.disconnect()
+        await self.end()
+
+    async def end(self) -> End:
+        cause: BaseException | None
+        try:
+            await self.transport.wait_disconnected()
+            cause = self.transport.close_info.cause
+        except Exception as exc:
+            cause = exc
+        codes = [None, None]
+        if self.transport.close_handshake is not None:
+            seen = self.transport.close_handshake
+            # picows has a code of its own for an empty CLOSE frame: 0.
+            codes = [None if close is None else int(close.code) or 1005 for close in (seen.recv, seen.sent)]
+        return End(*codes, cause)  # type: ignore[arg-type]
+
+
+class _Awaiting(Client):
+    def __init__(self, ws: wsfast.asyncio.client.ClientConnection) -> None:
+        self.ws = ws
+
+    async def send(self, message: str | bytes) -> None:
+        try:
+            await self.ws.send(message)
+        except ConnectionClosed as closed:
+            raise End.of(closed) from None
+
+    async def recv(self) -> str | bytes:
+        try:
+            return await self.ws.recv()
+        except ConnectionClosed as closed:
+            raise End.of(closed) from None
+
+    async def close(self) -> None:
+        await self.ws.close()
+
+
+class _Blocking(Client):
+    """Every call is made in the one thread of an executor."""
+
+    def __init__(self, call: Callable[..., Any], ws: wsfast.sync.client.ClientConnection) -> None:
+        self.call = call
+        self.ws = ws
+
+    async def send(self, message: str | bytes) -> None:
+        try:
+            await self.call(self.ws.send, message)
+        except ConnectionClosed as closed:
+            raise End.of(closed) from None
+
+    async def recv(self) -> str | bytes:
+        try:
+            return await self.call(self.ws.recv)
+        except ConnectionClosed as closed:
+            raise End.of(closed) from None
+
+    async def close(self) -> None:
+        await self.call(self.ws.close)
+
+
+@asynccontextmanager
+async def listener(
+    url: str, *, context: ssl.SSLContext | None = None, max_size: int = 1 << 20, **options: Any
+) -> AsyncIterator[Client]:
+    options.setdefault("close_timeout", CLOSE_TIMEOUT)
+    transport, client = await ws_connect(
+        _Listening, url, ssl_context=context, max_frame_size=max_size, **options
+    )
+    try:
+        yield client
+    finally:
+        transport.abort()
+        await client.end()
+
+
+@asynccontextmanager
+async def awaitable(
+    url: str, *, context: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[Client]:
+    options.setdefault("close_timeout", CLOSE_TIMEOUT)
+    if context is not None:
+        options["ssl"] = context
+    ws = await wsfast.asyncio.client.connect(url, compression=None, **options)
+    try:
+        yield _Awaiting(ws)
+    finally:
+        ws.protocol.abort()
+        await ws.wait_closed()
+
+
+@asynccontextmanager
+async def blocking(
+    url: str, *, context: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[Client]:
+    options.setdefault("close_timeout", CLOSE_TIMEOUT)
+    if context is not None:
+        options["ssl"] = context
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as executor:
+
+        async def call(function: Callable[..., Any], *args: Any) -> Any:
+            return await loop.run_in_executor(executor, function, *args)
+
+        def connect() -> wsfast.sync.client.ClientConnection:
+            return wsfast.sync.client.connect(url, compression=None, **options)
+
+        ws = await call(connect)
+        try:
+            yield _Blocking(call, ws)
+        finally:
+            lib.wst_abort(ws._handle)
+            await call(ws.close)
+
+
+Face = Callable[..., AbstractAsyncContextManager[Client]]
+
+FACES: dict[str, Face] = {"listener": listener, "awaitable": awaitable, "blocking": blocking}
