@@ -78,11 +78,13 @@ setup(
         [
             extension("_memory"),
             extension("_frame", FRAME),
+            extension("_deflate"),
             extension("_writer", *MASKING),
             extension("_reader", FRAME),
             extension("_socket"),
             extension("_polling"),
             extension("_engine", FRAME),
+            extension("_messages", "wsfast/core/utf8.c"),
             extension("asyncio._awaitable"),
             extension("asyncio._inbox"),
             extension("asyncio._connection"),

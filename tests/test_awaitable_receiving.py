@@ -386,19 +386,42 @@ async def test_every_split_of_the_stream():
             assert await far.frames(1) == [Sent(PONG, b"!")]
 
 
-async def test_text_that_is_not_utf8_says_why():
+@pytest.mark.parametrize("decode", [None, False])
+@pytest.mark.parametrize("waiting", [True, False])
+async def test_text_that_is_not_utf8_says_why(waiting, decode):
+    """It ends the connection whether somebody waits for it or not, and nothing behind it is received."""
     async with awaitable(close_timeout=0.05) as (ws, far):
+        first = asyncio.ensure_future(ws.recv()) if waiting else ws.recv()
+        await asyncio.sleep(0)
         await feed(ws, frames.text("ok") + frames.text(b"bad \xff") + frames.text("never"))
-        assert await ws.recv() == "ok"
-        with pytest.raises(ConnectionClosedError) as caught:
-            await ws.recv()
-        assert isinstance(caught.value.__cause__, InvalidText)
-        assert caught.value.__cause__.start == 4
-        assert caught.value.sent.code == 1007
         assert [sent.opcode for sent in await far.frames_until_eof()] == [frames.CLOSE]
-        assert await ws.recv() == "never"  # it was queued before
-        with pytest.raises(ConnectionClosedError):
-            await ws.recv()
+        assert await first == "ok"
+        for _ in range(2):
+            with pytest.raises(ConnectionClosedError) as caught:
+                await ws.recv(decode)
+            assert isinstance(caught.value.__cause__, InvalidText)
+            assert caught.value.__cause__.start == 4
+            assert caught.value.sent.code == 1007
+
+
+@pytest.mark.parametrize("decode", [None, False])
+async def test_text_that_is_not_utf8_where_it_is_waited_for(decode):
+    async with awaitable(close_timeout=0.05) as (ws, far):
+        waiting = asyncio.ensure_future(ws.recv(decode))
+        await asyncio.sleep(0)
+        await feed(ws, frames.text(b"bad \xff") + frames.text("never"))
+        for receiving in (waiting, ws.recv(decode)):
+            with pytest.raises(ConnectionClosedError) as caught:
+                await receiving
+            assert isinstance(caught.value.__cause__, InvalidText)
+
+
+async def test_text_is_read_once_and_given_as_wished():
+    async with awaitable() as (ws, far):
+        await feed(ws, frames.text("żółw") + frames.text("żółw") + frames.text("żółw"))
+        assert await ws.recv(decode=False) == "żółw".encode()
+        assert [piece async for piece in ws.recv_streaming(decode=False)] == ["żółw".encode()]
+        assert await ws.recv() == "żółw"
 
 
 async def test_a_message_over_max_size_says_whose_limit_and_how_much():

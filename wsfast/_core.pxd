@@ -48,6 +48,13 @@ cdef extern from "mask.h" nogil:
         wsf_mask_fn mask, uint8_t *dst, uint8_t first_byte, const uint8_t *payload, size_t n, uint32_t key)
 
 
+cdef extern from "utf8.h" nogil:
+    ctypedef struct wsf_utf8:
+        uint32_t state
+    bint wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n)
+    bint wsf_utf8_complete(const wsf_utf8 *v)
+
+
 cdef extern from "entropy.h" nogil:
     int wsf_mask_key(uint32_t *key)
 

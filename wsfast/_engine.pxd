@@ -7,6 +7,7 @@ WSTransport.send_ptr(). Fields and methods that start with an underscore are the
 from libc.stdint cimport uint64_t
 
 from wsfast._core cimport wsf_status
+from wsfast._deflate cimport Inflater
 from wsfast._frame cimport WSCloseCode, WSFrame, WSMsgType
 from wsfast._polling cimport PollingReader
 
@@ -16,6 +17,7 @@ cdef class WSListener:
 
     cpdef on_ws_connected(self, WSTransport transport)
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame)
+    cpdef on_ws_message(self, WSTransport transport, msg_type, payload)
     cpdef on_ws_disconnected(self, WSTransport transport)
 
     cpdef send_user_specific_ping(self, WSTransport transport)
@@ -41,6 +43,9 @@ cdef class WSTransport(PollingReader):
         readonly object subprotocol
         readonly bint is_secure
 
+        readonly object compression
+        Inflater _inflater          # for the listener to use, if compression was negotiated
+        uint64_t _frame_limit       # how long the next data frame may be, for exceptions
         uint64_t _message_size      # received of an unfinished message, if the listener counts it
 
         # Pings.
@@ -76,3 +81,7 @@ cdef class WSTransport(PollingReader):
     cdef int _send_close_frame(self, int code, bytes reason) except -1
     cdef int _start_close_timer(self) except -1
     cdef int _drain(self) except -1
+
+
+# The listener's method of this name if it was written in Python, else None: a cpdef method is called without a look-up.
+cdef object python_override(WSListener listener, str name)

@@ -29,6 +29,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
 from wsfast._core cimport wsf_close_code_valid, wsf_status, wsf_status_close_code, wsf_status_reason
+from wsfast._deflate cimport Deflater, Inflater
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport scratch_of_thread
 from wsfast._polling cimport PollingReader
@@ -55,6 +56,8 @@ cdef extern from "Python.h":
 cdef enum:
     # A CLOSE frame is a control frame, whose payload is at most 125 bytes; the code takes two of them.
     MAX_CLOSE_REASON = 123
+    # The bit of compressed messages (RFC 7692 section 6).
+    RSV1 = 0x40
 
 
 cdef class WSListener:
@@ -63,7 +66,14 @@ cdef class WSListener:
     A callback may send, close, raise, and drop the last reference to anything. An exception that leaves a callback ends
     the connection with code 1011, or with the code of a :class:`WSProtocolError`, and is raised again by
     :meth:`WSTransport.wait_disconnected`.
+
+    .. attribute:: payload_type
+
+        What :meth:`on_ws_message` gets, as a class attribute: ``memoryview`` (nothing is copied that need not be),
+        ``bytes``, or ``str`` for text (and ``bytes`` for binary messages).
     """
+
+    payload_type = memoryview
 
     cpdef on_ws_connected(self, WSTransport transport):
         """The opening handshake is over; the connection is open."""
@@ -71,8 +81,19 @@ cdef class WSListener:
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         """A frame arrived.
 
+        If :meth:`on_ws_message` is overridden, only control frames come here.
+
         PING frames come here only with ``enable_auto_pong=False``, and PONG frames only if no PING of wsfast itself was
         waiting for them. A CLOSE frame is the last one, and is answered when this method returns.
+        """
+
+    cpdef on_ws_message(self, WSTransport transport, msg_type, payload):
+        """A message arrived: its fragments put together, decompressed, and checked to be UTF-8 if it is text.
+
+        A listener that overrides this method gets whole messages instead of data frames.
+
+        :param msg_type: ``WSMsgType.TEXT`` or ``WSMsgType.BINARY``
+        :param payload: a ``memoryview`` unless the class attribute :attr:`payload_type` says otherwise. It may be kept.
         """
 
     cpdef on_ws_disconnected(self, WSTransport transport):
@@ -115,6 +136,10 @@ cdef class WSTransport(PollingReader):
 
         The subprotocol that the server picked, or None.
 
+    .. attribute:: compression
+
+        What was agreed on compressing messages, an :class:`~wsfast.deflate.AgreedDeflate`; None if they are not.
+
     .. attribute:: last_received
 
         When the last bytes were received, in seconds of ``time.monotonic()``; kept only with ``enable_auto_ping`` or
@@ -137,7 +162,7 @@ cdef class WSTransport(PollingReader):
         self._opening = opening
         self._logger = logger
         self.is_secure = secure
-        self._decoder.max_payload = max_frame_size
+        self._decoder.max_payload = self._frame_limit = max_frame_size
         self._auto_pong = auto_pong
         self._disconnect_on_exception = disconnect_on_exception
         self._close_timeout = close_timeout
@@ -230,7 +255,7 @@ cdef class WSTransport(PollingReader):
             self._state = State.FAILED  # nobody waits for these frames any more
         elif code == 1009:
             self._fail(code, reason, PayloadTooBig(
-                payload_size or None, self._decoder.max_payload, self._message_size or None))
+                payload_size or None, self._frame_limit, self._message_size or None))
         else:
             self._fail(code, reason, ProtocolError(reason))
         return 0
@@ -323,15 +348,23 @@ cdef class WSTransport(PollingReader):
 
     # ---- from the opening handshake to OPEN
 
+    def _compress(self, agreed):
+        """Compression was negotiated; to be called before the listener is made."""
+        self.compression = agreed
+        self._inflater = Inflater(agreed)
+        if agreed.can_compress:
+            self._deflater = Deflater(agreed)
+
     def _open(self, WSListener listener not None, request, response, subprotocol, int rsv_allowed):
         """The server agreed: deliver to this listener from now on."""
         self._opening = None
         self._listener = listener
-        self._on_frame = _python_override(listener)
+        self._on_frame = python_override(listener, "on_ws_frame")
         self.request = request
         self.response = response
         self.subprotocol = subprotocol
-        self._rsv_allowed = self._decoder.rsv_allowed = rsv_allowed
+        self._rsv_allowed = rsv_allowed
+        self._decoder.rsv_allowed = rsv_allowed if self._inflater is None else RSV1
         self._state = State.OPEN
         self._start_polling()
 
@@ -549,14 +582,13 @@ cdef bytes _close_reason(close_message):
     return reason
 
 
-cdef _python_override(WSListener listener):
-    """The listener's on_ws_frame if it was written in Python, else None: a cpdef method is called without a look-up."""
-    if "on_ws_frame" in getattr(listener, "__dict__", ()):
-        return listener.on_ws_frame
+cdef object python_override(WSListener listener, str name):
+    if name in getattr(listener, "__dict__", ()):
+        return getattr(listener, name)
     for cls in type(listener).__mro__:
-        if "on_ws_frame" in cls.__dict__:
+        if name in cls.__dict__:
             # Py_TPFLAGS_HEAPTYPE: a class made by a class statement of Python, not an extension type.
-            return listener.on_ws_frame if cls.__flags__ & (1 << 9) else None
+            return getattr(listener, name) if cls.__flags__ & (1 << 9) else None
     return None
 
 

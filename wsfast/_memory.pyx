@@ -42,7 +42,7 @@ cdef class ReadBuffer:
 
 cdef ReadBuffer new_read_buffer(Py_ssize_t capacity):
     cdef ReadBuffer buffer = ReadBuffer.__new__(ReadBuffer)
-    buffer.data = <char *>PyMem_RawMalloc(capacity)
+    buffer.data = <char *>PyMem_RawMalloc(capacity + ROOM_FOR_TAIL)
     if buffer.data == NULL:
         raise MemoryError(f"no memory for {capacity} bytes to read into")
     buffer.capacity = capacity

@@ -2,6 +2,7 @@ cimport cython
 from aiofastnet.transport cimport Protocol, Transport
 from libc.stdint cimport uint8_t, uint64_t
 
+from wsfast._deflate cimport Deflater
 from wsfast._frame cimport WSMsgType
 from wsfast._memory cimport Scratch
 
@@ -31,7 +32,8 @@ cdef class FrameWriter(Protocol):
         unsigned long _thread_id
         Scratch _scratch
 
-        uint8_t _rsv_allowed        # reserved bits that a negotiated extension may set
+        uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
+        Deflater _deflater          # None: nothing is compressed
         bint _sending_fragments
 
         char *_gathered             # frames that leave together
@@ -61,8 +63,8 @@ cdef class FrameWriter(Protocol):
         self, WSMsgType msg_type, char *payload, Py_ssize_t size,
         bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*) except -1
 
-    cpdef send(self, msg_type, message, bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*)
-    cpdef send_many(self, msg_type, messages)
+    cpdef send(self, msg_type, message, bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*, compress=*)
+    cpdef send_many(self, msg_type, messages, compress=*)
     cpdef send_reuse_external_bytearray(
         self, msg_type, bytearray buffer, Py_ssize_t msg_offset,
         bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*)
@@ -76,9 +78,11 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
     @cython.final
-    cdef int _send_object(self, uint8_t first_byte, message) except -1
+    cdef int _send_object(self, int head, message) except -1
     @cython.final
-    cdef int _send_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _send_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final

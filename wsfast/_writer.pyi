@@ -26,8 +26,14 @@ class FrameWriter(Protocol):
         rsv1: bool = False,
         rsv2: bool = False,
         rsv3: bool = False,
+        compress: bool | None = None,
     ) -> None: ...
-    def send_many(self, msg_type: WSMsgType | int, messages: Iterable[str | Buffer | None]) -> None: ...
+    def send_many(
+        self,
+        msg_type: WSMsgType | int,
+        messages: Iterable[str | Buffer | None],
+        compress: bool | None = None,
+    ) -> None: ...
     def cork(self) -> AbstractContextManager[None]: ...
     def send_reuse_external_bytearray(
         self,

@@ -7,10 +7,11 @@ the connection is corked or because of write_policy="gather", are built one behi
 
 cimport cython
 from aiofastnet.transport cimport Protocol
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
@@ -23,6 +24,7 @@ from wsfast._core cimport (
     wsf_mask_fn,
     wsf_mask_key,
 )
+from wsfast._deflate cimport DECIDED, TAIL_SIZE, Deflater, compression
 from wsfast._frame cimport WSMsgType
 from wsfast._memory cimport CACHE_LINE, WRITE_SIZE
 
@@ -100,33 +102,40 @@ cdef class FrameWriter(Protocol):
         if self._state != State.CLOSED:
             self.underlying_transport.set_write_buffer_limits(high, low)
 
-    cpdef send(self, msg_type, message, bint fin=True, bint rsv1=False, bint rsv2=False, bint rsv3=False):
+    cpdef send(
+        self, msg_type, message, bint fin=True, bint rsv1=False, bint rsv2=False, bint rsv3=False, compress=None
+    ):
         """Send one frame.
 
         :param msg_type: a :class:`WSMsgType` other than CLOSE
         :param message: ``str`` (sent as UTF-8), a contiguous bytes-like object, or None for an empty payload. It is
             copied before this method returns, so the caller may reuse its buffer.
         :param fin: False for a fragment that more CONTINUATION frames follow
-        :param rsv1, rsv2, rsv3: reserved bits, only if an extension was negotiated
+        :param rsv1, rsv2, rsv3: reserved bits, only if an extension was negotiated by hand
+        :param compress: True or False overrides the ``threshold`` that messages are compressed from, if compression was
+            negotiated. The first fragment decides for the whole message.
         :raises ConnectionClosed: a CLOSE frame was sent, or the connection is gone
         :raises TypeError, ValueError: an argument is wrong; nothing was sent
         """
         self._check_thread("send")
-        self._send_object(self._first_byte(_opcode(msg_type), fin, rsv1, rsv2, rsv3), message)
+        cdef int head = self._first_byte(_opcode(msg_type), fin, rsv1, rsv2, rsv3)
+        if compress is not None:
+            head |= compression(compress)
+        self._send_object(head, message)
 
-    cpdef send_many(self, msg_type, messages):
+    cpdef send_many(self, msg_type, messages, compress=None):
         """Send every message of an iterable as a frame of its own, all of them in one write (64 KiB at a time).
 
         If a message is refused (see :meth:`send`), those before it are sent and the exception is raised.
         """
         self._check_thread("send_many")
-        cdef int first_byte = self._first_byte(_opcode(msg_type), True, False, False, False)
+        cdef int head = self._first_byte(_opcode(msg_type), True, False, False, False) | compression(compress)
         if isinstance(messages, (str, bytes, bytearray, memoryview)):
             raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
         self._cork_depth += 1
         try:
             for message in messages:
-                self._send_object(first_byte, message)
+                self._send_object(head, message)
         finally:
             self._uncork()
 
@@ -167,7 +176,7 @@ cdef class FrameWriter(Protocol):
             char *frame = payload - wsf_header_size(size)
             uint32_t key
         self._require_open()
-        if self._cork_depth or self._flush_scheduled or self._gather:
+        if self._cork_depth or self._flush_scheduled or self._gather or self._deflater is not None:
             return self._send_frame(first_byte, payload, size)
         if first_byte & 0x08:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
@@ -214,18 +223,18 @@ cdef class FrameWriter(Protocol):
             raise ValueError(f"msg_type must be a WSMsgType, not {opcode}")
         return (FIN if fin else 0) | rsv | opcode
 
-    cdef int _send_object(self, uint8_t first_byte, message) except -1:
+    cdef int _send_object(self, int head, message) except -1:
         cdef:
             const char *text
             Py_ssize_t size
             Py_buffer view
         if type(message) is bytes:
-            return self._send_frame(first_byte, PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message))
+            return self._send_frame(head, PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message))
         if isinstance(message, str):
             text = PyUnicode_AsUTF8AndSize(message, &size)
-            return self._send_frame(first_byte, text, size)
+            return self._send_frame(head, text, size)
         if message is None:
-            return self._send_frame(first_byte, b"", 0)
+            return self._send_frame(head, b"", 0)
         try:
             PyObject_GetBuffer(message, &view, PyBUF_SIMPLE)
         except TypeError:
@@ -233,15 +242,19 @@ cdef class FrameWriter(Protocol):
         except BufferError as exc:
             raise ValueError(f"message must be contiguous: {exc}") from None
         try:
-            return self._send_frame(first_byte, <const char *>view.buf, view.len)
+            return self._send_frame(head, <const char *>view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
 
-    cdef int _send_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
+        """Send a frame; `head` is its first byte, and whether to compress it (Compression)."""
+        cdef uint8_t first_byte = head
         self._require_open()
         if size > MAX_CONTROL_PAYLOAD and first_byte & 0x08:
             raise ValueError(f"message must be at most {MAX_CONTROL_PAYLOAD} bytes in a control frame, not {size}")
         if not first_byte & 0x08:
+            if self._deflater is not None and not head & DECIDED:
+                return self._send_deflated(head, payload, size)
             self._sending_fragments = not first_byte & FIN
         self._frames_sent += 1
         if size > WRITE_SIZE - WSF_MAX_HEADER:
@@ -264,6 +277,26 @@ cdef class FrameWriter(Protocol):
         finally:
             self._scratch.give_write(area)
         return 0
+
+    cdef int _send_deflated(self, int head, const char *payload, Py_ssize_t size) except -1:
+        """Send a data frame, compressed if it is to be (RFC 7692 section 6: RSV1 of the first frame says so)."""
+        cdef:
+            Deflater deflater = self._deflater
+            bint fin = head & FIN
+            bint compressed = deflater.wants(head, size)
+            bytes deflated
+        if (head & 0x0F) != WSMsgType.CONTINUATION:
+            deflater.in_message = compressed and not fin
+            head |= RSV1 if compressed else 0
+        if not compressed:
+            return self._send_frame(head | DECIDED, payload, size)
+        try:
+            deflated = deflater.deflate(PyMemoryView_FromMemory(<char *>payload, size, PyBUF_READ), fin)
+            return self._send_frame(
+                head | DECIDED, PyBytes_AS_STRING(deflated), PyBytes_GET_SIZE(deflated) - (TAIL_SIZE if fin else 0))
+        except BaseException:
+            deflater.reset()  # the server may not get what the next message would refer to
+            raise
 
     cdef bint _may_wait(self) except -1:
         """write_policy="gather": true if another frame has left in this iteration of the loop.

@@ -6,20 +6,14 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.handshake import ClientHandshake, HeadersLike
 from wsfast.reconnecting import Attempts, Delays, LoggerLike, Verdict
 from wsfast.uri import parse_uri
 
-__all__ = ["DEFLATE", "Connecting", "Limits"]
+__all__ = ["Connecting", "Limits"]
 
 Limits = int | tuple[int | None, int | None] | None
-
-
-class _Default(str):
-    """The default of a parameter, told from the same value given by the caller."""
-
-
-DEFLATE = _Default("deflate")
 
 
 class Connecting:
@@ -33,9 +27,9 @@ class Connecting:
         uri: str,
         *,
         origin: str | None,
-        extensions: Sequence[Any] | None,
+        extensions: Sequence[PerMessageDeflate] | None,
         subprotocols: Sequence[str] | None,
-        compression: str | None,
+        compression: str | PerMessageDeflate | None,
         additional_headers: HeadersLike | None,
         user_agent_header: str | None,
         proxy: str | bool | None,
@@ -48,7 +42,8 @@ class Connecting:
     ) -> None:
         self.uri = uri
         self.ws_uri = parse_uri(uri)
-        _refuse_what_is_not_built(extensions, compression, proxy_arguments or proxy not in (None, True))
+        if proxy_arguments or proxy not in (None, True):
+            raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
         for name, seconds in (("open_timeout", open_timeout), ("close_timeout", close_timeout)):
             if seconds is not None and seconds < 0:
                 raise ValueError(f"{name} must not be negative, not {seconds!r}")
@@ -57,6 +52,7 @@ class Connecting:
             "extra_headers": additional_headers,
             "origin": origin,
             "user_agent": user_agent_header,
+            "compression": offers(compression, extensions),
         }
         # Made here to refuse wrong arguments; the first attempt uses it.
         self._first_handshake: ClientHandshake | None = self._new_handshake()
@@ -76,16 +72,3 @@ class Connecting:
     def _attempts(self) -> Attempts:
         """For a loop over connections."""
         return Attempts(self.process_exception, self.reconnect_delays, self.logger)
-
-
-def _refuse_what_is_not_built(
-    extensions: Sequence[Any] | None, compression: str | None, proxied: bool
-) -> None:
-    if compression is not None and compression is not DEFLATE:
-        if compression != "deflate":
-            raise ValueError(f"unsupported compression: {compression}")
-        raise NotImplementedError("compression: permessage-deflate is not implemented yet")
-    if extensions:
-        raise NotImplementedError("extensions: none are implemented yet")
-    if proxied:
-        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")

@@ -22,6 +22,7 @@ import h11
 from multidict import CIMultiDict
 from wsproto.utilities import generate_accept_token, generate_nonce
 
+from wsfast import deflate
 from wsfast.exceptions import (
     InvalidHandshake,
     InvalidHeader,
@@ -202,7 +203,8 @@ class ClientHandshake:
 
     - Host, User-Agent and Authorization replace what would be generated from ``uri`` and ``user_agent``;
     - Sec-WebSocket-Protocol offers subprotocols, like ``subprotocols``; only one of the two may be given;
-    - Sec-WebSocket-Extensions offers extensions: it is sent as is, and the reply may name any in it.
+    - Sec-WebSocket-Extensions offers extensions by hand: it is sent as is, and the reply may name any in it. It
+      excludes ``compression``, the offers of permessage-deflate, of which the reply may accept one.
 
     Without an Authorization header, credentials in ``uri`` are sent as Basic authentication (RFC 7617).
     ``user_agent=None`` sends no User-Agent.
@@ -215,6 +217,7 @@ class ClientHandshake:
         request: the request, as an object.
         request_bytes: the request, to be sent in one write.
         subprotocol: after success, the subprotocol the server picked, or None.
+        compression: after success, what was agreed of ``compression``, or None.
         extensions_header: after success, the reply's Sec-WebSocket-Extensions, or None.
         trailing: after success, the bytes that followed the reply: the beginning of the first frames.
 
@@ -228,17 +231,24 @@ class ClientHandshake:
         extra_headers: HeadersLike | None = None,
         origin: str | None = None,
         user_agent: str | None = USER_AGENT,
+        compression: Sequence[deflate.PerMessageDeflate] = (),
     ) -> None:
         extra = _check_extra_headers(extra_headers)
+        self._offers = compression
         self._subprotocols = _offered_subprotocols(subprotocols, extra)
         self._extensions = _extension_names(", ".join(extra.getall("Sec-WebSocket-Extensions", [])))
         self._key = generate_nonce()
+        if compression:
+            if self._extensions:
+                raise ValueError("compression: extra_headers has Sec-WebSocket-Extensions, too")
+            extra["Sec-WebSocket-Extensions"] = ", ".join(offer.offer() for offer in compression)
         headers = _request_headers(uri, self._key, self._subprotocols, extra, origin, user_agent)
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER)
         self.request_bytes = _serialize(self._http, uri, headers)
         self.request = UpgradeRequest(self.request_bytes)
         self.subprotocol: str | None = None
         self.extensions_header: str | None = None
+        self.compression: deflate.AgreedDeflate | None = None
         self.trailing = b""
         self._received = bytearray()  # until the final reply's header is complete, all that came
         self._rejection: UpgradeResponse | None = None  # whose body is being received
@@ -343,7 +353,11 @@ class ClientHandshake:
         try:
             _check_upgrade(event.headers, generate_accept_token(self._key))
             self.subprotocol = _picked_subprotocol(event.headers, self._subprotocols)
-            self.extensions_header = _accepted_extensions(event.headers, self._extensions)
+            self.extensions_header = _decode_optional(_combined(event.headers, b"sec-websocket-extensions")) or None
+            if self._extensions:
+                _check_accepted(self.extensions_header or "", self._extensions)
+            else:
+                self.compression = deflate.negotiate(self.extensions_header, self._offers)
         except InvalidHandshake as error:
             error.response = response
             raise
@@ -404,13 +418,11 @@ def _picked_subprotocol(fields: _Fields, offered: Sequence[str]) -> str | None:
     return subprotocol
 
 
-def _accepted_extensions(fields: _Fields, offered: Sequence[str]) -> str | None:
-    """Check step 5: all extensions of the reply were offered. Their parameters are for the caller."""
-    value = _decode_optional(_combined(fields, b"sec-websocket-extensions"))
-    for name in _extension_names(value or ""):
+def _check_accepted(value: str, offered: Sequence[str]) -> None:
+    """Check step 5: all extensions of the reply were offered by hand. Their parameters are for the caller."""
+    for name in _extension_names(value):
         if name not in offered:
             raise NegotiationError(f"the server picked an extension that wasn't offered: {name!r}")
-    return value or None
 
 
 def _extension_names(value: str) -> list[str]:

@@ -14,8 +14,9 @@ from typing import Any, Optional, Union
 
 import aiofastnet
 
-from wsfast import tcp
+from wsfast import deflate, tcp
 from wsfast._engine import WSListener, WSTransport
+from wsfast._messages import Messages
 from wsfast._socket import SocketTransport
 from wsfast._writer import mask_kernel
 from wsfast.codes import WSAutoPingStrategy
@@ -80,6 +81,7 @@ async def ws_connect(
     so_busy_poll: int = 0,
     sockopts: Sequence[SocketOption] = (),
     ping_histogram: Histogram | None = None,
+    compression: str | deflate.PerMessageDeflate | None = None,
     **kwargs: Any,
 ) -> tuple[WSTransport, WSListener]:
     """Connect to a WebSocket server and deliver what it sends to a listener.
@@ -101,7 +103,8 @@ async def ws_connect(
         ``PING_PERIODICALLY``, the time between pings
     :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
     :param enable_auto_pong: answer PING frames; if False, they are delivered
-    :param max_frame_size: bytes of payload in a received frame; a longer one ends the connection with code 1009
+    :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
+        :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
     :param extra_headers: a mapping or pairs, added to the request; ``Host`` replaces the one from `url`
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
     :param max_redirects: redirects are not followed yet: a server that answers with one raises NotImplementedError, or
@@ -125,6 +128,8 @@ async def ws_connect(
     :param sockopts: tuples ``(level, name, value)`` for ``setsockopt``, set before the socket is connected
     :param ping_histogram: gets the round-trip time of every answered PING in nanoseconds by ``record_value(ns)``;
         such as ``HdrHistogram`` of the package hdrhistogram, ``pip install wsfast[histogram]``
+    :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages; only
+        for a listener that overrides :meth:`WSListener.on_ws_message`
     :param kwargs: for ``loop.create_connection``: ``local_addr``, ``server_hostname``, ``family``,
         ``happy_eyeballs_delay``, ``ssl_handshake_timeout``...
 
@@ -169,9 +174,16 @@ async def ws_connect(
     if timestamps == "kernel" and uri.secure:
         raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
     auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
-    handshake = ClientHandshake(uri, subprotocols=subprotocols, extra_headers=extra_headers)
+    offers = deflate.offers(compression, None)
+    handshake = ClientHandshake(
+        uri, subprotocols=subprotocols, extra_headers=extra_headers, compression=offers
+    )
     opening = Opening(
-        handshake, ws_listener_factory, _logger(logger_name), auto_ping if enable_auto_ping else None
+        handshake,
+        ws_listener_factory,
+        _logger(logger_name),
+        auto_ping if enable_auto_ping else None,
+        functools.partial(receiver_of, compressed=bool(offers)),
     )
     loop = asyncio.get_running_loop()
     context = (ssl_context or default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
@@ -265,11 +277,17 @@ class Opening:
     """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN."""
 
     def __init__(
-        self, handshake: ClientHandshake, factory: ListenerFactory, logger: Any, auto_ping: _AutoPing | None
+        self,
+        handshake: ClientHandshake,
+        factory: ListenerFactory,
+        logger: Any,
+        auto_ping: _AutoPing | None = None,
+        deliver_to: Callable[[WSListener, WSTransport], WSListener] = lambda listener, transport: listener,
     ) -> None:
         self._handshake = handshake
         self._factory = factory
         self._auto_ping = auto_ping
+        self._deliver_to = deliver_to
         self._transport: WSTransport | None = None
         self.logger = logger
         self.phase = "connecting"
@@ -290,7 +308,10 @@ class Opening:
             response = self._handshake.feed(data)
             if response is None:
                 return 0
+            if self._handshake.compression is not None:
+                self._transport._compress(self._handshake.compression)
             listener = _make_listener(self._factory, self._handshake.request, response)
+            receiver = self._deliver_to(listener, self._transport)
         except BaseException as exc:
             self._failed(exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
@@ -298,8 +319,9 @@ class Opening:
             return 0
         transport = self._transport
         # Who negotiates an extension by hand, in extra_headers, gets the bits that it may use.
-        rsv_allowed = 0x70 if self._handshake.extensions_header else 0
-        transport._open(listener, self._handshake.request, response, self._handshake.subprotocol, rsv_allowed)
+        by_hand = self._handshake.extensions_header and self._handshake.compression is None
+        rsv_allowed = 0x70 if by_hand else 0
+        transport._open(receiver, self._handshake.request, response, self._handshake.subprotocol, rsv_allowed)
         self.opened.set_result(listener)
         if self.logger.isEnabledFor(logging.INFO):
             beneath = transport.underlying_transport
@@ -398,6 +420,16 @@ def _make_listener(
     listener = factory(request, response) if _takes_two(factory) else factory()  # type: ignore[call-arg]
     if not isinstance(listener, WSListener):
         raise TypeError(f"ws_listener_factory must return a WSListener, not {type(listener).__name__}")
+    return listener
+
+
+def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:
+    """What to deliver to: the listener, or what makes messages for it."""
+    by_class = type(listener).on_ws_message is not WSListener.on_ws_message
+    if by_class or "on_ws_message" in getattr(listener, "__dict__", ()):
+        return Messages(listener, transport)
+    if compressed:
+        raise TypeError(f"compression: {type(listener).__name__} does not override on_ws_message()")
     return listener
 
 

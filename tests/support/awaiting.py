@@ -15,10 +15,10 @@ from wsfast.asyncio.client import ClientConnection, connect
 
 @asynccontextmanager
 async def awaitable(
-    *, kind: int = socket.SOCK_STREAM, **options: Any
+    *, kind: int = socket.SOCK_STREAM, headers: bytes = b"", **options: Any
 ) -> AsyncIterator[tuple[ClientConnection, Far]]:
     """An open connection and its far end; with SOCK_SEQPACKET the far end sees each write apart. It is dropped at the
-    end if it still exists."""
+    end if it still exists. `headers` are added to the server's reply."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     for sock in (ours, theirs):
         sock.setblocking(False)
@@ -28,7 +28,7 @@ async def awaitable(
         peer = Peer(None, None)  # type: ignore[arg-type]
         while not peer.request.endswith(b"\r\n\r\n"):
             peer.request += await far.read()
-        await far.send(peer.reply())
+        await far.send(peer.reply(headers))
         ws = await connecting
         far.received = 0
         try:

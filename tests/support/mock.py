@@ -10,6 +10,8 @@ from typing import Any
 from support.frames import Parser, Sent
 from support.listeners import Recorder
 from wsfast import WSListener, WSTransport
+from wsfast.deflate import AgreedDeflate
+from wsfast.opening import receiver_of
 
 NO_LIMIT = 2**62
 
@@ -74,6 +76,7 @@ class Wire:
         listener: WSListener | Callable[[WSTransport], WSListener] | None = None,
         *,
         rsv_allowed: int = 0,
+        compression: AgreedDeflate | None = None,
         secure: bool = False,
         logger: Any = None,
         **options: Any,
@@ -93,10 +96,13 @@ class Wire:
             loop, _Opening(), logger=logger or logging.getLogger("wsfast.test"), secure=secure, **settings
         )
         self.transport.connection_made(self.mock)
+        if compression is not None:
+            self.transport._compress(compression)
         if listener is None:
             listener = Recorder()
         self.listener: Any = listener(self.transport) if callable(listener) else listener
-        self.transport._open(self.listener, None, None, None, rsv_allowed)
+        receiver = receiver_of(self.listener, self.transport, compressed=False)
+        self.transport._open(receiver, None, None, None, rsv_allowed)
         self.transport._connected()
 
     def feed(self, *pieces: bytes) -> None:

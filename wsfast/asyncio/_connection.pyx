@@ -14,8 +14,8 @@ had begun leaves whole.
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport uint8_t
 
+from wsfast._deflate cimport compression
 from wsfast._engine cimport WSTransport
 from wsfast._frame cimport WSMsgType
 from wsfast._writer cimport FIN, State
@@ -98,12 +98,14 @@ cdef class Connection:
         receive._stage = Stage.FRESH
         return receive
 
-    def send(self, message, *, text=None):
+    def send(self, message, *, text=None, compress=None):
         """Send a message.
 
         :param message: ``str`` is sent as text, a bytes-like object as binary; an iterable or asynchronous iterable of
             either is sent as one message, each item as a fragment
         :param text: True sends as text, False as binary, whatever the type of `message`
+        :param compress: True or False overrides the ``threshold`` of :class:`~wsfast.deflate.PerMessageDeflate`, if
+            compression was negotiated
         :raises ConnectionClosed: the connection is closed
         :raises TypeError: `message` is of another type
 
@@ -114,6 +116,7 @@ cdef class Connection:
         send._connection = self
         send._message = message
         send._text = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
+        send._compression = 0 if compress is None else compression(compress)
         send._stage = Stage.FRESH
         return send
 
@@ -137,19 +140,20 @@ cdef class Connection:
         receive._frame = True
         return receive
 
-    def _send_frame(self, message, bint text, bint first, bint fin):
+    def _send_frame(self, message, bint text, bint first, bint fin, int wish):
         """Send one fragment; true if what follows must wait for the write buffer."""
         cdef int opcode = (WSMsgType.TEXT if text else WSMsgType.BINARY) if first else WSMsgType.CONTINUATION
         self._transport._check_thread("send")
         cdef int first_byte = self._transport._first_byte(opcode, fin, False, False, False)
-        self._transport._send_object(<uint8_t>first_byte, _bytes_like(message))
+        self._transport._send_object(first_byte | wish, _bytes_like(message))
         return self._transport._writing_paused
 
-    def _send_some(self, messages, text):
+    def _send_some(self, messages, text, compress):
         """Send messages out of an iterator, all in one write; true if there are more and they must wait."""
         cdef:
             WSTransport transport = self._transport
             int first_byte, kind = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
+            int wish = compression(compress)
         transport._check_thread("send_many")
         transport._cork_depth += 1
         try:
@@ -158,7 +162,7 @@ cdef class Connection:
                 first_byte = _first_byte(message, kind)
                 if first_byte == 0:
                     raise TypeError(f"messages must be str or bytes-like, not {type(message).__name__}")
-                transport._send_object(first_byte, _bytes_like(message))
+                transport._send_object(first_byte | wish, _bytes_like(message))
                 if transport._writing_paused:
                     return True
         finally:
@@ -334,6 +338,7 @@ cdef class Send(Awaitable):
         Connection _connection
         object _message
         int _text
+        int _compression            # see Compression of _deflate.pxd
 
     cdef int _go_on(self, PyObject **result) except -1:
         """Any step but the first."""
@@ -400,9 +405,10 @@ cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
     first_byte = _first_byte(self._message, self._text)
     if first_byte == 0 or connection._fragmenting or transport._state != State.OPEN:
         return self._delegate_to(
-            connection._send_slowly(self._message, None if self._text == BY_TYPE else bool(self._text)), result)
+            connection._send_slowly(
+                self._message, None if self._text == BY_TYPE else bool(self._text), self._compression), result)
     transport._check_thread("send")
-    transport._send_object(<uint8_t>first_byte, _bytes_like(self._message))
+    transport._send_object(first_byte | self._compression, _bytes_like(self._message))
     if transport._writing_paused:
         self._message = None
         return self._delegate_to(connection._drain(), result)

@@ -1,8 +1,9 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t
 
 from wsfast._engine cimport WSListener, WSTransport
-from wsfast._frame cimport FrameFields
+from wsfast._frame cimport WSFrame
+from wsfast._messages cimport Incoming
 
 
 cdef enum:
@@ -12,7 +13,8 @@ cdef enum:
     AS_TEXT = 1
 
 
-# A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload.
+# A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload. It
+# may also be a str, a whole message of text that is checked; then `data` means nothing.
 cdef struct Slot:
     PyObject *owner
     const char *data
@@ -50,11 +52,7 @@ cdef class Inbox(WSListener):
         Py_ssize_t messages         # how many of the queued frames end a message
         bint _borrowed              # some payloads still lie in a read buffer
 
-        # The message that is arriving.
-        Py_ssize_t _fragments
-        uint64_t _message_size
-        uint64_t _max_message
-        uint64_t _max_fragment
+        Incoming _incoming          # the message that is arriving
 
         # Who receives.
         bint receiving              # a recv has begun and is not over
@@ -73,13 +71,15 @@ cdef class Inbox(WSListener):
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
     cdef object take_frame(self)
-    cdef object _note_invalid_text(self, const char *data, Py_ssize_t size)
+    cdef object _undecoded(self, Slot *slot, owner, bint decode)
+    cdef object _note_invalid_text(self, Slot *slot)
 
-    cdef int _push(self, FrameFields frame) except -1
+    cdef int _push(self, WSFrame frame) except -1
+    cdef int _note_part(self, WSFrame frame, Slot *slot) except -1
     cdef int _grow(self) except -1
     cdef int _shrink(self) except -1
-    cdef int _fragment(self, FrameFields frame) except -1
     cdef int _settle(self) except -1
+    cdef int _drop_from(self, Py_ssize_t first) except -1
     cdef bytes _join(self)
     cdef int _pop(self, Slot *slot) except -1
     cdef int _popped(self) except -1

@@ -1,9 +1,12 @@
 """What arrives on an awaitable connection: a queue of frames, and the one who waits for them.
 
-A frame that arrives is queued as it lies in the read buffer, without a copy. When the bytes of one read are all
+A frame that arrives is queued as it lies in the read buffer, without a copy, unless it must be inflated. When the bytes of one read are all
 dispatched, the engine calls _read_done(), which runs the task that waits in recv() there and then: no event-loop turn
 lies between the arrival of a message and the code that awaits it, and that code decodes the payload out of the read
 buffer while it is in the cache. What nobody has taken by then is copied, so a slow program never pins read buffers.
+
+Text is checked as it arrives, so that what is not UTF-8 ends the connection even if nobody receives: that of fragments
+by Incoming, that of whole messages by making them the str that recv() will return. Hence it is looked at once only.
 
 Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it.
 """
@@ -15,15 +18,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport uint64_t
+from cpython.unicode cimport PyUnicode_AsUTF8String
 from libc.string cimport memcpy
 
 from wsfast._engine cimport WSListener, WSTransport
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._messages cimport Incoming, decode as decode_text, is_text
 from wsfast._writer cimport State
 
-from wsfast.exceptions import InvalidText, TooManyFragments
+from wsfast.exceptions import InvalidText
 
 
 cdef extern from "Python.h":
@@ -45,16 +48,10 @@ cdef extern from *:
 cdef enum:
     # The ring of a connection that got a message or two.
     SMALLEST_RING = 16
-    # websockets' limit: without one, empty fragments would fill the memory below every max_size.
-    MAX_FRAGMENTS = 4096
     # What a queued frame counts against the slack besides its payload.
     FRAME_OVERHEAD = 64
     # Read past a full queue for the sake of a ping or of closing: as much as the default limit of a message.
     SLACK = 1024 * 1024
-
-
-# A larger limit on messages than memory can be addressed with is none.
-cdef uint64_t NO_LIMIT = 1 << 62
 
 
 cdef enum Outcome:
@@ -162,9 +159,7 @@ cdef class Inbox(WSListener):
         self._slack = SLACK
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
-        self._max_message = NO_LIMIT if max_message is None else min(max_message, NO_LIMIT)
-        self._max_fragment = NO_LIMIT if max_fragment is None else min(max_fragment, NO_LIMIT)
-        transport._decoder.max_payload = min(transport._decoder.max_payload, self._max_message, self._max_fragment)
+        self._incoming = Incoming(transport, max_message, max_fragment)
         transport._tells_read_done = True
 
     def __dealloc__(self):
@@ -216,42 +211,46 @@ cdef class Inbox(WSListener):
         """Is there what the receiver waits for?"""
         return self.frames > 0 if self.streaming else self.messages > 0
 
-    cdef int _push(self, FrameFields frame) except -1:
-        cdef Slot *slot
-        if not frame.fin or frame.msg_type == WSMsgType.CONTINUATION:
-            self._fragment(frame)
+    cdef int _push(self, WSFrame frame) except -1:
+        cdef:
+            Slot *slot
+            FrameFields fields = frame
         if self._discarding:
             return 0
         if self.frames == self._capacity:
             self._grow()
         slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
-        Py_INCREF(frame.buffer)
-        slot.owner = <PyObject *>frame.buffer
-        slot.data = frame.payload_ptr
-        slot.size = frame.payload_size
-        slot.opcode = frame.msg_type
-        slot.fin = frame.fin
-        self._borrowed = True
+        slot.opcode = fields.msg_type
+        slot.fin = fields.fin
+        if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._incoming.is_plain:
+            Py_INCREF(fields.buffer)
+            slot.owner = <PyObject *>fields.buffer
+            slot.data = fields.payload_ptr
+            slot.size = fields.payload_size
+            self._borrowed = True
+        else:
+            self._note_part(frame, slot)
         self.frames += 1
-        self.messages += frame.fin
+        self.messages += fields.fin
         if self._reading_on and self.frames > self._high:
-            self._slack -= frame.payload_size + FRAME_OVERHEAD
+            self._slack -= slot.size + FRAME_OVERHEAD
         return 0
 
-    cdef int _fragment(self, FrameFields frame) except -1:
-        """Count towards the limits of a fragmented message; what is left of them is the limit of its next frame."""
-        if frame.fin:
-            self._fragments = 0
-            self._message_size = 0
-        else:
-            self._fragments += 1
-            self._message_size += frame.payload_size
-            if self._fragments >= MAX_FRAGMENTS:
-                exc = TooManyFragments(MAX_FRAGMENTS)
-                exc.code = 1009  # as websockets closes
-                raise exc
-        self.transport._message_size = self._message_size
-        self.transport._decoder.max_payload = min(self._max_message - self._message_size, self._max_fragment)
+    cdef int _note_part(self, WSFrame frame, Slot *slot) except -1:
+        """Fill in a frame that may be a fragment, or compressed."""
+        cdef:
+            FrameFields fields = frame
+            bytes inflated = self._incoming.add(frame)
+            object owner = fields.buffer if inflated is None else inflated
+        slot.data = fields.payload_ptr if inflated is None else PyBytes_AS_STRING(inflated)
+        slot.size = fields.payload_size if inflated is None else PyBytes_GET_SIZE(inflated)
+        if inflated is None:
+            self._borrowed = True
+        elif fields.msg_type == WSMsgType.TEXT and fields.fin:
+            owner = decode_text(slot.data, slot.size)
+            slot.data = NULL
+        Py_INCREF(owner)
+        slot.owner = <PyObject *>owner
         return 0
 
     cdef int _grow(self) except -1:
@@ -287,16 +286,36 @@ cdef class Inbox(WSListener):
         cdef:
             Py_ssize_t i
             Slot *slot
-            bytes payload
+            object payload
+        self._borrowed = False
         for i in range(self.frames):
             slot = &self._ring[(self._head + i) & (self._capacity - 1)]
-            if not PyBytes_CheckExact(<object>slot.owner):
+            if slot.data == NULL or PyBytes_CheckExact(<object>slot.owner):
+                continue
+            if slot.opcode == WSMsgType.TEXT and slot.fin:
+                try:
+                    payload = decode_text(slot.data, slot.size)
+                except InvalidText as exc:
+                    self._drop_from(i)
+                    self.transport._fail(exc.code, f"{exc.reason} at position {exc.start}", exc)
+                    return 0
+                slot.data = NULL
+            else:
                 payload = PyBytes_FromStringAndSize(slot.data, slot.size)
-                Py_DECREF(<object>slot.owner)
-                Py_INCREF(payload)
-                slot.owner = <PyObject *>payload
                 slot.data = PyBytes_AS_STRING(payload)
-        self._borrowed = False
+            Py_DECREF(<object>slot.owner)
+            Py_INCREF(payload)
+            slot.owner = <PyObject *>payload
+        return 0
+
+    cdef int _drop_from(self, Py_ssize_t first) except -1:
+        """Forget the frames behind the first ones: nothing is received after a violation of the protocol."""
+        cdef Slot *slot
+        while self.frames > first:
+            self.frames -= 1
+            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            self.messages -= slot.fin
+            Py_DECREF(<object>slot.owner)
         return 0
 
     cdef int _pop(self, Slot *slot) except -1:
@@ -332,21 +351,31 @@ cdef class Inbox(WSListener):
             slot.size = PyBytes_GET_SIZE(owner)
         if self.paused:
             self._popped()
-        if not decode:
-            if PyBytes_CheckExact(owner):
-                return owner
-            return PyBytes_FromStringAndSize(slot.data, slot.size)
+        if not decode or slot.data == NULL:
+            return self._undecoded(&slot, owner, decode)
         text = utf8_or_null(slot.data, slot.size, NULL)
         if text == NULL:
-            return self._note_invalid_text(slot.data, slot.size)
+            return self._note_invalid_text(&slot)
         return take_reference(text)
 
-    cdef object _note_invalid_text(self, const char *data, Py_ssize_t size):
+    cdef object _undecoded(self, Slot *slot, owner, bint decode):
+        """The payload of a message or frame that need not be decoded, or is already; None as take() returns it."""
+        if slot.data == NULL:
+            return owner if decode else PyUnicode_AsUTF8String(owner)
+        if PyBytes_CheckExact(owner):
+            return owner
+        if slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
+            return self._note_invalid_text(slot)
+        return PyBytes_FromStringAndSize(slot.data, slot.size)
+
+    cdef object _note_invalid_text(self, Slot *slot):
         PyErr_Clear()
         try:
-            return PyUnicode_DecodeUTF8(data, size, NULL)
-        except UnicodeDecodeError as exc:
-            self.invalid_text = InvalidText.from_decode_error(exc)
+            return decode_text(slot.data, slot.size)
+        except InvalidText as exc:
+            self.invalid_text = exc
+            if slot.opcode == WSMsgType.TEXT:
+                self._drop_from(0)
             return None
 
     cdef bytes _join(self):
@@ -372,18 +401,17 @@ cdef class Inbox(WSListener):
         return joined
 
     cdef object take_frame(self):
-        """The first frame: its opcode, its payload, and whether it ends a message."""
+        """The first frame: its opcode, its payload, and whether it ends a message; None as take() returns it."""
         cdef:
             Slot slot
             object payload
         self._pop(&slot)
         payload = <object>slot.owner
         Py_DECREF(payload)
-        if not PyBytes_CheckExact(payload):
-            payload = PyBytes_FromStringAndSize(slot.data, slot.size)
         if self.paused:
             self._popped()
-        return slot.opcode, payload, <bint>slot.fin
+        payload = self._undecoded(&slot, payload, False)
+        return None if payload is None else (slot.opcode, payload, <bint>slot.fin)
 
     # ---- flow control
 

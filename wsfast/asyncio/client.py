@@ -16,7 +16,8 @@ from typing import Any
 
 from wsfast._engine import WSListener, WSTransport
 from wsfast.asyncio.connection import ClientConnection, queue_marks
-from wsfast.connecting import DEFLATE, Connecting, Limits
+from wsfast.connecting import Connecting, Limits
+from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import USER_AGENT, HeadersLike
 from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
@@ -43,9 +44,11 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
     :param origin: the ``Origin`` header
-    :param extensions: none can be offered yet
+    :param extensions: offers of compression with other settings than the default ones: each a
+        :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
     :param subprotocols: offered in order of preference
-    :param compression: not implemented yet: the default, like None, offers none
+    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate` offers
+        to compress messages; None does not
     :param additional_headers: a mapping or pairs
     :param user_agent_header: None sends none
     :param proxy: not implemented yet: the default, like None, uses none
@@ -82,9 +85,9 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         uri: str,
         *,
         origin: str | None = None,
-        extensions: Sequence[Any] | None = None,
+        extensions: Sequence[PerMessageDeflate] | None = None,
         subprotocols: Sequence[str] | None = None,
-        compression: str | None = DEFLATE,
+        compression: str | PerMessageDeflate | None = "deflate",
         additional_headers: HeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
@@ -146,7 +149,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             connections.append(self._create_connection(transport, **self._settings))
             return connections[0].listener
 
-        opening = Opening(handshake, make_listener, self.logger, None)
+        opening = Opening(handshake, make_listener, self.logger)
         context = self._target.ssl_context()
         transport = WSTransport(
             asyncio.get_running_loop(),

@@ -22,6 +22,7 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
+from wsfast.deflate import AgreedDeflate
 from wsfast.handshake import UpgradeResponse
 
 __all__ = ["ClientConnection", "queue_marks"]
@@ -117,6 +118,11 @@ class ClientConnection(Connection, Identity):
         return self.protocol.subprotocol
 
     @property
+    def compression(self) -> AgreedDeflate | None:
+        """What was agreed on compressing messages; None if they are not."""
+        return self.protocol.compression
+
+    @property
     def close_code(self) -> int | None:
         """The code that the server closed with, 1006 if it sent none; None until the connection is closed."""
         if self._state != _CLOSED:
@@ -194,11 +200,13 @@ class ClientConnection(Connection, Identity):
 
     # ---- sending
 
-    async def send_many(self, messages: Iterable[DataLike], *, text: bool | None = None) -> None:
+    async def send_many(
+        self, messages: Iterable[DataLike], *, text: bool | None = None, compress: bool | None = None
+    ) -> None:
         """Send every message of an iterable, all of them in one write (64 KiB at a time).
 
         :param messages: each ``str`` or bytes-like
-        :param text: as for :meth:`send`
+        :param text, compress: as for :meth:`send`
         :raises ConnectionClosed: the connection is closed
         :raises TypeError: a message is of another type; those before it are sent
         """
@@ -209,29 +217,31 @@ class ClientConnection(Connection, Identity):
         while more:
             await self._my_turn()
             try:
-                more = self._send_some(remaining, text)
+                more = self._send_some(remaining, text, compress)
             except ConnectionClosed:
                 await self._raise_closed()
             if more:
                 await self._drain()
 
-    async def _send_slowly(self, message: Any, text: bool | None) -> None:
+    async def _send_slowly(self, message: Any, text: bool | None, compression: int) -> None:
         """send() of what is not one frame, or not at once."""
         if isinstance(message, (str, *BYTES_LIKE)):
             await self._my_turn()
             as_text = text is not False if isinstance(message, str) else text is True
-            if self._send_frame(message, as_text, True, True):
+            if self._send_frame(message, as_text, True, True, compression):
                 await self._drain()
         elif isinstance(message, Mapping):
             raise TypeError("data is a dict-like object")
         elif isinstance(message, Iterable):
-            await self._send_fragments(iter(message), text)
+            await self._send_fragments(iter(message), text, compression)
         elif isinstance(message, AsyncIterable):
-            await self._send_fragments(message.__aiter__(), text)
+            await self._send_fragments(message.__aiter__(), text, compression)
         else:
             raise TypeError("data must be str, bytes, iterable, or async iterable")
 
-    async def _send_fragments(self, chunks: Iterator[Any] | AsyncIterator[Any], text: bool | None) -> None:
+    async def _send_fragments(
+        self, chunks: Iterator[Any] | AsyncIterator[Any], text: bool | None, compression: int
+    ) -> None:
         chunk = await _next(chunks)
         if chunk is _END:
             return
@@ -246,11 +256,11 @@ class ClientConnection(Connection, Identity):
             while chunk is not _END:
                 if not isinstance(chunk, kinds):
                     raise TypeError(f"{kind} must contain {'bytes or str' if first else 'uniform types'}")
-                if self._send_frame(chunk, as_text, first, False):
+                if self._send_frame(chunk, as_text, first, False, compression):
                     await self._drain()
                 first = False
                 chunk = await _next(chunks)
-            must_drain = self._send_frame(b"", as_text, False, True)
+            must_drain = self._send_frame(b"", as_text, False, True, compression)
         except ConnectionClosed:
             await self._raise_closed()
         except BaseException as exc:

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from wsfast.connecting import DEFLATE, Connecting, Limits
+from wsfast.connecting import Connecting, Limits
+from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeResponse
 from wsfast.opening import refuse_redirect
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
+from wsfast.sync.compression import Compression
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.tls import ClientCert
 
@@ -89,9 +91,9 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         server_hostname: str | None = None,
         client_cert: ClientCert | None = None,
         origin: str | None = None,
-        extensions: Sequence[Any] | None = None,
+        extensions: Sequence[PerMessageDeflate] | None = None,
         subprotocols: Sequence[str] | None = None,
-        compression: str | None = DEFLATE,
+        compression: str | PerMessageDeflate | None = "deflate",
         additional_headers: HeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
@@ -164,6 +166,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 request=handshake.request,
                 response=response,
                 subprotocol=handshake.subprotocol,
+                compression=self._compression(handshake),
                 addresses=addresses,
                 logger=self.logger,
             )
@@ -172,8 +175,15 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             if isinstance(exc, InvalidStatus):
                 refuse_redirect(exc)
             raise
-        lib.wst_open(handle, handshake.trailing, len(handshake.trailing))
+        lib.wst_open(
+            handle, handshake.trailing, len(handshake.trailing), handshake.compression is not None
+        )
         return connection
+
+    def _compression(self, handshake: ClientHandshake) -> Compression | None:
+        if handshake.compression is None:
+            return None
+        return Compression(handshake.compression, self._options.max_message)
 
     # with reconnect(...) as ...:
 
@@ -225,9 +235,11 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param server_hostname: overrides the host of `uri` in the certificate
     :param client_cert: a file in PEM with this client's certificate and key, or two files
     :param origin: the ``Origin`` header
-    :param extensions: none can be offered yet
+    :param extensions: offers of compression with other settings than the default ones: each a
+        :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
     :param subprotocols: offered in order of preference
-    :param compression: not implemented yet: the default, like None, offers none
+    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate` offers
+        to compress messages; None does not
     :param additional_headers: a mapping or pairs
     :param user_agent_header: None sends none
     :param proxy, proxy_ssl, proxy_server_hostname: not implemented yet: the default, like None, uses none

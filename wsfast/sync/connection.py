@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+from wsfast._deflate import compression as wish_of
 from wsfast.codes import close_code_on_wire_ok
 from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload
 from wsfast.exceptions import (
@@ -29,13 +30,14 @@ from wsfast.exceptions import (
 from wsfast.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.sync import ending
 from wsfast.sync._native import ffi, lib
+from wsfast.sync.compression import Compression
 from wsfast.sync.pings import Pings, PongReceived
 
 __all__ = ["ClientConnection"]
 
 Data = str | bytes
 # The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
-_FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
+_FIN, _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PONG = 0x80, 0x0, 0x1, 0x2, 0x8, 0xA
 _WHOLE_TEXT, _WHOLE_BINARY = _FIN | _TEXT, _FIN | _BINARY
 
 # A control frame has at most 125 bytes (RFC 6455 section 5.5), and two of a CLOSE frame are the code.
@@ -73,6 +75,7 @@ class ClientConnection(Identity):
         request: UpgradeRequest,
         response: UpgradeResponse,
         subprotocol: str | None,
+        compression: Compression | None,
         addresses: tuple[Any, Any],
         logger: Any,
     ) -> None:
@@ -95,6 +98,9 @@ class ClientConnection(Identity):
         """The server's reply to the upgrade request."""
         self.subprotocol = subprotocol
         """The subprotocol that the server picked, or None."""
+        self._compression = compression
+        self.compression = None if compression is None else compression.agreed
+        """What was agreed on compressing messages; None if they are not."""
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.remote_address}>"
@@ -190,7 +196,7 @@ class ClientConnection(Identity):
             except IndexError:
                 mine = False
                 raise ConcurrencyError(_BUSY.format("recv")) from None
-            if timeout is None and decode is None:
+            if timeout is None and decode is None and self._compression is None:
                 result = _recv_next(self._handle)
                 # The two shortcuts of what _take() does.
                 if 0 <= result <= _SMALL:
@@ -210,6 +216,8 @@ class ClientConnection(Identity):
         """Copy the message that is lent, into the object that the user gets."""
         text = result < 0
         size = _TEXT_SIZE - result if text else result
+        if self._message.compressed:
+            return self._take_compressed(size, text, decode)
         if text if decode is None else decode:
             try:
                 if size <= _SMALL:
@@ -219,6 +227,24 @@ class ClientConnection(Identity):
                 self._text_is_invalid(exc)
         data: bytes = _unpack(self._small if size <= _SMALL else self._message.data, size)
         return data
+
+    def _take_compressed(self, size: int, text: bool, decode: bool | None) -> Data:
+        """The same for a compressed message, all of which is here."""
+        data = self._inflate(size)
+        try:
+            # Text is checked even if it is not wanted as str.
+            decoded = data.decode() if text or decode else ""
+        except UnicodeDecodeError as exc:
+            self._text_is_invalid(exc)
+        return decoded if text and decode is None or decode else data
+
+    def _inflate(self, size: int) -> bytes:
+        assert self._compression is not None
+        try:
+            return self._compression.inflate(_unpack(self._message.data, size), bool(self._message.fin))
+        except ProtocolError as exc:
+            self._fail(exc.code, str(exc), exc)
+            raise self._exception() from self._cause
 
     def recv_streaming(self, decode: bool | None = None) -> Iterator[Data]:
         """Receive the next message as its fragments arrive.
@@ -234,7 +260,7 @@ class ClientConnection(Identity):
             raise ConcurrencyError(_BUSY.format("recv_streaming")) from None
         validate = _VALIDATE if decode is False else 0
         decoder = None
-        first = True
+        decoded = first = True
         done = False
         try:
             while not done:
@@ -244,15 +270,21 @@ class ClientConnection(Identity):
                     result = _recv(self._handle, -1.0, _RESUME | _STREAM | validate)
                 if first:
                     first = False
-                    if result < 0 if decode is None else decode:
+                    decoded = result < 0 if decode is None else decode
+                    # Of compressed text the crate does not know whether it is UTF-8.
+                    if decoded or (result < 0 and self._message.compressed):
                         decoder = codecs.getincrementaldecoder("utf-8")()
-                data: Any = self._take(result, False)
+                if self._message.compressed:
+                    data: Any = self._inflate(_TEXT_SIZE - result if result < 0 else result)
+                else:
+                    data = self._take(result, False)
                 done = bool(self._message.fin)
                 if decoder is not None:
                     try:
-                        data = decoder.decode(data, done)
+                        text = decoder.decode(data, done)
                     except UnicodeDecodeError as exc:
                         self._text_is_invalid(exc)
+                    data = text if decoded else data
                 if done:
                     # Before the last fragment: who has got it need not ask for another.
                     self._turn.append(None)
@@ -278,27 +310,33 @@ class ClientConnection(Identity):
 
     # ---- sending
 
-    def send(self, message: DataLike | Iterable[DataLike], *, text: bool | None = None) -> None:
+    def send(
+        self, message: DataLike | Iterable[DataLike], *, text: bool | None = None, compress: bool | None = None
+    ) -> None:
         """Send a message, and return when the kernel has all of it.
 
         While the server does not read, it is read from, if no other thread does that: up to ``max_queue`` frames.
 
         :param message: ``str`` or bytes-like; an iterable of either is sent as a fragmented message, one frame each
         :param text: True sends text, False binary; by default that depends on the type of the message
+        :param compress: True or False overrides the ``threshold`` of :class:`~wsfast.deflate.PerMessageDeflate`, if
+            compression was negotiated
         :raises ConnectionClosed: the connection is closed
         :raises ConcurrencyError: another thread is sending a fragmented message
         :raises TypeError: `message` is of another type
         """
-        if type(message) is bytes:
+        if type(message) is bytes and self._compression is None:
             result = _send(self._handle, _WHOLE_TEXT if text else _WHOLE_BINARY, message, len(message))
             if result:
                 self._send_slowly(result, _send, _WHOLE_TEXT if text else _WHOLE_BINARY, message)
-        elif isinstance(message, str):
-            self._send_frame(_WHOLE_BINARY if text is False else _WHOLE_TEXT, message)
+            return
+        wish = 0 if compress is None else wish_of(compress)
+        if isinstance(message, str):
+            self._send_frame((_WHOLE_BINARY if text is False else _WHOLE_TEXT) | wish, message)
         elif isinstance(message, BYTES_LIKE):
-            self._send_frame(_WHOLE_TEXT if text else _WHOLE_BINARY, message)
+            self._send_frame((_WHOLE_TEXT if text else _WHOLE_BINARY) | wish, message)
         else:
-            self._send_fragments(message, text)
+            self._send_fragments(message, text, wish)
 
     def _send_slowly(self, result: int, function: Any, *arguments: Any) -> None:
         """Go on with a frame that did not leave at once."""
@@ -324,10 +362,16 @@ class ClientConnection(Identity):
 
     def _send_frame(self, head: int, message: DataLike) -> None:
         data = message.encode() if isinstance(message, str) else _contiguous(message)
+        if self._compression is not None and not head & _CLOSE:
+            self._compression.send(head, data, self._put)
+        elif result := _send(self._handle, head, data, len(data)):
+            self._send_slowly(result, _send, head, data)
+
+    def _put(self, head: int, data: Any) -> None:
         if result := _send(self._handle, head, data, len(data)):
             self._send_slowly(result, _send, head, data)
 
-    def _send_fragments(self, message: Any, text: bool | None) -> None:
+    def _send_fragments(self, message: Any, text: bool | None, wish: int) -> None:
         if isinstance(message, Mapping):
             raise TypeError("data is a dict-like object")
         if not isinstance(message, Iterable):
@@ -344,7 +388,7 @@ class ClientConnection(Identity):
         first = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
         begun = False
         try:
-            self._send_frame(_TEXT if as_text else _BINARY, first)
+            self._send_frame((_TEXT if as_text else _BINARY) | wish, first)
             begun = self._fragments = True
             for fragment in fragments:
                 if not isinstance(fragment, kinds):

@@ -83,6 +83,7 @@ typedef struct {
 typedef struct {
     const char *data;
     int fin;
+    int compressed; /* then it is not checked that it is text */
     char small[1024];
 } wst_message;
 
@@ -127,7 +128,8 @@ int wst_tls_handshake(wst_connection *connection, const wst_tls_config *config, 
 int wst_send_raw(wst_connection *connection, const char *data, size_t size, double timeout);
 /* Returns the number of bytes received, or a wst_result below 0. */
 int64_t wst_recv_raw(wst_connection *connection, char *data, size_t size, double timeout);
-int wst_open(wst_connection *connection, const char *trailing, size_t size);
+/* deflate: 1 if messages may be compressed. It is the caller who inflates and deflates them. */
+int wst_open(wst_connection *connection, const char *trailing, size_t size, int deflate);
 
 /* Where messages are told; part of the connection. */
 wst_message *wst_get_message(wst_connection *connection);

@@ -31,12 +31,13 @@ pub const VALIDATE: c_int = 4;
 pub struct CMessage {
     pub data: *const c_char,
     pub fin: c_int,
+    pub compressed: c_int,
     pub small: [u8; SMALL],
 }
 
 impl CMessage {
     pub fn new() -> Self {
-        CMessage { data: std::ptr::null(), fin: 0, small: [0; SMALL] }
+        CMessage { data: std::ptr::null(), fin: 0, compressed: 0, small: [0; SMALL] }
     }
 
     /// Returns the kind and the size of the message, as wst_recv() does.
@@ -46,11 +47,12 @@ impl CMessage {
     pub unsafe fn tell(&mut self, received: &Received) -> i64 {
         self.data = received.data.cast();
         self.fin = c_int::from(received.fin);
+        self.compressed = c_int::from(received.kind.compressed);
         if received.size <= SMALL {
             std::ptr::copy_nonoverlapping(received.data, self.small.as_mut_ptr(), received.size);
         }
         let size = received.size as i64;
-        if received.text {
+        if received.kind.text {
             i64::from(TEXT) - size
         } else {
             size

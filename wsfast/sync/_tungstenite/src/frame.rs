@@ -12,6 +12,7 @@ pub const CLOSE: u8 = 0x8;
 pub const PING: u8 = 0x9;
 pub const PONG: u8 = 0xA;
 pub const FIN: u8 = 0x80;
+pub const RSV1: u8 = 0x40;
 
 /// RFC 6455 section 5.5.
 pub const MAX_CONTROL: usize = 125;
@@ -21,13 +22,16 @@ pub const MAX_CONTROL: usize = 125;
 pub struct Head {
     pub opcode: OpCode,
     pub fin: bool,
+    /// RSV1: a message begins that is compressed (RFC 7692 section 6).
+    pub compressed: bool,
     /// Bytes of the header, and of the payload after it.
     pub size: usize,
     pub length: u64,
 }
 
-/// Parses the header at the beginning of `bytes`; None if it is incomplete. The error is a reason.
-pub fn parse(bytes: &[u8]) -> Result<Option<Head>, String> {
+/// Parses the header at the beginning of `bytes`; None if it is incomplete. `deflate`: messages may be compressed. The
+/// error is a reason.
+pub fn parse(bytes: &[u8], deflate: bool) -> Result<Option<Head>, String> {
     let mut cursor = Cursor::new(bytes);
     let (header, length) = match FrameHeader::parse(&mut cursor) {
         Ok(Some(parsed)) => parsed,
@@ -36,7 +40,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Head>, String> {
         Err(error) => return Err(error.to_string()),
     };
     let size = cursor.position() as usize;
-    let violation = if header.rsv1 || header.rsv2 || header.rsv3 {
+    let may_begin = deflate && matches!(header.opcode, OpCode::Data(Data::Text | Data::Binary));
+    let violation = if (header.rsv1 && !may_begin) || header.rsv2 || header.rsv3 {
         ProtocolError::NonZeroReservedBits.to_string()
     } else if header.mask.is_some() {
         ProtocolError::MaskedFrameFromServer.to_string()
@@ -50,7 +55,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Head>, String> {
     } else if length > i64::MAX as u64 {
         "Most significant bit of the length is not zero".to_string()
     } else {
-        return Ok(Some(Head { opcode: header.opcode, fin: header.is_final, size, length }));
+        let (opcode, fin, compressed) = (header.opcode, header.is_final, header.rsv1);
+        return Ok(Some(Head { opcode, fin, compressed, size, length }));
     };
     Err(violation)
 }
@@ -59,6 +65,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Head>, String> {
 pub fn append_header(out: &mut Vec<u8>, head: u8, length: usize, key: u32) {
     let header = FrameHeader {
         is_final: head & FIN != 0,
+        rsv1: head & RSV1 != 0,
         opcode: OpCode::from(head & 0x0F),
         mask: Some(key.to_ne_bytes()),
         ..FrameHeader::default()
@@ -103,16 +110,16 @@ mod tests {
     use super::*;
 
     fn reason(bytes: &[u8]) -> String {
-        parse(bytes).unwrap_err()
+        parse(bytes, false).unwrap_err()
     }
 
     #[test]
     fn headers_are_parsed_as_they_arrive() {
         let whole = [0x82, 0x7F, 0, 0, 0, 0, 0, 1, 0, 0];
         for size in 0..whole.len() {
-            assert_eq!(parse(&whole[..size]), Ok(None));
+            assert_eq!(parse(&whole[..size], false), Ok(None));
         }
-        let head = parse(&whole).unwrap().unwrap();
+        let head = parse(&whole, false).unwrap().unwrap();
         assert_eq!((head.size, head.length, head.fin), (10, 65536, true));
     }
 
@@ -124,9 +131,24 @@ mod tests {
             assert_eq!(out.len(), size);
             out[1] &= 0x7F; // as a server writes it
             out.truncate(size - 4);
-            let head = parse(&out).unwrap().unwrap();
+            let head = parse(&out, false).unwrap().unwrap();
             assert_eq!((head.length, head.size), (length as u64, size - 4));
         }
+    }
+
+    #[test]
+    fn the_first_frame_says_whether_a_message_is_compressed() {
+        for first in [0xC1, 0x42] {
+            assert!(parse(&[first, 0], true).unwrap().unwrap().compressed);
+            assert_eq!(reason(&[first, 0]), "Reserved bits are non-zero");
+        }
+        assert!(!parse(&[0x81, 0], true).unwrap().unwrap().compressed);
+        for first in [0xC0, 0xC9, 0xA1, 0x91] {
+            assert_eq!(parse(&[first, 0], true).unwrap_err(), "Reserved bits are non-zero");
+        }
+        let mut out = Vec::new();
+        append_header(&mut out, FIN | RSV1 | 1, 0, 7);
+        assert_eq!(out[0], 0xC1);
     }
 
     #[test]

@@ -170,8 +170,13 @@ pub unsafe extern "C" fn wst_recv_raw(handle: *const Handle, data: *mut c_char, 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_open(handle: *const Handle, trailing: *const c_char, size: usize) -> c_int {
-    guarded(handle, PANIC, |connection| result(connection.open(bytes(trailing, size))))
+pub unsafe extern "C" fn wst_open(
+    handle: *const Handle,
+    trailing: *const c_char,
+    size: usize,
+    deflate: c_int,
+) -> c_int {
+    guarded(handle, PANIC, |connection| result(connection.open(bytes(trailing, size), deflate != 0)))
 }
 
 #[no_mangle]

@@ -116,8 +116,9 @@ impl Connection {
     }
 
     /// The upgrade is done; `trailing` came after it.
-    pub fn open(&self, trailing: &[u8]) -> Result<(), Stop> {
+    pub fn open(&self, trailing: &[u8], deflate: bool) -> Result<(), Stop> {
         let mut reader = locked(&self.reader);
+        reader.deflate = deflate;
         let unread = [trailing, reader.unread()].concat();
         reader.data = unread;
         reader.start = 0;

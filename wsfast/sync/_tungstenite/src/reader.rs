@@ -26,9 +26,24 @@ pub struct Limits {
     pub queue: usize,
 }
 
+/// What a message is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Kind {
+    pub text: bool,
+    /// Python inflates it (wsfast/sync/compression.py), and checks that it is text.
+    pub compressed: bool,
+}
+
+impl Kind {
+    /// Is it text as it stands?
+    pub fn is_text(self) -> bool {
+        self.text && !self.compressed
+    }
+}
+
 /// A data frame that was read while nobody received.
 pub struct Queued {
-    pub text: bool,
+    pub kind: Kind,
     pub first: bool,
     pub fin: bool,
     pub data: Vec<u8>,
@@ -37,7 +52,7 @@ pub struct Queued {
 /// A data frame in the buffer.
 #[derive(Debug, PartialEq)]
 pub struct Found {
-    pub text: bool,
+    pub kind: Kind,
     pub first: bool,
     pub fin: bool,
     pub start: usize,
@@ -59,7 +74,7 @@ pub enum Parsed {
 
 /// A message of which not all frames arrived.
 struct Begun {
-    text: bool,
+    kind: Kind,
     size: u64,
     utf8: Utf8,
 }
@@ -73,6 +88,8 @@ pub struct Reader {
     /// A buffer that was left to the receiver, or a message that is lent and not in `data`.
     kept: Vec<u8>,
     begun: Option<Begun>,
+    /// Compression was negotiated.
+    pub deflate: bool,
     /// Nothing that arrives has a meaning any more.
     pub discard: bool,
     pub limits: Limits,
@@ -102,6 +119,7 @@ impl Reader {
             lent: false,
             kept: Vec::new(),
             begun: None,
+            deflate: false,
             discard: false,
             limits,
             queue: VecDeque::new(),
@@ -180,7 +198,7 @@ impl Reader {
     /// Takes the next frame out of the data. Never called once `discard` is set.
     pub fn parse(&mut self) -> Parsed {
         let unread = self.data.len() - self.start;
-        let head = match frame::parse(self.unread()) {
+        let head = match frame::parse(self.unread(), self.deflate) {
             Ok(Some(head)) => head,
             Ok(None) => return Parsed::More(1),
             Err(reason) => return Parsed::Violation(Cause::Protocol(reason)),
@@ -199,7 +217,10 @@ impl Reader {
         self.start = end;
         match head.opcode {
             OpCode::Control(opcode) => Parsed::Control { opcode, start, end },
-            OpCode::Data(opcode) => self.data_frame(opcode, head.fin, start, end),
+            OpCode::Data(opcode) => {
+                let kind = Kind { text: opcode == Data::Text, compressed: head.compressed };
+                self.data_frame(opcode, kind, head.fin, start, end)
+            }
         }
     }
 
@@ -213,34 +234,37 @@ impl Reader {
             _ => {}
         }
         let current = self.begun.as_ref().map(|begun| begun.size);
-        let limit = (self.limits.message - current.unwrap_or(0)).min(self.limits.fragment);
-        if head.length > limit {
+        let limit = self.limits.message.saturating_sub(current.unwrap_or(0)).min(self.limits.fragment);
+        let compressed = self.begun.as_ref().map_or(head.compressed, |begun| begun.kind.compressed);
+        // The limits are those of what is inflated, and what cannot be compressed gets longer.
+        let longest = if compressed { limit.saturating_add(limit / 8).saturating_add(1024) } else { limit };
+        if head.length > longest {
             return Err(Cause::TooBig { size: head.length, limit, current });
         }
         Ok(())
     }
 
-    fn data_frame(&mut self, opcode: Data, fin: bool, start: usize, end: usize) -> Parsed {
+    fn data_frame(&mut self, opcode: Data, kind: Kind, fin: bool, start: usize, end: usize) -> Parsed {
         let first = opcode != Data::Continue;
         if first && fin {
             // Most messages. If text, whoever takes it checks it.
-            return Parsed::Data(Found { text: opcode == Data::Text, first, fin, start, end });
+            return Parsed::Data(Found { kind, first, fin, start, end });
         }
         if first {
-            self.begun = Some(Begun { text: opcode == Data::Text, size: 0, utf8: Utf8::default() });
+            self.begun = Some(Begun { kind, size: 0, utf8: Utf8::default() });
         }
         let Some(begun) = &mut self.begun else {
             return Parsed::Violation(Cause::Protocol(frame::unexpected_continuation()));
         };
         begun.size += (end - start) as u64;
-        let text = begun.text;
-        if text && !(begun.utf8.feed(&self.data[start..end]) && (!fin || begun.utf8.complete())) {
+        let kind = begun.kind;
+        if kind.is_text() && !(begun.utf8.feed(&self.data[start..end]) && (!fin || begun.utf8.complete())) {
             return Parsed::Violation(Cause::Text("message is not UTF-8".to_string()));
         }
         if fin {
             self.begun = None;
         }
-        Parsed::Data(Found { text, first, fin, start, end })
+        Parsed::Data(Found { kind, first, fin, start, end })
     }
 }
 
@@ -296,6 +320,8 @@ impl Keepalive {
 mod tests {
     use super::*;
 
+    const TEXT: Kind = Kind { text: true, compressed: false };
+
     fn reader(bytes: &[u8]) -> Reader {
         let limits = Limits { message: 10, fragment: 8, fragments: 4, queue: 2 };
         let mut reader = Reader::new(limits, Keepalive::new(None, None));
@@ -317,7 +343,7 @@ mod tests {
     #[test]
     fn frames_are_found_where_they_are() {
         let mut reader = reader(b"\x82\x03abc\x89\x01p\x81\x02");
-        let found = Found { text: false, first: true, fin: true, start: 2, end: 5 };
+        let found = Found { kind: Kind::default(), first: true, fin: true, start: 2, end: 5 };
         assert_eq!(reader.parse(), Parsed::Data(found));
         assert_eq!(reader.parse(), Parsed::Control { opcode: Control::Ping, start: 7, end: 8 });
         assert_eq!(reader.parse(), Parsed::More(2));
@@ -334,6 +360,18 @@ mod tests {
     }
 
     #[test]
+    fn a_compressed_message_is_not_looked_into() {
+        let mut reader = reader(b"\x41\x09\xff\xff345678\xff\x80\x02\xff\xff");
+        reader.deflate = true;
+        let kind = Kind { text: true, compressed: true };
+        assert_eq!(reader.parse(), Parsed::Data(Found { kind, first: true, fin: false, start: 2, end: 11 }));
+        assert_eq!(reader.parse(), Parsed::Data(Found { kind, first: false, fin: true, start: 13, end: 15 }));
+        reader.data.extend_from_slice(b"\xC2\x7E\x04\x0A");
+        let Parsed::Violation(cause) = reader.parse() else { panic!() };
+        assert_eq!(cause, Cause::TooBig { size: 1034, limit: 8, current: None });
+    }
+
+    #[test]
     fn sequences() {
         assert!(matches!(violation(b"\x80\x00"), Cause::Protocol(_)));
         assert!(matches!(violation(b"\x01\x00\x82\x00"), Cause::Protocol(_)));
@@ -341,9 +379,9 @@ mod tests {
         assert!(matches!(violation(b"\x01\x01\xc3\x80\x00"), Cause::Text(_)));
         // A character may be split between frames, and a control frame may stand there.
         let mut reader = reader(b"\x01\x01\xc3\x89\x00\x80\x01\xbc");
-        assert!(matches!(reader.parse(), Parsed::Data(Found { text: true, first: true, fin: false, .. })));
+        assert!(matches!(reader.parse(), Parsed::Data(Found { kind: TEXT, first: true, fin: false, .. })));
         assert!(matches!(reader.parse(), Parsed::Control { .. }));
-        assert!(matches!(reader.parse(), Parsed::Data(Found { text: true, first: false, fin: true, .. })));
+        assert!(matches!(reader.parse(), Parsed::Data(Found { kind: TEXT, first: false, fin: true, .. })));
     }
 
     #[test]

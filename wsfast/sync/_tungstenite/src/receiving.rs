@@ -9,7 +9,7 @@ use crate::connection::{after, earliest, Connection, Stop};
 use crate::core::Utf8;
 use crate::ending::{Cause, Phase};
 use crate::locked;
-use crate::reader::{Found, Parsed, Queued, Reader};
+use crate::reader::{Found, Kind, Parsed, Queued, Reader};
 use crate::socket::{would_block, Errno};
 
 /// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
@@ -24,7 +24,7 @@ const READS: usize = 64;
 
 /// What `receive` found.
 pub struct Received {
-    pub text: bool,
+    pub kind: Kind,
     pub fin: bool,
     pub data: *const u8,
     pub size: usize,
@@ -44,37 +44,38 @@ impl Connection {
         let mut filled = false;
         loop {
             let need = if let Some(queued) = reader.queue.pop_front() {
-                let Queued { text, first, fin, data } = queued;
+                let Queued { kind, first, fin, data } = queued;
                 if stream || (first && fin) {
-                    if validate && text && first && fin && !Utf8::is_text(&data) {
+                    if validate && kind.is_text() && first && fin && !Utf8::is_text(&data) {
                         self.violate(reader, not_text());
                         continue;
                     }
                     let data = reader.lend(data);
-                    return Ok(Received { text, fin, data: data.as_ptr(), size: data.len() });
+                    return Ok(Received { kind, fin, data: data.as_ptr(), size: data.len() });
                 }
                 if self.assemble(reader, &data) && fin {
-                    return Ok(self.assembled(reader, text));
+                    return Ok(self.assembled(reader, kind));
                 }
                 continue;
             } else {
                 match self.parse(reader) {
                     Ok(found) => {
-                        let Found { text, first, fin, start, end } = found;
+                        let Found { kind, first, fin, start, end } = found;
                         if stream || (first && fin) {
-                            if validate && text && first && fin && !Utf8::is_text(&reader.data[start..end]) {
+                            let text = validate && kind.is_text() && first && fin;
+                            if text && !Utf8::is_text(&reader.data[start..end]) {
                                 self.violate(reader, not_text());
                                 continue;
                             }
                             reader.lent = true;
                             let data = &reader.data[start..end];
-                            return Ok(Received { text, fin, data: data.as_ptr(), size: data.len() });
+                            return Ok(Received { kind, fin, data: data.as_ptr(), size: data.len() });
                         }
                         let data = std::mem::take(&mut reader.data);
                         let all = self.assemble(reader, &data[start..end]);
                         reader.data = data;
                         if all && fin {
-                            return Ok(self.assembled(reader, text));
+                            return Ok(self.assembled(reader, kind));
                         }
                         continue;
                     }
@@ -107,11 +108,11 @@ impl Connection {
         true
     }
 
-    pub(crate) fn assembled(&self, reader: &mut Reader, text: bool) -> Received {
+    pub(crate) fn assembled(&self, reader: &mut Reader, kind: Kind) -> Received {
         reader.assembled = 0;
         let message = std::mem::take(&mut reader.assembly);
         let data = reader.lend(message);
-        Received { text, fin: true, data: data.as_ptr(), size: data.len() }
+        Received { kind, fin: true, data: data.as_ptr(), size: data.len() }
     }
 
     /// The next data frame in the buffer; control frames are dealt with. The error says how many bytes are missing.
@@ -280,9 +281,9 @@ impl Connection {
                 match self.parse(reader) {
                     // Once we are closing, what has no room is dropped: it must not keep the peer's CLOSE away.
                     Ok(_) if reader.is_full() => {}
-                    Ok(Found { text, first, fin, start, end }) => {
+                    Ok(Found { kind, first, fin, start, end }) => {
                         let data = reader.data[start..end].to_vec();
-                        reader.queue.push_back(Queued { text, first, fin, data });
+                        reader.queue.push_back(Queued { kind, first, fin, data });
                     }
                     Err(need) => break need,
                 }

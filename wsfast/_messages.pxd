@@ -1,0 +1,42 @@
+from libc.stdint cimport uint64_t
+
+from wsfast._core cimport wsf_utf8
+from wsfast._engine cimport WSListener, WSTransport
+from wsfast._frame cimport WSFrame
+
+
+# The message that is arriving, for whoever puts its frames together.
+cdef class Incoming:
+    cdef:
+        WSTransport transport
+        readonly int msg_type
+        bint has_more               # frames of it are to come
+        bint is_plain               # frames need not be shown that are whole messages: nothing is compressed
+        bint _deflated
+        wsf_utf8 _utf8
+        Py_ssize_t _fragments
+        uint64_t _size
+        uint64_t _max_message
+        uint64_t _max_fragment
+
+    cdef bytes add(self, WSFrame frame)
+    cdef bytes _inflate(self, WSFrame frame, uint64_t limit)
+    cdef int _limit_next(self) except -1
+
+
+cdef class Messages(WSListener):
+    cdef:
+        WSListener _listener
+        object _on_message          # the listener's on_ws_message if that is Python, else None
+        int _payload_type
+        Incoming _incoming
+        list _fragments
+
+    cdef object _of_frame(self, WSFrame frame)
+    cdef object _of_bytes(self, bytes payload, bint is_valid)
+    cdef int _deliver(self, WSTransport transport, int msg_type, payload) except -1
+
+
+# The payload as `str`; InvalidText if it is no UTF-8.
+cdef object decode(const char *data, Py_ssize_t size)
+cdef bint is_text(const char *data, Py_ssize_t size) noexcept
