@@ -20,9 +20,16 @@ from setuptools.command.build_ext import build_ext
 if sys.platform == "win32":
     sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
 
-# frame.c keeps nothing, so every module that decodes has it; the pool of mask keys must exist once.
+# What of the core a module is linked with. frame.c and utf8.c keep nothing, so whoever needs them has them; the pool of
+# mask keys must exist once.
 FRAME = "wsfast/core/frame.c"
-MASKING = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
+CORE = {
+    "wsfast._frame": [FRAME],
+    "wsfast._writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
+    "wsfast._reader": [FRAME],
+    "wsfast._engine": [FRAME],
+    "wsfast._messages": ["wsfast/core/utf8.c"],
+}
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
 SANITIZE = os.environ.get("WSFAST_SANITIZE")
@@ -36,10 +43,11 @@ if SANITIZE:
     link_args += [f"-fsanitize={SANITIZE}"]
 
 
-def extension(name: str, *c_sources: str) -> Extension:
+def extension(path: str) -> Extension:
+    name = path.removesuffix(".pyx").replace("/", ".")
     return Extension(
-        f"wsfast.{name}",
-        [f"wsfast/{name.replace('.', '/')}.pyx", *c_sources],
+        name,
+        [path, *CORE.get(name, [])],
         include_dirs=["wsfast/core"],
         depends=glob("wsfast/core/*.h"),
         extra_compile_args=compile_args,
@@ -75,20 +83,7 @@ setup(
     cmdclass={"build_ext": BuildExt},
     cffi_modules=[f"{CRATE}/binding.py:ffi"],
     ext_modules=cythonize(
-        [
-            extension("_memory"),
-            extension("_frame", FRAME),
-            extension("_deflate"),
-            extension("_writer", *MASKING),
-            extension("_reader", FRAME),
-            extension("_socket"),
-            extension("_polling"),
-            extension("_engine", FRAME),
-            extension("_messages", "wsfast/core/utf8.c"),
-            extension("asyncio._awaitable"),
-            extension("asyncio._inbox"),
-            extension("asyncio._connection"),
-        ],
+        [extension(path) for path in sorted(glob("wsfast/**/*.pyx", recursive=True))],
         build_dir="build/cython",
         annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
         compiler_directives={

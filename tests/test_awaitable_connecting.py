@@ -239,7 +239,6 @@ async def test_loggers_and_ids(caplog):
     [
         ({"proxy": "http://localhost:1/"}, "proxy"),
         ({"proxy_ssl": True}, "proxy"),
-        ({"busy_poll": 0.1}, "busy_poll"),
     ],
 )
 def test_what_is_not_built_says_so(options, name):
