@@ -254,6 +254,7 @@ def test_what_is_not_built_says_so(options, name):
         ({"write_policy": "sometimes"}, ValueError, "write_policy"),
         ({"max_queue": (1, 2)}, ValueError, "max_queue"),
         ({"max_queue": (2, -1)}, ValueError, "max_queue"),
+        ({"busy_poll": -1}, ValueError, "busy_poll"),
         ({"open_timeout": -1}, ValueError, "open_timeout"),
         ({"close_timeout": -1}, ValueError, "close_timeout"),
         ({"ssl": True}, ValueError, "ssl"),
