@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import hashlib
 import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import aiohttp
 import aiohttp.web
 import picows
+import picows.websockets.asyncio.server
 import websockets.asyncio.server
 
 from support import frames
@@ -191,13 +194,20 @@ def is_fast(transport: WSTransport) -> bool:
 
 
 @asynccontextmanager
-async def websockets_echo(ssl_context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+async def websockets_echo(
+    ssl_context: ssl.SSLContext | None = None, *, compress: bool = False
+) -> AsyncIterator[str]:
     async def handler(connection: websockets.asyncio.server.ServerConnection) -> None:
         async for message in connection:
             await connection.send(message)
 
     async with websockets.asyncio.server.serve(
-        handler, "127.0.0.1", 0, ssl=ssl_context, max_size=None, compression=None
+        handler,
+        "127.0.0.1",
+        0,
+        ssl=ssl_context,
+        max_size=None,
+        compression="deflate" if compress else None,
     ) as server:
         yield _url(server.sockets[0], ssl_context)
 
@@ -222,9 +232,11 @@ async def picows_echo(ssl_context: ssl.SSLContext | None = None) -> AsyncIterato
 
 
 @asynccontextmanager
-async def aiohttp_echo(ssl_context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+async def aiohttp_echo(
+    ssl_context: ssl.SSLContext | None = None, *, compress: bool = False
+) -> AsyncIterator[str]:
     async def handler(request: aiohttp.web.Request) -> aiohttp.web.WebSocketResponse:
-        response = aiohttp.web.WebSocketResponse(max_msg_size=0)
+        response = aiohttp.web.WebSocketResponse(max_msg_size=0, compress=compress)
         await response.prepare(request)
         async for message in response:
             if message.type is aiohttp.WSMsgType.TEXT:
@@ -244,6 +256,24 @@ async def aiohttp_echo(ssl_context: ssl.SSLContext | None = None) -> AsyncIterat
         yield _url(runner.addresses[0], ssl_context)
 
 
+@asynccontextmanager
+async def picows_compressing_echo() -> AsyncIterator[str]:
+    """Its core knows no extensions, but its face of websockets' API does."""
+
+    async def handler(connection: Any) -> None:
+        async for message in connection:
+            await connection.send(message)
+
+    async with picows.websockets.asyncio.server.serve(handler, "127.0.0.1", 0, max_size=None) as server:
+        yield _url(server.sockets[0], None)
+
+
+# Servers that accept an offer of permessage-deflate.
+COMPRESSING = {
+    "websockets": functools.partial(websockets_echo, compress=True),
+    "aiohttp": functools.partial(aiohttp_echo, compress=True),
+    "picows": picows_compressing_echo,
+}
 PEERS = {"websockets": websockets_echo, "picows": picows_echo, "aiohttp": aiohttp_echo}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from wsfast._deflate import TAIL, Deflater, Inflater
 from wsfast.deflate import AgreedDeflate
+from wsfast.sync._native import ffi
 
 __all__ = ["Compression"]
 
@@ -67,7 +68,7 @@ class Compression:
         compressed = deflater.wants(head, len(data))
         try:
             if compressed:
-                data = deflater.deflate(data, fin)
+                data = deflater.deflate(ffi.buffer(data) if isinstance(data, ffi.CData) else data, fin)
                 data = data[: -len(TAIL)] if fin else data
             begins = head & _OPCODE != 0
             put(head & 0xFF | (_RSV1 if compressed and begins else 0), data)
