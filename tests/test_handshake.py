@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 
 from wsfast import handshake as module
 from wsfast.exceptions import (
+    HeaderLineTooLong,
     InvalidHandshake,
     InvalidHeader,
     InvalidHeaderFormat,
@@ -25,10 +26,14 @@ from wsfast.exceptions import (
     InvalidUpgrade,
     NegotiationError,
     SecurityError,
+    StatusLineTooLong,
+    TooManyHeaders,
 )
 from wsfast.handshake import (
     MAX_BODY,
     MAX_HEADER,
+    MAX_HEADERS,
+    MAX_LINE,
     USER_AGENT,
     ClientHandshake,
     UpgradeRequest,
@@ -905,8 +910,10 @@ def test_malformed_http(data: bytes) -> None:
 
 
 def long_header(size: int) -> bytes:
-    head, tail = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\nX-A: ", b"\r\n\r\n"
-    return head + b"a" * (size - len(head) - len(tail)) + tail
+    head, tail = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n", b"\r\n\r\n"
+    line = b"X-A: " + b"a" * 4000 + b"\r\n"
+    lines, rest = divmod(size - len(head) - len(tail) - len(b"X-B: "), len(line))
+    return head + line * lines + b"X-B: " + b"b" * rest + tail
 
 
 def test_a_header_at_its_limit() -> None:
@@ -924,6 +931,36 @@ def test_a_header_over_its_limit(data: bytes, step: int) -> None:
     assert str(MAX_HEADER) in str(error)
     assert error.raw_header == data[:MAX_HEADER]
     assert len(handshake._received) <= MAX_HEADER + step
+
+
+# (the limit that the last of these lines breaks, that line)
+LINES = [
+    (HeaderLineTooLong, b"X-A", b"a" * (MAX_LINE - 3), b"a"),
+    (HeaderLineTooLong, b"X" * (MAX_LINE - 1), b"a", b"a"),
+]
+
+
+@pytest.mark.parametrize(("exception", "name", "value", "more"), LINES)
+def test_a_line_at_its_limit_and_over_it(exception, name: bytes, value: bytes, more: bytes) -> None:
+    reply = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n%b: %b\r\n\r\n"
+    assert type(failure(shake(), reply % (name, value))) is InvalidStatus
+    error = failure(shake(), reply % (name, value + more))
+    assert type(error) is exception
+    assert str(MAX_LINE) in str(error)
+
+
+def test_a_status_line_at_its_limit_and_over_it() -> None:
+    reply = b"HTTP/1.1 403 %b\r\nContent-Length: 0\r\n\r\n"
+    assert type(failure(shake(), reply % (b"a" * MAX_LINE))) is InvalidStatus
+    assert type(failure(shake(), reply % (b"a" * (MAX_LINE + 1)))) is StatusLineTooLong
+
+
+def test_as_many_headers_as_are_allowed_and_one_more() -> None:
+    reply = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n%b\r\n"
+    assert type(failure(shake(), reply % (b"A: b\r\n" * (MAX_HEADERS - 1)))) is InvalidStatus
+    error = failure(shake(), reply % (b"A: b\r\n" * MAX_HEADERS))
+    assert type(error) is TooManyHeaders
+    assert str(MAX_HEADERS) in str(error)
 
 
 @pytest.mark.parametrize("received", [b"", b"H", b"HTTP/1.1 101 Swi", b"HTTP/1.1 101 x\r\nA: b\r\n", INTERIM])

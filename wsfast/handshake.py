@@ -24,6 +24,7 @@ from wsproto.utilities import generate_accept_token, generate_nonce
 
 from wsfast import deflate
 from wsfast.exceptions import (
+    HeaderLineTooLong,
     InvalidHandshake,
     InvalidHeader,
     InvalidHeaderValue,
@@ -32,12 +33,16 @@ from wsfast.exceptions import (
     InvalidUpgrade,
     NegotiationError,
     SecurityError,
+    StatusLineTooLong,
+    TooManyHeaders,
 )
 from wsfast.uri import WebSocketURI
 
 __all__ = [
     "MAX_BODY",
     "MAX_HEADER",
+    "MAX_HEADERS",
+    "MAX_LINE",
     "USER_AGENT",
     "ClientHandshake",
     "HeadersLike",
@@ -51,6 +56,10 @@ HeadersLike = Mapping[str, str] | Iterable[tuple[str, str]]
 
 # Bytes of the reply's header, interim replies included: h11's default for one header.
 MAX_HEADER = 16 * 1024
+
+# Headers of the reply, and bytes of one, its name included, or of the status line: websockets' limits.
+MAX_HEADERS = 128
+MAX_LINE = 8 * 1024
 
 # Bytes of a rejection's body that are kept: plenty for any error page, and the default limit of a message.
 MAX_BODY = 1024 * 1024
@@ -335,6 +344,7 @@ class ClientHandshake:
             raise InvalidMessage(f"the server's reply isn't valid HTTP: {error}") from error
 
     def _response(self, event: h11.Response | h11.InformationalResponse) -> UpgradeResponse:
+        _check_limits(event)
         response = UpgradeResponse(
             version=b"HTTP/" + event.http_version,
             status=event.status_code,
@@ -390,6 +400,17 @@ class ClientHandshake:
 # come in lower case from h11, with whitespace around values stripped.
 
 _Fields = Sequence[tuple[bytes, bytes]]
+
+
+def _check_limits(event: h11.Response | h11.InformationalResponse) -> None:
+    """Check what MAX_HEADER leaves open: its bytes may be one line, or four thousand."""
+    if len(event.reason) > MAX_LINE:
+        raise StatusLineTooLong(f"the server's status line is longer than {MAX_LINE} bytes")
+    if len(event.headers) > MAX_HEADERS:
+        raise TooManyHeaders(f"the server's reply has more than {MAX_HEADERS} headers")
+    for name, value in event.headers:
+        if len(name) + len(value) > MAX_LINE:
+            raise HeaderLineTooLong(f"a header of the server's reply is longer than {MAX_LINE} bytes")
 
 
 def _check_upgrade(fields: _Fields, accept_token: bytes) -> None:

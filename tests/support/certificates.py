@@ -15,12 +15,27 @@ def authority() -> trustme.CA:
 
 
 @functools.cache
-def server_context(*names: str, expired: bool = False) -> ssl.SSLContext:
-    """A server's context with a certificate for `names`; 127.0.0.1 and localhost by default."""
-    expiry = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc) if expired else None
-    certificate = authority().issue_cert(*(names or ("localhost", "127.0.0.1", "::1")), not_after=expiry)
+def server_context(*names: str, expired: bool = False, early: bool = False) -> ssl.SSLContext:
+    """A server's context with a certificate for `names`; 127.0.0.1 and localhost by default. `early`: it is not valid
+    yet."""
+    past, future = (datetime.datetime(year, 1, 1, tzinfo=datetime.timezone.utc) for year in (2020, 2100))
+    certificate = authority().issue_cert(
+        *(names or ("localhost", "127.0.0.1", "::1")),
+        not_before=future if early else None,
+        not_after=past if expired else future.replace(year=2101) if early else None,
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
+    return context
+
+
+@functools.cache
+def self_signed_context() -> ssl.SSLContext:
+    """A server's context with a certificate that nobody but itself has signed."""
+    alone = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with alone.cert_pem.tempfile() as certificate, alone.private_key_pem.tempfile() as key:
+        context.load_cert_chain(certificate, key)
     return context
 
 
