@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 CORPUS = Path(seeds.__file__).parent / "corpus"
 TARGETS = {"connection": connection, "handshake": handshake}
+if importlib.util.find_spec("wsfast.deflate"):  # compression is not there yet
+    TARGETS["negotiation"] = importlib.import_module("fuzz.negotiation")
 
 seed = st.integers(0, 255).map(lambda number: bytes([number]))
 
@@ -57,3 +60,13 @@ accepted = next(seeds.replies()).splitlines(keepends=True)[:-1]
 def test_a_reply_is_judged_alike_however_it_is_cut(seed, more, end):
     handshake.check(seed + b"".join([*accepted, *more]) + b"\r\n" + end)
     handshake.check(seed + b"".join(more) + end)
+
+
+@pytest.mark.skipif("negotiation" not in TARGETS, reason="compression is not there yet")
+@settings(max_examples=200)
+@given(
+    seed=seed,
+    parts=st.lists(st.one_of(st.sampled_from(sorted(seeds.answers())), st.binary(max_size=4)), max_size=3),
+)
+def test_an_answer_to_an_offer_is_judged_as_websockets_judges_it(seed, parts):
+    TARGETS["negotiation"].check(seed + b"; ".join(parts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from support.frames import close
 
@@ -20,7 +20,8 @@ class Case(NamedTuple):
     pongs: list[bytes] = []  # noqa: RUF012
     fails: int | None = None  # the client fails the connection with this code
     closes: bytes | None = None  # what the CLOSE frame among `says` carries, and its answer must
-    options: dict[str, int] = {}  # noqa: RUF012 - of connect()
+    options: dict[str, Any] = {}  # noqa: RUF012 - of connect()
+    extensions: str = ""  # the header with which the server accepts them
 
     @property
     def everything(self) -> list[bytes]:

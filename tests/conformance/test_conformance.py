@@ -10,7 +10,18 @@ from support.faces import FACES
 from support.frames import CLOSE, PONG, parse_close
 from support.servers import Peer, serve
 
-from conformance import closing, fragmentation, framing, limits, misc, opcodes, pings, reserved_bits, utf8
+from conformance import (
+    closing,
+    deflate,
+    fragmentation,
+    framing,
+    limits,
+    misc,
+    opcodes,
+    pings,
+    reserved_bits,
+    utf8,
+)
 from conformance.case import Case
 from wsfast import WSListener
 from wsfast.exceptions import InvalidText, PayloadTooBig, ProtocolError
@@ -25,6 +36,7 @@ SECTIONS: list[ModuleType] = [
     closing,
     limits,
     misc,
+    deflate,
 ]
 CASES = [case for section in SECTIONS for case in section.CASES]
 
@@ -45,13 +57,16 @@ def test_the_names_are_unique():
 @pytest.mark.parametrize("case", CASES, ids=[case.name.strip() for case in CASES])
 async def test_case(case: Case, face: str):
     if not LANDED:
+        if case.extensions:
+            pytest.skip("compression is not there yet")
         if case.fails == 1007 and case in utf8.CASES and face != "blocking":
             pytest.skip("text is not checked yet as it arrives")
         if case.fails == 1009 and "fragment" in case.name and face == "listener":
             pytest.skip("a listener gets no messages yet, so they have no limit")
 
     async def server(peer: Peer) -> list:
-        await peer.accept()
+        extensions = f"Sec-WebSocket-Extensions: {case.extensions}\r\n" if case.extensions else ""
+        await peer.accept(headers=extensions.encode())
         for piece in case.everything:
             peer.send(piece)
             await asyncio.sleep(0)  # the client may read it

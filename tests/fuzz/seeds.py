@@ -113,6 +113,31 @@ def replies() -> Iterator[bytes]:
     yield b"\x81\x05hello"
 
 
+def answers() -> Iterator[bytes]:
+    """What servers answer to an offer of permessage-deflate."""
+    name = b"permessage-deflate"
+    parameters = [
+        b"server_no_context_takeover",
+        b"client_no_context_takeover",
+        *(b"server_max_window_bits=%d" % bits for bits in (7, 8, 9, 12, 15, 16)),
+        *(b"client_max_window_bits=%d" % bits for bits in (8, 9, 10, 15)),
+        b'server_max_window_bits="10"',
+        b"server_max_window_bits",
+        b"client_max_window_bits=010",
+        b"client_no_context_takeover=1",
+        b"unknown",
+        b'quoted="a, b"',
+    ]
+    yield name
+    yield name + b", " + name
+    yield name + b" ;; x"
+    yield b"x-webkit-deflate-frame"
+    for number, one in enumerate(parameters):
+        yield name + b"; " + one
+        yield name + b"; " + one + b" ;" + parameters[number - 1]
+        yield name + b";" + one + b";" + one
+
+
 def seeds() -> Iterator[tuple[str, bytes]]:
     for stream in streams():
         yield from (("connection", bytes([3 * 5 + face]) + stream) for face in range(3))
@@ -122,6 +147,8 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         yield "utf8", b"\x00" + text
         yield "utf8", b"\x03" + text * 3
 
+    for number, answer in enumerate(answers()):
+        yield "negotiation", bytes([number % 6]) + answer
     for reply in replies():
         yield "handshake", b"\x09" + reply
 

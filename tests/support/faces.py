@@ -182,10 +182,10 @@ async def listener(
 async def awaitable(
     url: str, *, context: ssl.SSLContext | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    options.setdefault("close_timeout", CLOSE_TIMEOUT)
+    options = {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options}
     if context is not None:
         options["ssl"] = context
-    ws = await wsfast.asyncio.client.connect(url, compression=None, **options)
+    ws = await wsfast.asyncio.client.connect(url, **options)
     try:
         yield _Awaiting(ws)
     finally:
@@ -197,7 +197,7 @@ async def awaitable(
 async def blocking(
     url: str, *, context: ssl.SSLContext | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    options.setdefault("close_timeout", CLOSE_TIMEOUT)
+    options = {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options}
     if context is not None:
         options["ssl"] = context
     loop = asyncio.get_running_loop()
@@ -207,7 +207,7 @@ async def blocking(
             return await loop.run_in_executor(executor, function, *args)
 
         def connect() -> wsfast.sync.client.ClientConnection:
-            return wsfast.sync.client.connect(url, compression=None, **options)
+            return wsfast.sync.client.connect(url, **options)
 
         ws = await call(connect)
         try:
