@@ -181,9 +181,9 @@ BAD = [
         (f"close code {n}", 0, frames.close(n), 1002, f"close code {n}")
         for n in (0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535)
     ],
-    ("a close reason that is no UTF-8", 0, frames.close(1000, b"\xff"), 1007, "UTF-8"),
-    ("a close reason cut inside a character", 0, frames.close(1000, "é".encode()[:1]), 1007, "UTF-8"),
-    ("a surrogate in a close reason", 0, frames.close(1000, b"\xed\xa0\x80"), 1007, "UTF-8"),
+    ("a close reason that is no UTF-8", 0, frames.close(1000, b"\xff"), 1007, "utf-8"),
+    ("a close reason cut inside a character", 0, frames.close(1000, "é".encode()[:1]), 1007, "utf-8"),
+    ("a surrogate in a close reason", 0, frames.close(1000, b"\xed\xa0\x80"), 1007, "utf-8"),
 ]
 
 

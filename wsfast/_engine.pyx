@@ -54,8 +54,6 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    # A CLOSE frame is a control frame, whose payload is at most 125 bytes; the code takes two of them.
-    MAX_CLOSE_REASON = 123
     # The bit of compressed messages (RFC 7692 section 6).
     RSV1 = 0x40
 
@@ -423,7 +421,7 @@ cdef class WSTransport(PollingReader):
             raise TypeError(f"close_code must be a WSCloseCode, not {close_code!r}")
         if close_code and not (close_code in range(0x10000) and wsf_close_code_valid(close_code)):
             raise ValueError(f"close_code {close_code!r} must not be sent (RFC 6455 section 7.4)")
-        cdef bytes reason = _close_reason(close_message)
+        cdef bytes reason = closing.close_reason(close_message)
         if reason and not close_code:
             raise ValueError("close_message needs a close_code")
         if self._state == State.OPEN:
@@ -561,25 +559,10 @@ cdef class WSTransport(PollingReader):
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
             # Cut at a character, and without what UTF-8 has no bytes for.
-            short = reason.encode(errors="replace")[:MAX_CLOSE_REASON].decode(errors="ignore")
+            short = reason.encode(errors="replace")[:closing.MAX_REASON].decode(errors="ignore")
             self._send_close_frame(code, short.encode())
         self._state = State.FAILED
         self._drain()
-
-
-cdef bytes _close_reason(close_message):
-    """The reason of a CLOSE frame as UTF-8."""
-    try:
-        reason = close_message.encode() if isinstance(close_message, str) else bytes(memoryview(close_message or b""))
-    except TypeError:
-        raise TypeError(f"close_message must be str or bytes-like, not {type(close_message).__name__}") from None
-    try:
-        reason.decode()
-    except UnicodeDecodeError as exc:
-        raise ValueError(f"close_message must be UTF-8: {exc}") from None
-    if len(reason) > MAX_CLOSE_REASON:
-        raise ValueError(f"close_message must be at most {MAX_CLOSE_REASON} bytes, not {len(reason)}")
-    return reason
 
 
 cdef object python_override(WSListener listener, str name):

@@ -11,6 +11,9 @@ from wsfast.exceptions import Close, ConnectionClosed, ConnectionClosedError, Co
 NO_STATUS_RECEIVED = 1005
 ABNORMAL_CLOSURE = 1006
 
+# A CLOSE frame is a control frame, whose payload is at most 125 bytes (section 5.5); the code takes two of them.
+MAX_REASON = 123
+
 
 class WSCloseInfo(NamedTuple):
     """One CLOSE frame: its code (``WSCloseCode.NO_INFO`` if it was empty) and its reason (None if it had none)."""
@@ -80,3 +83,18 @@ def connection_closed(rcvd: Close | None, sent: Close | None, rcvd_then_sent: bo
     if orderly:
         return ConnectionClosedOK(rcvd, sent, rcvd_then_sent if rcvd and sent else None)
     return ConnectionClosedError(rcvd, sent, rcvd_then_sent if rcvd and sent else None)
+
+
+def close_reason(message: object) -> bytes:
+    """The reason of a CLOSE frame as UTF-8, of what the caller gave as such: str, UTF-8 bytes or None."""
+    try:
+        reason = message.encode() if isinstance(message, str) else bytes(memoryview(message or b""))  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"close_message must be str or bytes-like, not {type(message).__name__}") from None
+    try:
+        reason.decode()
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"close_message must be UTF-8: {exc}") from None
+    if len(reason) > MAX_REASON:
+        raise ValueError(f"close_message must be at most {MAX_REASON} bytes, not {len(reason)}")
+    return reason
