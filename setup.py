@@ -48,8 +48,8 @@ def extension(path: str) -> Extension:
     return Extension(
         name,
         [path, *CORE.get(name, [])],
-        include_dirs=["wsfast/core"],
-        depends=glob("wsfast/core/*.h"),
+        include_dirs=["wsfast/core", CRATE],
+        depends=[*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )

@@ -6,6 +6,7 @@ is no script here, but a line in docs/sync.md.
 
 import inspect
 import re
+import threading
 
 import pytest
 import websockets.exceptions
@@ -18,6 +19,16 @@ import wsfast.sync.client
 
 if not hasattr(websockets.sync.client, "reconnect"):
     pytest.skip("compares with websockets 17.1 or newer, which needs CPython 3.11", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def threads_of_websockets_end():
+    """It does not wait for the thread of its pings when a connection is closed."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(20)
+
 
 LIBRARIES = {
     "websockets": (

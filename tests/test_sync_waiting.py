@@ -463,8 +463,9 @@ def interrupt():
     signal.signal(signal.SIGUSR1, previous)
 
 
+@pytest.mark.parametrize("streaming", [False, True])
 @TLS
-def test_a_handler_that_raises_loses_no_message(interrupt, tls):
+def test_a_handler_that_raises_loses_no_message(interrupt, tls, streaming):
     server_options, options = contexts(tls)
     raised = threading.Event()
 
@@ -481,7 +482,7 @@ def test_a_handler_that_raises_loses_no_message(interrupt, tls):
         ws.send("go")
         with pytest.raises(Interrupt):
             interrupt.armed.set()
-            ws.recv()
+            list(ws.recv_streaming()) if streaming else ws.recv()
         raised.set()
         assert ws.recv() == "message"
 

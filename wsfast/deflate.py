@@ -144,14 +144,18 @@ class PerMessageDeflate:
             if server is None:
                 raise NegotiationError("the server did not accept server_max_window_bits")
             if server > self.server_max_window_bits:
-                raise NegotiationError(f"the server's server_max_window_bits is larger than offered: {server}")
+                raise NegotiationError(
+                    f"the server's server_max_window_bits is larger than offered: {server}"
+                )
         offered = 15 if self.client_max_window_bits is True else self.client_max_window_bits
         if client is not None:
             # Section 7.1.2.2: only if it was offered, and no larger than that.
             if offered is None:
                 raise NegotiationError("the server's client_max_window_bits was not offered")
             if client > offered:
-                raise NegotiationError(f"the server's client_max_window_bits is larger than offered: {client}")
+                raise NegotiationError(
+                    f"the server's client_max_window_bits is larger than offered: {client}"
+                )
         return server or 15, client or offered or 15
 
 

@@ -363,7 +363,9 @@ class ClientHandshake:
         try:
             _check_upgrade(event.headers, generate_accept_token(self._key))
             self.subprotocol = _picked_subprotocol(event.headers, self._subprotocols)
-            self.extensions_header = _decode_optional(_combined(event.headers, b"sec-websocket-extensions")) or None
+            self.extensions_header = (
+                _decode_optional(_combined(event.headers, b"sec-websocket-extensions")) or None
+            )
             if self._extensions:
                 _check_accepted(self.extensions_header or "", self._extensions)
             else:

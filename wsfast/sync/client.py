@@ -175,9 +175,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             if isinstance(exc, InvalidStatus):
                 refuse_redirect(exc)
             raise
-        lib.wst_open(
-            handle, handshake.trailing, len(handshake.trailing), handshake.compression is not None
-        )
+        lib.wst_open(handle, handshake.trailing, len(handshake.trailing), handshake.compression is not None)
         return connection
 
     def _compression(self, handshake: ClientHandshake) -> Compression | None:

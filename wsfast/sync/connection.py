@@ -15,9 +15,8 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-from wsfast._deflate import compression as wish_of
 from wsfast.codes import close_code_on_wire_ok
 from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload
 from wsfast.exceptions import (
@@ -29,32 +28,23 @@ from wsfast.exceptions import (
 )
 from wsfast.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.sync import ending
-from wsfast.sync._native import ffi, lib
+from wsfast.sync._connection import Connection
+from wsfast.sync._native import lib
 from wsfast.sync.compression import Compression
 from wsfast.sync.pings import Pings, PongReceived
 
 __all__ = ["ClientConnection"]
 
 Data = str | bytes
+
 # The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
-_FIN, _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PONG = 0x80, 0x0, 0x1, 0x2, 0x8, 0xA
-_WHOLE_TEXT, _WHOLE_BINARY = _FIN | _TEXT, _FIN | _BINARY
+_FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
 
 # A control frame has at most 125 bytes (RFC 6455 section 5.5), and two of a CLOSE frame are the code.
 _MAX_REASON = 123
 
-# What the crate says, as names of this module because it is compared for every message.
-_TEXT_SIZE: int = lib.WST_TEXT
-_SMALL: int = lib.WST_SMALL
-_INTERRUPTED: int = lib.WST_INTERRUPTED
-_RESUME: int = lib.WST_RESUME
-_STREAM: int = lib.WST_STREAM
-_VALIDATE: int = lib.WST_VALIDATE
 
-_recv_next, _recv, _send, _unpack = lib.wst_recv_next, lib.wst_recv, lib.wst_send, ffi.unpack
-
-
-class ClientConnection(Identity):
+class ClientConnection(Connection, Identity):
     """A WebSocket connection. Made by :func:`wsfast.sync.client.connect`, not by hand.
 
     ::
@@ -79,12 +69,6 @@ class ClientConnection(Identity):
         addresses: tuple[Any, Any],
         logger: Any,
     ) -> None:
-        self._handle = handle
-        self._message = lib.wst_get_message(handle)
-        self._small = self._message.small
-        # Who takes the one element is the receiver, until it has copied the message: a test-and-set at half of the
-        # price of a lock.
-        self._turn: list[None] = [None]
         self._fragments = False
         self._pings = Pings(handle)
         self._cause: BaseException | None = None
@@ -106,8 +90,7 @@ class ClientConnection(Identity):
         return f"<ClientConnection {self.state.name} {self.remote_address}>"
 
     def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is not None and lib.wst_get_state(handle) != lib.WST_STATE_CLOSED:
+        if self.state is not State.CLOSED:
             warnings.warn(f"unclosed connection {self!r}", ResourceWarning, source=self, stacklevel=2)
         sock = getattr(self, "_socket", None)
         if sock is not None:
@@ -178,74 +161,6 @@ class ClientConnection(Identity):
         except ConnectionClosedOK:
             return
 
-    def recv(self, timeout: float | None = None, decode: bool | None = None) -> Data:
-        """Receive the next message.
-
-        :param timeout: in seconds; 0 or less takes a message only if it is there already
-        :param decode: True gives ``str``, False ``bytes``; by default that depends on the message
-        :raises ConnectionClosed: the connection is closed
-        :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
-        :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
-        """
-        turn = self._turn
-        mine = True
-        try:
-            # Inside, for the handler of a signal may raise right after it.
-            try:
-                turn.pop()
-            except IndexError:
-                mine = False
-                raise ConcurrencyError(_BUSY.format("recv")) from None
-            if timeout is None and decode is None and self._compression is None:
-                result = _recv_next(self._handle)
-                # The two shortcuts of what _take() does.
-                if 0 <= result <= _SMALL:
-                    return _unpack(self._small, result)  # type: ignore[no-any-return]
-            else:
-                left = -1.0 if timeout is None else timeout if timeout > 0 else 0.0
-                result = _recv(self._handle, left, _VALIDATE if decode is False else 0)
-            while _TEXT_SIZE < result < 0:
-                self._stopped(result, timeout)
-                result = _recv(self._handle, -1.0, _RESUME | (_VALIDATE if decode is False else 0))
-            return self._take(result, decode)
-        finally:
-            if mine:
-                turn.append(None)
-
-    def _take(self, result: int, decode: bool | None) -> Data:
-        """Copy the message that is lent, into the object that the user gets."""
-        text = result < 0
-        size = _TEXT_SIZE - result if text else result
-        if self._message.compressed:
-            return self._take_compressed(size, text, decode)
-        if text if decode is None else decode:
-            try:
-                if size <= _SMALL:
-                    return _unpack(self._small, size).decode()  # type: ignore[no-any-return]
-                return str(ffi.buffer(self._message.data, size), "utf-8")
-            except UnicodeDecodeError as exc:
-                self._text_is_invalid(exc)
-        data: bytes = _unpack(self._small if size <= _SMALL else self._message.data, size)
-        return data
-
-    def _take_compressed(self, size: int, text: bool, decode: bool | None) -> Data:
-        """The same for a compressed message, all of which is here."""
-        data = self._inflate(size)
-        try:
-            # Text is checked even if it is not wanted as str.
-            decoded = data.decode() if text or decode else ""
-        except UnicodeDecodeError as exc:
-            self._text_is_invalid(exc)
-        return decoded if text and decode is None or decode else data
-
-    def _inflate(self, size: int) -> bytes:
-        assert self._compression is not None
-        try:
-            return self._compression.inflate(_unpack(self._message.data, size), bool(self._message.fin))
-        except ProtocolError as exc:
-            self._fail(exc.code, str(exc), exc)
-            raise self._exception() from self._cause
-
     def recv_streaming(self, decode: bool | None = None) -> Iterator[Data]:
         """Receive the next message as its fragments arrive.
 
@@ -254,49 +169,43 @@ class ClientConnection(Identity):
 
         The iterator must be used up: until then :meth:`recv` and :meth:`recv_streaming` raise ConcurrencyError.
         """
-        try:
-            self._turn.pop()
-        except IndexError:
-            raise ConcurrencyError(_BUSY.format("recv_streaming")) from None
-        validate = _VALIDATE if decode is False else 0
+        flags = lib.WST_VALIDATE if decode is False else 0
         decoder = None
-        decoded = first = True
-        done = False
+        self._begin_receiving("recv_streaming")
         try:
-            while not done:
-                result = _recv(self._handle, -1.0, _STREAM | validate)
-                while _TEXT_SIZE < result < 0:
-                    self._stopped(result, None)
-                    result = _recv(self._handle, -1.0, _RESUME | _STREAM | validate)
-                if first:
-                    first = False
-                    decoded = result < 0 if decode is None else decode
-                    # Of compressed text the crate does not know whether it is UTF-8.
-                    if decoded or (result < 0 and self._message.compressed):
-                        decoder = codecs.getincrementaldecoder("utf-8")()
-                if self._message.compressed:
-                    data: Any = self._inflate(_TEXT_SIZE - result if result < 0 else result)
-                else:
-                    data = self._take(result, False)
-                done = bool(self._message.fin)
-                if decoder is not None:
-                    try:
-                        text = decoder.decode(data, done)
-                    except UnicodeDecodeError as exc:
-                        self._text_is_invalid(exc)
-                    data = text if decoded else data
-                if done:
-                    # Before the last fragment: who has got it need not ask for another.
-                    self._turn.append(None)
-                yield data
-        except ConnectionClosed:
-            self._turn.append(None)
+            text, data, done = self._receive_fragment(flags)
+        except BaseException:
+            self._receiving = False  # nothing was taken
             raise
+        as_text = text if decode is None else decode
+        try:
+            # Of compressed text the crate does not know whether it is UTF-8.
+            if as_text or (text and self._is_compressed):
+                decoder = codecs.getincrementaldecoder("utf-8")()
+            while True:
+                fragment: Data = data
+                if decoder is not None:
+                    decoded = self._decode(decoder, data, done)
+                    fragment = decoded if as_text else data
+                if done:
+                    break
+                yield fragment
+                _, data, done = self._receive_fragment(flags)
+        except ConnectionClosed:
+            self._receiving = False
+            raise
+        # Before the last fragment: who has got it need not ask for another.
+        self._receiving = False
+        yield fragment
+
+    def _decode(self, decoder: codecs.IncrementalDecoder, data: bytes, final: bool) -> str:
+        try:
+            return decoder.decode(data, final)
+        except UnicodeDecodeError as exc:
+            self._text_is_invalid(exc)
 
     def _stopped(self, result: int, timeout: float | None) -> None:
         """The crate returned without a message. Returns if it shall go on."""
-        if result == _INTERRUPTED:
-            return  # by now Python has run the handlers of signals, if there were any
         if result == lib.WST_PONG:
             self._pings.collect()
         elif result == lib.WST_TIMEOUT:
@@ -304,72 +213,37 @@ class ClientConnection(Identity):
         else:
             raise self._exception()
 
-    def _text_is_invalid(self, exc: UnicodeDecodeError) -> None:
+    def _inflate(self, data: bytes, fin: bool) -> bytes:
+        assert self._compression is not None
+        try:
+            return self._compression.inflate(data, fin)
+        except ProtocolError as exc:
+            self._fail(exc.code, str(exc), exc)
+            raise self._exception() from self._cause
+
+    def _text_is_invalid(self, exc: UnicodeDecodeError) -> NoReturn:
         self._fail(1007, f"{exc.reason} at position {exc.start}", InvalidText.from_decode_error(exc))
         raise self._exception() from self._cause
 
     # ---- sending
 
-    def send(
-        self, message: DataLike | Iterable[DataLike], *, text: bool | None = None, compress: bool | None = None
-    ) -> None:
-        """Send a message, and return when the kernel has all of it.
-
-        While the server does not read, it is read from, if no other thread does that: up to ``max_queue`` frames.
-
-        :param message: ``str`` or bytes-like; an iterable of either is sent as a fragmented message, one frame each
-        :param text: True sends text, False binary; by default that depends on the type of the message
-        :param compress: True or False overrides the ``threshold`` of :class:`~wsfast.deflate.PerMessageDeflate`, if
-            compression was negotiated
-        :raises ConnectionClosed: the connection is closed
-        :raises ConcurrencyError: another thread is sending a fragmented message
-        :raises TypeError: `message` is of another type
-        """
-        if type(message) is bytes and self._compression is None:
-            result = _send(self._handle, _WHOLE_TEXT if text else _WHOLE_BINARY, message, len(message))
-            if result:
-                self._send_slowly(result, _send, _WHOLE_TEXT if text else _WHOLE_BINARY, message)
-            return
-        wish = 0 if compress is None else wish_of(compress)
-        if isinstance(message, str):
-            self._send_frame((_WHOLE_BINARY if text is False else _WHOLE_TEXT) | wish, message)
-        elif isinstance(message, BYTES_LIKE):
-            self._send_frame((_WHOLE_TEXT if text else _WHOLE_BINARY) | wish, message)
-        else:
-            self._send_fragments(message, text, wish)
-
-    def _send_slowly(self, result: int, function: Any, *arguments: Any) -> None:
-        """Go on with a frame that did not leave at once."""
-        data = arguments[-1]
-        while result == lib.WST_FULL:
+    def _is_to_send_again(self, result: int) -> bool:
+        """A frame did not leave at once. Waits; True if it is not even queued, so that it is to be sent again."""
+        if result in (lib.WST_FULL, lib.WST_BLOCKED):
             self._flush()
-            result = function(self._handle, *arguments, len(data))
-        if result == lib.WST_BLOCKED:
-            self._flush()
-        elif result == lib.WST_BUSY:
+            return bool(result == lib.WST_FULL)
+        if result == lib.WST_BUSY:
             raise ConcurrencyError("cannot call send while another thread is already running send")
-        elif result:
-            self._end()
-            raise self._exception()
+        self._end()
+        raise self._exception()
 
     def _flush(self) -> None:
         while result := lib.wst_flush(self._handle):
             if result == lib.WST_PONG:
                 self._pings.collect()
-            elif result != _INTERRUPTED:
+            elif result != lib.WST_INTERRUPTED:
                 self._end()
                 raise self._exception()
-
-    def _send_frame(self, head: int, message: DataLike) -> None:
-        data = message.encode() if isinstance(message, str) else _contiguous(message)
-        if self._compression is not None and not head & _CLOSE:
-            self._compression.send(head, data, self._put)
-        elif result := _send(self._handle, head, data, len(data)):
-            self._send_slowly(result, _send, head, data)
-
-    def _put(self, head: int, data: Any) -> None:
-        if result := _send(self._handle, head, data, len(data)):
-            self._send_slowly(result, _send, head, data)
 
     def _send_fragments(self, message: Any, text: bool | None, wish: int) -> None:
         if isinstance(message, Mapping):
@@ -422,8 +296,9 @@ class ClientConnection(Identity):
         if not self._pings.add(payload, event):
             raise ConcurrencyError("already waiting for a pong with the same data")
         try:
-            if result := lib.wst_send_ping(self._handle, payload, len(payload)):
-                self._send_slowly(result, lib.wst_send_ping, payload)
+            while result := lib.wst_send_ping(self._handle, payload, len(payload)):
+                if not self._is_to_send_again(result):
+                    break
         except ConnectionClosed:
             self._pings.forget(payload)
             raise
@@ -505,7 +380,7 @@ class ClientConnection(Identity):
         try:
             if begin is not None:
                 begin(self._handle, code, reason, len(reason))
-            while lib.wst_finish(self._handle) == _INTERRUPTED:
+            while lib.wst_finish(self._handle) == lib.WST_INTERRUPTED:
                 pass
         except BaseException:
             # The handler of a signal raised. Nobody watches the deadline any longer, so others might wait forever.
@@ -534,14 +409,3 @@ class ClientConnection(Identity):
 
 # How long somebody waits for another thread, which is receiving, before it looks whether that goes on.
 _TURN = 0.02
-
-_BUSY = "cannot call {} while another thread is already running recv or recv_streaming"
-
-
-def _contiguous(data: Any) -> Any:
-    """The bytes of a bytes-like object, without a copy unless it has gaps."""
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, memoryview) and not data.c_contiguous:
-        return bytes(data)
-    return ffi.from_buffer(data)

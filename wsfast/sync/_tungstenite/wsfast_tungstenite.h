@@ -29,10 +29,6 @@ enum wst_result {
     WST_TEXT = -1000  /* a message of text: its size is WST_TEXT minus the result; 0 and more is the size of a binary one */
 };
 
-enum wst_size {
-    WST_SMALL = 1024
-};
-
 /* The life of a connection, with the numbers of websockets' State. */
 enum wst_state {
     WST_STATE_CONNECTING = 0,
@@ -76,15 +72,11 @@ typedef struct {
     double busy_poll;
 } wst_options;
 
-/*
- * A received message or, with WST_STREAM, a frame of one, until the next is received. What has at most WST_SMALL bytes is
- * in small, whose address never changes, so that it need not be asked for; what is longer is not copied.
- */
+/* A received message or, with WST_STREAM, a frame of one: until the next is received. */
 typedef struct {
     const char *data;
     int fin;
     int compressed; /* then it is not checked that it is text */
-    char small[1024];
 } wst_message;
 
 /* Codes are -1 where there was no CLOSE frame, and 1005 where it was empty. Texts are UTF-8, not terminated. */
@@ -138,8 +130,6 @@ wst_message *wst_get_message(wst_connection *connection);
  * timeout 0: only what is there.
  */
 int64_t wst_recv(wst_connection *connection, double timeout, int flags);
-/* The same without time-out and flags. Calls with one argument are cheaper. */
-int64_t wst_recv_next(wst_connection *connection);
 /* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
 int wst_send(wst_connection *connection, int head, const char *data, size_t size);
 /* Sends a PING, and remembers it so that its PONG is reported. Never sleeps. */

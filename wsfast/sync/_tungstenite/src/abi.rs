@@ -21,8 +21,6 @@ pub const EOF: c_int = -8;
 pub const PANIC: c_int = -9;
 pub const TEXT: c_int = -1000;
 
-pub const SMALL: usize = 1024;
-
 pub const RESUME: c_int = 1;
 pub const STREAM: c_int = 2;
 pub const VALIDATE: c_int = 4;
@@ -32,25 +30,18 @@ pub struct CMessage {
     pub data: *const c_char,
     pub fin: c_int,
     pub compressed: c_int,
-    pub small: [u8; SMALL],
 }
 
 impl CMessage {
     pub fn new() -> Self {
-        CMessage { data: std::ptr::null(), fin: 0, compressed: 0, small: [0; SMALL] }
+        CMessage { data: std::ptr::null(), fin: 0, compressed: 0 }
     }
 
     /// Returns the kind and the size of the message, as wst_recv() does.
-    ///
-    /// # Safety
-    /// What was received is still lent.
-    pub unsafe fn tell(&mut self, received: &Received) -> i64 {
+    pub fn tell(&mut self, received: &Received) -> i64 {
         self.data = received.data.cast();
         self.fin = c_int::from(received.fin);
         self.compressed = c_int::from(received.kind.compressed);
-        if received.size <= SMALL {
-            std::ptr::copy_nonoverlapping(received.data, self.small.as_mut_ptr(), received.size);
-        }
         let size = received.size as i64;
         if received.kind.text {
             i64::from(TEXT) - size
@@ -240,7 +231,6 @@ mod tests {
     fn numbers_are_those_of_the_declarations() {
         let numbers = [
             ("WST_TEXT", TEXT),
-            ("WST_SMALL", SMALL as c_int),
             ("WST_OK", OK),
             ("WST_INTERRUPTED", INTERRUPTED),
             ("WST_TIMEOUT", TIMEOUT),

@@ -194,11 +194,6 @@ pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_recv_next(handle: *const Handle) -> i64 {
-    guarded(handle, i64::from(PANIC), |connection| tell(handle, connection.receive(None, false, false, false)))
-}
-
-#[no_mangle]
 pub unsafe extern "C" fn wst_send(handle: *const Handle, head: c_int, data: *const c_char, size: usize) -> c_int {
     guarded(handle, PANIC, |connection| sent(connection.send(head as u8, bytes(data, size))))
 }

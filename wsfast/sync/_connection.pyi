@@ -1,0 +1,40 @@
+"""Types of recv() and send()."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, overload
+
+from typing_extensions import disjoint_base
+
+_DataLike = str | bytes | bytearray | memoryview
+
+@disjoint_base
+class Connection:
+    """The part of ClientConnection that every message meets."""
+
+    @property
+    def _handle(self) -> Any: ...
+    _receiving: bool
+    _compression: Any
+    @property
+    def _is_compressed(self) -> bool: ...
+    @overload
+    def recv(self, timeout: float | None, decode: Literal[True]) -> str: ...
+    @overload
+    def recv(self, timeout: float | None = None, *, decode: Literal[True]) -> str: ...
+    @overload
+    def recv(self, timeout: float | None, decode: Literal[False]) -> bytes: ...
+    @overload
+    def recv(self, timeout: float | None = None, *, decode: Literal[False]) -> bytes: ...
+    @overload
+    def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes: ...
+    def send(
+        self,
+        message: _DataLike | Iterable[_DataLike],
+        *,
+        text: bool | None = None,
+        compress: bool | None = None,
+    ) -> None: ...
+    def _begin_receiving(self, name: str) -> None: ...
+    def _receive_fragment(self, flags: int) -> tuple[bool, bytes, bool]: ...
+    def _send_frame(self, head: int, message: _DataLike) -> None: ...
+    def _put_frame(self, head: int, message: _DataLike) -> None: ...

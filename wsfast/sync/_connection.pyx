@@ -1,0 +1,249 @@
+"""recv() and send() of the blocking connection: what happens for every message.
+
+The crate is linked into _native, by cffi, and exists once; the three functions that matter here are reached by their
+addresses. Their types are those of wsfast_tungstenite.h, so the C compiler knows if a call does not fit.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uintptr_t
+
+from wsfast._deflate cimport compression as compression_wished
+
+from wsfast.exceptions import ConcurrencyError
+from wsfast.sync import _native
+
+
+cdef extern from "Python.h":
+    int PyUnicode_IS_COMPACT_ASCII(object text)
+    void *PyUnicode_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    str PyUnicode_DecodeUTF8(const char *data, Py_ssize_t size, const char *errors)
+
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include "wsfast_tungstenite.h"
+
+    static struct {
+        __typeof__(wst_recv) *recv;
+        __typeof__(wst_send) *send;
+        __typeof__(wst_get_message) *get_message;
+    } crate;
+    """
+    enum:
+        WST_INTERRUPTED, WST_TEXT
+        WST_RESUME, WST_STREAM, WST_VALIDATE
+
+    ctypedef struct wst_connection:
+        pass
+    ctypedef struct wst_message:
+        const char *data
+        int fin
+        int compressed
+
+    cdef struct Crate:
+        int64_t (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
+        int (*send)(wst_connection *connection, int head, const char *data, size_t size) noexcept nogil
+        wst_message *(*get_message)(wst_connection *connection) noexcept nogil
+    Crate crate
+
+
+cdef void *address_of(name) except NULL:
+    function = _native.ffi.addressof(_native.lib, name)
+    return <void *><uintptr_t>int(_native.ffi.cast("uintptr_t", function))
+
+
+crate.recv = <int64_t (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")
+crate.send = <int (*)(wst_connection *, int, const char *, size_t) noexcept nogil>address_of("wst_send")
+crate.get_message = <wst_message *(*)(wst_connection *) noexcept nogil>address_of("wst_get_message")
+
+# The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
+cdef enum:
+    WHOLE_TEXT = 0x81
+    WHOLE_BINARY = 0x82
+    CLOSE = 0x8  # of opcodes, this bit is in those of control frames
+
+
+cdef class Connection:
+    """The part of ClientConnection that every message meets; the rest is in connection.py."""
+
+    cdef readonly object _handle
+    cdef wst_connection *_connection
+    cdef wst_message *_message
+    # A thread receives, and is the only one until it has copied the message.
+    cdef public bint _receiving
+    # What inflates and deflates messages (compression.py), or None.
+    cdef public object _compression
+
+    def __cinit__(self, handle, *arguments, **options):
+        self._handle = handle
+        self._connection = <wst_connection *><uintptr_t>int(_native.ffi.cast("uintptr_t", handle))
+        self._message = crate.get_message(self._connection)
+
+    # ---- receiving
+
+    @cython.binding(True)  # so that inspect tells the signature
+    def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes:
+        """Receive the next message.
+
+        :param timeout: in seconds; 0 or less takes a message only if it is there already
+        :param decode: True gives ``str``, False ``bytes``; by default that depends on the message
+        :raises ConnectionClosed: the connection is closed
+        :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
+        :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
+        """
+        cdef int64_t result
+        self._begin("recv")
+        try:
+            result = self._wait_for_message(timeout, WST_VALIDATE if decode is False else 0)
+            return self._take(result, decode)
+        finally:
+            self._receiving = False
+
+    def _begin_receiving(self, name: str) -> None:
+        """Who receives is the only one, until it has copied the message."""
+        self._begin(name)
+
+    cdef int _begin(self, name) except -1:
+        if self._receiving:  # no other thread runs Python between this and setting it
+            raise ConcurrencyError(
+                f"cannot call {name} while another thread is already running recv or recv_streaming"
+            )
+        self._receiving = True
+        return 0
+
+    cdef int64_t _wait_for_message(self, timeout, int flags) except -1:
+        """The kind and the size of a message that is lent until the next call; see wst_recv()."""
+        cdef double seconds = -1.0 if timeout is None else max(<double>timeout, 0.0)
+        cdef int64_t result
+        with nogil:
+            result = crate.recv(self._connection, seconds, flags)
+        while WST_TEXT < result < 0:
+            if result == WST_INTERRUPTED:
+                PyErr_CheckSignals()
+            else:
+                self._stopped(result, timeout)
+            with nogil:
+                result = crate.recv(self._connection, -1.0, flags | WST_RESUME)
+        return result
+
+    cdef _take(self, int64_t result, decode):
+        """Copy the message that is lent, into the object that the user gets."""
+        cdef bint text = result < 0
+        cdef Py_ssize_t size = WST_TEXT - result if text else result
+        if self._message.compressed:
+            return self._take_compressed(size, text, decode)
+        if text if decode is None else decode:
+            try:
+                return PyUnicode_DecodeUTF8(self._message.data, size, NULL)
+            except UnicodeDecodeError as exc:
+                self._text_is_invalid(exc)
+        return PyBytes_FromStringAndSize(self._message.data, size)
+
+    cdef _take_compressed(self, Py_ssize_t size, bint text, decode):
+        data = self._inflate(PyBytes_FromStringAndSize(self._message.data, size), bool(self._message.fin))
+        try:
+            # Text is checked even if it is not wanted as str.
+            decoded = data.decode() if text or decode else None
+        except UnicodeDecodeError as exc:
+            self._text_is_invalid(exc)
+        return decoded if (text if decode is None else decode) else data
+
+    def _receive_fragment(self, int flags) -> tuple[bool, bytes, bool]:
+        """The next frame of a message: whether it is text, its payload, whether it is the last one."""
+        cdef int64_t result = self._wait_for_message(None, flags | WST_STREAM)
+        cdef bint text = result < 0
+        data = PyBytes_FromStringAndSize(self._message.data, WST_TEXT - result if text else result)
+        fin = bool(self._message.fin)
+        return text, self._inflate(data, fin) if self._message.compressed else data, fin
+
+    @property
+    def _is_compressed(self) -> bool:
+        """Whether the message is compressed of which the last fragment is one."""
+        return bool(self._message.compressed)
+
+    # ---- sending
+
+    @cython.binding(True)
+    def send(self, message, *, text: bool | None = None, compress: bool | None = None) -> None:
+        """Send a message, and return when the kernel has all of it.
+
+        While the server does not read, it is read from, if no other thread does that: up to ``max_queue`` frames.
+
+        :param message: ``str`` or bytes-like; an iterable of either is sent as a fragmented message, one frame each
+        :param text: True sends text, False binary; by default that depends on the type of the message
+        :param compress: True or False overrides the ``threshold`` of :class:`~wsfast.deflate.PerMessageDeflate`, if
+            compression was negotiated
+        :raises ConnectionClosed: the connection is closed
+        :raises ConcurrencyError: another thread is sending a fragmented message
+        :raises TypeError: `message` is of another type
+        """
+        cdef int wish = 0 if compress is None else compression_wished(compress)
+        if isinstance(message, str):
+            self._send_one((WHOLE_BINARY if text is False else WHOLE_TEXT) | wish, message)
+        elif isinstance(message, (bytes, bytearray, memoryview)):
+            self._send_one((WHOLE_TEXT if text else WHOLE_BINARY) | wish, message)
+        else:
+            self._send_fragments(message, text, wish)
+
+    def _send_frame(self, int head, message) -> None:
+        """Send one frame, and return when the kernel has all of it.
+
+        :param head: its first byte, and above it the wish to compress it, see _deflate.pxd
+        """
+        self._send_one(head, message)
+
+    cdef int _send_one(self, int head, message) except -1:
+        if self._compression is None or head & CLOSE:
+            return self._put(head, message)
+        if isinstance(message, str):
+            message = message.encode()
+        elif isinstance(message, memoryview):
+            message = bytes(message)  # its length is to be in bytes
+        self._compression.send(head, message, self._put_frame)
+        return 0
+
+    def _put_frame(self, int head, message) -> None:
+        """Send one frame as it is."""
+        self._put(head, message)
+
+    cdef int _put(self, int head, message) except -1:
+        cdef int result = self._offer(head, message)
+        while result and self._is_to_send_again(result):
+            result = self._offer(head, message)
+        return 0
+
+    cdef int _offer(self, int head, message) except 1:
+        """Give a frame to the crate, which copies nothing before it masks; see wst_send()."""
+        cdef Py_buffer view
+        cdef const char *data
+        cdef Py_ssize_t size
+        cdef int result
+        if isinstance(message, str):
+            if PyUnicode_IS_COMPACT_ASCII(message):
+                data = <const char *>PyUnicode_DATA(message)
+                size = PyUnicode_GET_LENGTH(message)
+                with nogil:
+                    result = crate.send(self._connection, head, data, size)
+                return result
+            message = message.encode()
+        elif isinstance(message, memoryview) and not message.c_contiguous:
+            message = bytes(message)
+        if type(message) is bytes:
+            data = PyBytes_AS_STRING(message)
+            size = PyBytes_GET_SIZE(message)
+            with nogil:
+                result = crate.send(self._connection, head, data, size)
+            return result
+        PyObject_GetBuffer(message, &view, PyBUF_SIMPLE)
+        try:
+            with nogil:
+                result = crate.send(self._connection, head, <const char *>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+        return result
