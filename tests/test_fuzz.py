@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fuzz import connection, handshake, seeds
+from fuzz import connection, handshake, negotiation, seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 CORPUS = Path(seeds.__file__).parent / "corpus"
-TARGETS = {"connection": connection, "handshake": handshake}
-if importlib.util.find_spec("wsfast.deflate"):  # compression is not there yet
-    TARGETS["negotiation"] = importlib.import_module("fuzz.negotiation")
+TARGETS = {"connection": connection, "handshake": handshake, "negotiation": negotiation}
 
 seed = st.integers(0, 255).map(lambda number: bytes([number]))
 
@@ -41,7 +38,8 @@ def test_the_kept_corpus(target):
 
 
 # Streams put together of what the tests know, with some noise between; most are legal for a while.
-streams = st.lists(st.one_of(st.sampled_from(sorted(seeds.streams())), st.binary(max_size=6)), max_size=5)
+known = sorted({*seeds.streams(), *seeds.compressed()})
+streams = st.lists(st.one_of(st.sampled_from(known), st.binary(max_size=6)), max_size=5)
 
 
 @pytest.mark.memory
@@ -62,11 +60,10 @@ def test_a_reply_is_judged_alike_however_it_is_cut(seed, more, end):
     handshake.check(seed + b"".join(more) + end)
 
 
-@pytest.mark.skipif("negotiation" not in TARGETS, reason="compression is not there yet")
+answers = st.lists(st.one_of(st.sampled_from(sorted(seeds.answers())), st.binary(max_size=4)), max_size=3)
+
+
 @settings(max_examples=200)
-@given(
-    seed=seed,
-    parts=st.lists(st.one_of(st.sampled_from(sorted(seeds.answers())), st.binary(max_size=4)), max_size=3),
-)
+@given(seed=seed, parts=answers)
 def test_an_answer_to_an_offer_is_judged_as_websockets_judges_it(seed, parts):
-    TARGETS["negotiation"].check(seed + b"; ".join(parts))
+    negotiation.check(seed + b"; ".join(parts))

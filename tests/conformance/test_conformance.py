@@ -6,7 +6,7 @@ import asyncio
 from types import ModuleType
 
 import pytest
-from support.faces import FACES
+from support.faces import FACES, TAKING_FRAMES
 from support.frames import CLOSE, PONG, parse_close
 from support.servers import Peer, serve
 
@@ -23,7 +23,6 @@ from conformance import (
     utf8,
 )
 from conformance.case import Case
-from wsfast import WSListener
 from wsfast.exceptions import InvalidText, PayloadTooBig, ProtocolError
 
 SECTIONS: list[ModuleType] = [
@@ -43,9 +42,17 @@ CASES = [case for section in SECTIONS for case in section.CASES]
 BEHIND = {1002: ProtocolError, 1007: InvalidText, 1009: PayloadTooBig}
 
 
-# Whole messages of a listener, and text that is checked as it arrives, come with on_ws_message.
-LANDED = hasattr(WSListener, "on_ws_message")
 DEADLINE = 5
+
+
+def asks_for_messages(case: Case) -> bool:
+    """Does it say something of messages, rather than of frames?"""
+    of_fragments = case.fails == 1009 and "fragment" in case.name
+    return bool(case.extensions) or of_fragments or (case.fails == 1007 and case in utf8.CASES)
+
+
+ROWS = [(case, face) for case in CASES for face in FACES]
+ROWS += [(case, face) for case in CASES for face in TAKING_FRAMES if not asks_for_messages(case)]
 
 
 def test_the_names_are_unique():
@@ -53,17 +60,8 @@ def test_the_names_are_unique():
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("case", CASES, ids=[case.name.strip() for case in CASES])
+@pytest.mark.parametrize(("case", "face"), ROWS, ids=[f"{case.name.strip()}-{face}" for case, face in ROWS])
 async def test_case(case: Case, face: str):
-    if not LANDED:
-        if case.extensions:
-            pytest.skip("compression is not there yet")
-        if case.fails == 1007 and case in utf8.CASES and face != "blocking":
-            pytest.skip("text is not checked yet as it arrives")
-        if case.fails == 1009 and "fragment" in case.name and face == "listener":
-            pytest.skip("a listener gets no messages yet, so they have no limit")
-
     async def server(peer: Peer) -> list:
         extensions = f"Sec-WebSocket-Extensions: {case.extensions}\r\n" if case.extensions else ""
         await peer.accept(headers=extensions.encode())
@@ -75,7 +73,7 @@ async def test_case(case: Case, face: str):
         return sent + await peer.rest()
 
     async with serve(server) as served:
-        async with FACES[face](served.url, **case.options) as client:
+        async with (FACES | TAKING_FRAMES)[face](served.url, **case.options) as client:
             messages, end = await client.rest()
         sent = await served.result()
 

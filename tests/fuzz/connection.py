@@ -1,6 +1,7 @@
 """A whole connection, of each face, against wsproto: the same messages, the same answers, the same end.
 
-Input: a byte that picks the face and seeds the pieces, then what the server says after the upgrade.
+Input: a byte that picks the face, with compression or not, and seeds the pieces; then what the server says after the
+upgrade.
 """
 
 from __future__ import annotations
@@ -9,24 +10,28 @@ import asyncio
 import functools
 import logging
 import socket
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 from unittest import mock
 
 from support.frames import CLOSE, PONG, TEXT, Sent, parse, parse_close
+from support.listeners import Recorder
 from support.mock import Wire
 from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
 
 from fuzz.handshake import ACCEPT, KEY
 from fuzz.pieces import cut
-from wsfast import WSListener, WSTransport
+from wsfast import WSListener, WSMsgType, WSTransport
 from wsfast.asyncio.client import ClientConnection
+from wsfast.deflate import AgreedDeflate, PerMessageDeflate
 from wsfast.exceptions import ConnectionClosed, WSProtocolError
 from wsfast.sync.client import connect
 
 REPLY = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Accept: " + ACCEPT + b"\r\n\r\n"
+    b"Sec-WebSocket-Accept: " + ACCEPT + b"\r\n"
 )
 
 # wsproto knows no limit, and waits for what is longer.
@@ -49,35 +54,88 @@ class Verdict(NamedTuple):
 def check(data: bytes) -> None:
     if not data:
         return
-    face, stream = FACES[data[0] % 3], data[1:]
-    ours = face(list(cut(stream, data[0] // 3)))
+    kind, seed = data[0] % 8, data[0] // 8
+    stream, pieces = data[1:], list(cut(data[1:], seed))
+    if kind < 4:
+        check_against_wsproto(FACES[kind], stream, pieces)
+    else:
+        check_inflated(stream, pieces)
+
+
+def check_against_wsproto(face: Face, stream: bytes, pieces: list[bytes]) -> None:
+    ours = face(pieces)
+    # wsproto looks at a header when all of it is there, and at text before all of its frame is there.
+    theirs = judged(stream[: whole_frames(stream)] if ours.failed is None else stream + bytes(16))
+    if theirs.failed == 1007 and face is frames_listened:
+        return  # who takes frames gets text unread
     if ours.failed == TOO_BIG:
-        theirs = judged(stream)
-        assert theirs.failed == 1007 or theirs.messages == ours.messages
+        assert ours.messages == theirs.messages
         return
     if ours.close is not None and ours.close[0] == BAD_GATEWAY:
         return
-    # wsproto looks at a header when all of it is there, and at text before all of its frame is there.
-    theirs = judged(stream[: whole_frames(stream)] if ours.failed is None else stream + bytes(16))
-    if theirs.failed == 1007 and face is not blocked:
-        return  # the listener is given text unread, and the awaitable client reads it when it is received
     assert ours == theirs, f"{face.__name__}: {ours} instead of {theirs}"
+
+
+def check_inflated(stream: bytes, pieces: list[bytes]) -> None:
+    """With compression, which wsproto forgets at a control frame: the faces are held against each other, and zlib."""
+    ours = listened(pieces, deflated=True)
+    assert awaited(pieces, deflated=True) == ours
+    # The blocking client looks at a header when all of it is there.
+    complete = pieces if ours.failed is None else [*pieces, bytes(16)]
+    assert blocked(complete, deflated=True) == ours
+    if ours.failed is None:
+        assert inflated(stream) in (ours.messages, None)
+
+
+def inflated(stream: bytes) -> list[str | bytes] | None:
+    """The messages in legal frames, by plain zlib; None if a final block is among them, behind which it stops."""
+    messages: list[str | bytes] = []
+    inflater = zlib.decompressobj(wbits=-15)
+    first, parts = 0, b""
+    for head, payload in frames_of(stream):
+        if head & 0x0F == CLOSE:
+            break
+        if head & 0x08:
+            continue
+        first = head if head & 0x0F else first
+        parts += payload
+        if head & 0x80:
+            whole = inflater.decompress(parts + b"\x00\x00\xff\xff") if first & 0x40 else parts
+            if inflater.eof:
+                return None
+            messages.append(whole.decode() if first & 0x0F == TEXT else whole)
+            parts = b""
+    return messages
+
+
+def frames_of(stream: bytes) -> Iterator[tuple[int, bytes]]:
+    """The first byte and the payload of each frame whose end is there."""
+    at = 0
+    while (end := at + whole_frame(stream[at:])) > at:
+        size = stream[at + 1] & 0x7F
+        yield stream[at], stream[at + (2 if size < 126 else 4 if size == 126 else 10) : end]
+        at = end
 
 
 def whole_frames(stream: bytes) -> int:
     """Where the first frame begins of which the end is missing."""
     at = 0
-    while True:
-        second = stream[at + 1] if at + 1 < len(stream) else 0
-        size, length = 2, second & 0x7F
-        if length > 125:
-            size += 2 if length == 126 else 8
-            length = int.from_bytes(stream[at + 2 : at + size], "big")
-        if second & 0x80:
-            size += 4
-        if at + size + length > len(stream):
-            return at
-        at += size + length
+    while size := whole_frame(stream[at:]):
+        at += size
+    return at
+
+
+def whole_frame(data: bytes) -> int:
+    """The size of the frame that begins here, 0 if its end is missing."""
+    if len(data) < 2:
+        return 0
+    size, length = 2, data[1] & 0x7F
+    if length > 125:
+        size += 2 if length == 126 else 8
+        length = int.from_bytes(data[2:size], "big")
+    if data[1] & 0x80:
+        size += 4
+    return size + length if size + length <= len(data) else 0
 
 
 def judged(stream: bytes) -> Verdict:
@@ -125,7 +183,40 @@ def loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-def listened(pieces: list[bytes]) -> Verdict:
+def agreed() -> AgreedDeflate:
+    return PerMessageDeflate().accept([])
+
+
+class Collector(Recorder):
+    """Takes messages, and notes nothing but CLOSE of what else comes."""
+
+    payload_type = str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str | bytes] = []
+
+    def on_ws_message(self, transport: WSTransport, msg_type: WSMsgType, payload: str | bytes) -> None:
+        self.messages.append(payload)
+
+
+def listened(pieces: list[bytes], deflated: bool = False) -> Verdict:
+    listener = Collector()
+    compression = agreed() if deflated else None
+    wire = Wire(loop(), listener, max_frame_size=MAX_SIZE, compression=compression, logger=QUIET)
+    wire.feed(*filter(None, pieces))
+    close = next((parse_close(got.payload) for got in listener.frames if got.msg_type == CLOSE), None)
+    return of_wire(wire, listener.messages, None if close is None else (close[0] or 1005, close[1]))
+
+
+def of_wire(wire: Wire, messages: list[str | bytes], close: tuple[int, str] | None) -> Verdict:
+    sent = wire.sent()
+    exc = wire.end()
+    assert exc is None or isinstance(exc, WSProtocolError), repr(exc)
+    return concluded(messages, sent, close, None if exc is None else int(exc.code))
+
+
+def frames_listened(pieces: list[bytes]) -> Verdict:
     wire = Wire(loop(), max_frame_size=MAX_SIZE, logger=QUIET)
     wire.feed(*filter(None, pieces))
     messages: list[str | bytes] = []
@@ -144,24 +235,21 @@ def listened(pieces: list[bytes]) -> Verdict:
                 whole = b"".join(parts)
                 messages.append(whole.decode(errors="replace") if opcode == TEXT else whole)
                 parts = []
-    sent = wire.sent()
-    exc = wire.end()
-    assert exc is None or isinstance(exc, WSProtocolError), repr(exc)
-    return concluded(messages, sent, close, None if exc is None else int(exc.code))
+    return of_wire(wire, messages, close)
 
 
-def awaited(pieces: list[bytes]) -> Verdict:
-    return loop().run_until_complete(_awaited(pieces))
+def awaited(pieces: list[bytes], deflated: bool = False) -> Verdict:
+    return loop().run_until_complete(_awaited(pieces, agreed() if deflated else None))
 
 
-async def _awaited(pieces: list[bytes]) -> Verdict:
+async def _awaited(pieces: list[bytes], compression: AgreedDeflate | None) -> Verdict:
     made: list[ClientConnection] = []
 
     def make_listener(transport: WSTransport) -> WSListener:
         made.append(ClientConnection(transport, **OPTIONS))
         return made[0].listener
 
-    wire = Wire(asyncio.get_running_loop(), make_listener, logger=QUIET)
+    wire = Wire(asyncio.get_running_loop(), make_listener, compression=compression, logger=QUIET)
     (ws,) = made
     receiving = asyncio.ensure_future(received(ws))
     for piece in filter(None, pieces):
@@ -182,15 +270,17 @@ async def received(ws: ClientConnection) -> tuple[list[str | bytes], ConnectionC
         return messages, closed
 
 
-def blocked(pieces: list[bytes]) -> Verdict:
+def blocked(pieces: list[bytes], deflated: bool = False) -> Verdict:
     """The server speaks first, so that one thread will do: the key of the request is known."""
     ours, theirs = socket.socketpair()
     messages: list[str | bytes] = []
     with theirs:
-        theirs.sendall(REPLY + pieces[0] if pieces else REPLY)
+        extension = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if deflated else b""
+        theirs.sendall(b"".join([REPLY, extension, b"\r\n", *pieces[:1]]))
+        compression = "deflate" if deflated else None
         with mock.patch("wsfast.handshake.generate_nonce", return_value=KEY):
             # While a connection waits for the server to close it, nobody is there to do it: no time for that.
-            ws = connect("ws://localhost/", sock=ours, close_timeout=0, **OPTIONS)
+            ws = connect("ws://localhost/", sock=ours, close_timeout=0, compression=compression, **OPTIONS)
         try:
             for piece in pieces[1:]:
                 with suppress(TimeoutError):
@@ -215,4 +305,5 @@ def end_of(closed: ConnectionClosed) -> tuple[tuple[int, str] | None, int | None
     return None, None if closed.sent is None else int(closed.sent.code)
 
 
-FACES = (listened, awaited, blocked)
+Face = Callable[[list[bytes]], Verdict]
+FACES: tuple[Face, ...] = (listened, awaited, blocked, frames_listened)

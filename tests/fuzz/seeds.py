@@ -7,6 +7,7 @@ kept beside it.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,30 @@ def streams() -> Iterator[bytes]:
     for text in TEXTS:
         cut = len(text) // 2
         yield frame(TEXT, text[:cut], fin=False) + frame(CONTINUATION, text[cut:])
+
+
+def compressed() -> Iterator[bytes]:
+    """The same with permessage-deflate."""
+    stream = zlib.compressobj(wbits=-15)
+
+    def deflated(payload: bytes) -> bytes:
+        return (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\x00\x00\xff\xff")
+
+    hello = deflated(b"Hello, world! " * 9)
+    yield frame(TEXT, hello, rsv=4)
+    yield (
+        frame(TEXT, hello, rsv=4) + frame(TEXT, deflated(b"Hello, world! " * 9), rsv=4) + frames.text("plain")
+    )
+    cut = frame(TEXT, hello[:9], rsv=4, fin=False), frame(CONTINUATION, hello[9:])
+    yield frame(PING, b"?").join(cut) + frames.close(1000)
+    yield frame(CONTINUATION, b"", fin=False).join(cut) + frame(BINARY, b"\x00", rsv=4)
+    yield cut[0] + frame(CONTINUATION, hello[9:], rsv=4)
+    yield frame(PING, b"?", rsv=4)
+    yield frame(TEXT, b"\xff" * 8, rsv=4)
+    yield frame(TEXT, b"\xf3\x48\xcd\xc9\xc9\x07\x00\x00", rsv=4) * 2  # RFC 7692 section 7.2.3.4
+    yield frame(BINARY, b"\x00\x05\x00\xfa\xffHello\x00", rsv=4)
+    for text in TEXTS:
+        yield frame(TEXT, deflated(text), rsv=4)
 
 
 def replies() -> Iterator[bytes]:
@@ -140,9 +165,12 @@ def answers() -> Iterator[bytes]:
 
 def seeds() -> Iterator[tuple[str, bytes]]:
     for stream in streams():
-        yield from (("connection", bytes([3 * 5 + face]) + stream) for face in range(3))
+        yield from (("connection", bytes([8 * 5 + face]) + stream) for face in range(4))
         yield "frame", b"\x05\x00" + stream  # no RSV bits, a limit of 65535
         yield "frame", b"\xc9\x07" + stream  # RSV1, inside a message, no limit
+    for stream in compressed():
+        yield "connection", bytes([8 * 0 + 4]) + stream
+        yield "connection", bytes([8 * 5 + 4]) + stream
     for text in TEXTS:
         yield "utf8", b"\x00" + text
         yield "utf8", b"\x03" + text * 3

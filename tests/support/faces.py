@@ -7,6 +7,7 @@ raised as it is.
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -61,26 +62,15 @@ class Client:
 
 
 class _Listening(WSListener, Client):
+    """Takes messages."""
+
     payload_type = str
 
     def __init__(self) -> None:
         self.inbox: asyncio.Queue[str | bytes | None] = asyncio.Queue()
-        self.parts: list[bytes] = []
-        self.is_text = False
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.transport = transport
-
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        if frame.msg_type in (WSMsgType.PONG, WSMsgType.CLOSE):
-            return
-        if frame.msg_type != WSMsgType.CONTINUATION:
-            self.is_text = frame.msg_type == WSMsgType.TEXT
-        self.parts.append(frame.get_payload_as_bytes())
-        if frame.fin:
-            whole = b"".join(self.parts)
-            self.parts.clear()
-            self.inbox.put_nowait(whole.decode(errors="surrogateescape") if self.is_text else whole)
 
     def on_ws_message(self, transport: WSTransport, msg_type: WSMsgType, payload: str | bytes) -> None:
         self.inbox.put_nowait(payload)
@@ -118,6 +108,28 @@ class _Listening(WSListener, Client):
             # picows has a code of its own for an empty CLOSE frame: 0.
             codes = [None if close is None else int(close.code) or 1005 for close in (seen.recv, seen.sent)]
         return End(*codes, cause)  # type: ignore[arg-type]
+
+
+class _TakingFrames(_Listening):
+    """Puts frames together, and knows nothing of UTF-8."""
+
+    on_ws_message = WSListener.on_ws_message
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+        self.is_text = False
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if frame.msg_type in (WSMsgType.PONG, WSMsgType.CLOSE):
+            return
+        if frame.msg_type != WSMsgType.CONTINUATION:
+            self.is_text = frame.msg_type == WSMsgType.TEXT
+        self.parts.append(frame.get_payload_as_bytes())
+        if frame.fin:
+            whole = b"".join(self.parts)
+            self.parts.clear()
+            self.inbox.put_nowait(whole.decode(errors="surrogateescape") if self.is_text else whole)
 
 
 class _Awaiting(Client):
@@ -165,12 +177,15 @@ class _Blocking(Client):
 
 @asynccontextmanager
 async def listener(
-    url: str, *, context: ssl.SSLContext | None = None, max_size: int = 1 << 20, **options: Any
+    url: str,
+    *,
+    context: ssl.SSLContext | None = None,
+    max_size: int = 1 << 20,
+    make: type[_Listening] = _Listening,
+    **options: Any,
 ) -> AsyncIterator[Client]:
     options.setdefault("close_timeout", CLOSE_TIMEOUT)
-    transport, client = await ws_connect(
-        _Listening, url, ssl_context=context, max_frame_size=max_size, **options
-    )
+    transport, client = await ws_connect(make, url, ssl_context=context, max_frame_size=max_size, **options)
     try:
         yield client
     finally:
@@ -219,4 +234,10 @@ async def blocking(
 
 Face = Callable[..., AbstractAsyncContextManager[Client]]
 
-FACES: dict[str, Face] = {"listener": listener, "awaitable": awaitable, "blocking": blocking}
+FACES: dict[str, Face] = {
+    "listener": listener,
+    "awaitable": awaitable,
+    "blocking": blocking,
+}
+# A listener of the other kind, for what is about frames.
+TAKING_FRAMES: dict[str, Face] = {"frames": functools.partial(listener, make=_TakingFrames)}
