@@ -20,7 +20,14 @@ from websockets.extensions.permessage_deflate import (
     ServerPerMessageDeflateFactory as TheirServer,
 )
 
-from wsfast import ConnectionClosedError, InvalidText, NegotiationError, PayloadTooBig, ProtocolError, ws_connect
+from wsfast import (
+    ConnectionClosedError,
+    InvalidText,
+    NegotiationError,
+    PayloadTooBig,
+    ProtocolError,
+    ws_connect,
+)
 from wsfast.asyncio.client import connect
 from wsfast.deflate import ClientPerMessageDeflateFactory, PerMessageDeflate
 from wsfast.exceptions import InvalidParameterName
@@ -102,7 +109,10 @@ async def test_every_parameter_of_a_server(server_takeover, client_takeover, ser
             deal = ws.compression
             assert deal.server_no_context_takeover is not server_takeover
             assert deal.client_no_context_takeover is not client_takeover
-            assert (deal.server_max_window_bits, deal.client_max_window_bits) == (server_bits or 15, client_bits or 15)
+            assert (deal.server_max_window_bits, deal.client_max_window_bits) == (
+                server_bits or 15,
+                client_bits or 15,
+            )
             for message in conversation(sizes=(0, 1, 500, 5000, 500)):
                 await ws.send(message, compress=True)
                 assert await ws.recv() == message
@@ -110,7 +120,15 @@ async def test_every_parameter_of_a_server(server_takeover, client_takeover, ser
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), (True,), (False, True), (False, False, 9), (False, False, 15, 9), (True, True, 8, None), (False, False, None, 12)],
+    [
+        (),
+        (True,),
+        (False, True),
+        (False, False, 9),
+        (False, False, 15, 9),
+        (True, True, 8, None),
+        (False, False, None, 12),
+    ],
 )
 async def test_offers_are_those_of_websockets(arguments):
     """Each is answered by websockets' server, to our client and to theirs."""
@@ -159,7 +177,10 @@ async def test_an_answer_that_is_wrong_fails_the_opening(answer, exception):
         await peer.rest()
 
     async with serve(handler) as served:
-        for opening in (connect(served.url)._connect(), ws_connect(Collector, served.url, compression="deflate")):
+        for opening in (
+            connect(served.url)._connect(),
+            ws_connect(Collector, served.url, compression="deflate"),
+        ):
             with pytest.raises(NegotiationError) as caught:
                 await opening
             assert type(caught.value) is exception
@@ -193,7 +214,9 @@ async def test_fragments_are_received_one_by_one(decode):
         message = deflated(turtle[:1], turtle[1:7], b"", turtle[7:])
         await feed(ws, message)
         pieces = [piece async for piece in ws.recv_streaming(decode)]
-        assert pieces == ([turtle[:1], turtle[1:7], b"", turtle[7:]] if decode is False else ["", "żółw", "", " 🐢"])
+        assert pieces == (
+            [turtle[:1], turtle[1:7], b"", turtle[7:]] if decode is False else ["", "żółw", "", " 🐢"]
+        )
         await feed(ws, deflated(turtle))
         joined = "".join if decode is not False else b"".join
         assert joined([piece async for piece in ws.recv_streaming(decode)]) == (
@@ -211,7 +234,9 @@ async def test_control_frames_between_compressed_fragments():
 
 
 @pytest.mark.parametrize("decode", [None, False])
-@pytest.mark.parametrize("fragments", [[b"bad \xff"], [b"bad ", b"\xff"], [b"\xe2\x82", b""], [b"\xe2", b"\x28"]])
+@pytest.mark.parametrize(
+    "fragments", [[b"bad \xff"], [b"bad ", b"\xff"], [b"\xe2\x82", b""], [b"\xe2", b"\x28"]]
+)
 async def test_compressed_text_that_is_not_utf8(decode, fragments):
     async with awaitable(headers=ACCEPT, close_timeout=0.05) as (ws, far):
         await feed(ws, deflated(b"good") + deflated(*fragments) + deflated(b"never"))
@@ -263,7 +288,10 @@ async def test_data_that_is_not_compressed():
 
 async def test_a_cancelled_send_takes_nothing_away():
     """What was compressed leaves; the server knows what the next message refers to."""
-    async with awaitable(headers=ACCEPT, write_limit=1, compression=PerMessageDeflate(threshold=0)) as (ws, far):
+    async with awaitable(headers=ACCEPT, write_limit=1, compression=PerMessageDeflate(threshold=0)) as (
+        ws,
+        far,
+    ):
         stream = zlib.decompressobj(wbits=-15)
         noise = random.Random(1).randbytes(3_000_000)
         sending = asyncio.ensure_future(ws.send(noise))

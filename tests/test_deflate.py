@@ -169,9 +169,12 @@ def test_an_answer_to_the_offer(offer, answer, agreed):
     [
         (ALL, "server_max_window_bits", InvalidParameterValue),
         (ALL, "client_max_window_bits", InvalidParameterValue),
-        *((ALL, f"{end}_max_window_bits={bits}", InvalidParameterValue)
-          for end in ("server", "client") for bits in ("7", "16", "08", "1_0", "nine", '""', "+9", "٩")
-          if bits not in ('""', "٩")),
+        *(
+            (ALL, f"{end}_max_window_bits={bits}", InvalidParameterValue)
+            for end in ("server", "client")
+            for bits in ("7", "16", "08", "1_0", "nine", '""', "+9", "٩")
+            if bits not in ('""', "٩")
+        ),
         (ALL, "server_no_context_takeover=1", InvalidParameterValue),
         (ALL, "client_no_context_takeover=true", InvalidParameterValue),
         (ALL, "server_no_context_takeover; server_no_context_takeover", DuplicateParameter),
@@ -220,7 +223,9 @@ def test_no_answer(header):
 
 
 def test_an_answer_among_empty_elements():
-    assert negotiate(", permessage-deflate ;\tclient_max_window_bits = 9 ,,", [ALL]).client_max_window_bits == 9
+    assert (
+        negotiate(", permessage-deflate ;\tclient_max_window_bits = 9 ,,", [ALL]).client_max_window_bits == 9
+    )
 
 
 def test_what_was_not_offered():
@@ -276,8 +281,10 @@ def ticks(size, count, seed=1):
     """Messages of about `size` bytes that resemble each other."""
     rng = random.Random(seed)
     return [
-        b",".join(b'["%d.%02d","%d"]' % (rng.randrange(43000, 43100), rng.randrange(100), rng.randrange(9999))
-                  for _ in range(max(1, size // 19)))
+        b",".join(
+            b'["%d.%02d","%d"]' % (rng.randrange(43000, 43100), rng.randrange(100), rng.randrange(9999))
+            for _ in range(max(1, size // 19))
+        )
         for _ in range(count)
     ]
 
@@ -525,6 +532,8 @@ def test_garbage_of_any_kind(library, garbage, limit):
 
 def test_the_agreement_is_shown():
     shown = repr(agreed("zlib", 12, 11))
-    assert shown.startswith("AgreedDeflate(server_no_context_takeover=False, client_no_context_takeover=False")
+    assert shown.startswith(
+        "AgreedDeflate(server_no_context_takeover=False, client_no_context_takeover=False"
+    )
     assert "inflating='zlib'" in shown
     assert not AgreedDeflate(False, False, 15, 8, PerMessageDeflate()).can_compress

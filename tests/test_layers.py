@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "_messages": COLD | {"_core", "_frame", "_deflate", "_engine"},
     "_binding": {"_engine"},
     "tcp": {"uri", "tuning"},
-    "opening": COLD | {"_engine", "_frame", "_writer", "_socket", "tcp", "handshake", "uri", "deflate"}
+    "opening": COLD
+    | {"_engine", "_frame", "_writer", "_socket", "tcp", "handshake", "uri", "deflate"}
     | {"_messages"},
 }
 FACES = {"__init__", "asyncio", "sync"}

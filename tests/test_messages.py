@@ -203,7 +203,8 @@ def test_text_that_is_not_utf8(loop, reader, compressed, bad):
 @READERS
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize(
-    "pieces", [[b"\xff"], [b"ok", b"\xe2\x82\x28"], [b"\xe2", b"\x28"], [b"\xed", b"\xa0"], [b"\xf4", b"\x90"]]
+    "pieces",
+    [[b"\xff"], [b"ok", b"\xe2\x82\x28"], [b"\xe2", b"\x28"], [b"\xed", b"\xa0"], [b"\xf4", b"\x90"]],
 )
 def test_fragments_fail_as_soon_as_they_cannot_be_text(loop, reader, compressed, pieces):
     """The message goes on, but it is over."""
@@ -211,7 +212,9 @@ def test_fragments_fail_as_soon_as_they_cannot_be_text(loop, reader, compressed,
     for i, piece in enumerate(pieces):
         assert not wire.sent()
         data = deflate(piece, False) if compressed else piece
-        wire.feed(frame(CONTINUATION if i else TEXT, data, fin=False, rsv=RSV1 if compressed and not i else 0))
+        wire.feed(
+            frame(CONTINUATION if i else TEXT, data, fin=False, rsv=RSV1 if compressed and not i else 0)
+        )
     assert frames.parse_close(wire.sent()[-1].payload)[0] == 1007
     assert isinstance(wire.end(), InvalidText)
 
@@ -240,13 +243,22 @@ def test_binary_messages_are_not_text(loop):
 def test_compressed_messages(loop, reader, feed):
     wire, deflate = Wire(loop, reader(), compression=agreed()), Deflating()
     data = "żółw 🐢 ".encode() * 20
-    stream = frame(TEXT, deflate(data), rsv=RSV1) + frame(BINARY, data) + frame(BINARY, deflate(data), rsv=RSV1)
+    stream = (
+        frame(TEXT, deflate(data), rsv=RSV1) + frame(BINARY, data) + frame(BINARY, deflate(data), rsv=RSV1)
+    )
     stream += frame(TEXT, deflate(data[:41], False), fin=False, rsv=RSV1) + frame(PING)
     stream += frame(CONTINUATION, deflate(data[41:])) + frame(TEXT, data[:41], fin=False)
     stream += frame(CONTINUATION, data[41:]) + frame(TEXT, b"\x00", rsv=RSV1) + text("end")
     wire.feed(*([stream] if feed == "whole" else [stream[i : i + 1] for i in range(len(stream))]))
     both = [expected(reader, data)] * 2
-    assert wire.listener.contents == [both[0], data, data, *both, expected(reader, b""), expected(reader, b"end")]
+    assert wire.listener.contents == [
+        both[0],
+        data,
+        data,
+        *both,
+        expected(reader, b""),
+        expected(reader, b"end"),
+    ]
     assert wire.end() is None
 
 
@@ -255,9 +267,12 @@ def test_what_lies_behind_a_compressed_frame_is_left_alone(loop):
     deflate = Deflating()
     wire = Wire(loop, Reader(), compression=agreed())
     payloads = [b"%d" % i for i in range(300)]
-    wire.feed(b"".join(
-        frame(BINARY, deflate(data), rsv=RSV1) if i % 3 else frame(BINARY, data) for i, data in enumerate(payloads)
-    ))
+    wire.feed(
+        b"".join(
+            frame(BINARY, deflate(data), rsv=RSV1) if i % 3 else frame(BINARY, data)
+            for i, data in enumerate(payloads)
+        )
+    )
     assert wire.listener.contents == payloads
 
 
@@ -296,7 +311,9 @@ async def test_a_pong_of_the_user_s_is_a_message_of_one_plain_frame():
     wire, deflate = Wire(asyncio.get_running_loop(), Ponging(), compression=agreed()), Deflating()
     measuring = asyncio.ensure_future(wire.transport.measure_roundtrip_time(1))
     await asyncio.sleep(0)
-    wire.feed(frame(TEXT, b"po", fin=False) + frame(CONTINUATION, b"pong") + frame(TEXT, deflate(b"pong"), rsv=RSV1))
+    wire.feed(
+        frame(TEXT, b"po", fin=False) + frame(CONTINUATION, b"pong") + frame(TEXT, deflate(b"pong"), rsv=RSV1)
+    )
     assert wire.listener.contents == [b"popong", b"pong"]
     assert not measuring.done()
     wire.feed(text(b"pong"), text(b"next"))
@@ -378,7 +395,14 @@ def test_messages_are_compressed_from_the_threshold_on(loop):
     stream = zlib.decompressobj(wbits=-15)
     short, long = b"x" * 99, b"x" * 100
     send = wire.transport.send
-    for message, compress in ((short, None), (long, None), (short, True), (long, False), (long, True), (b"", True)):
+    for message, compress in (
+        (short, None),
+        (long, None),
+        (short, True),
+        (long, False),
+        (long, True),
+        (b"", True),
+    ):
         send(WSMsgType.BINARY, message, compress=compress)
     sent = wire.sent()
     assert [frame.rsv for frame in sent] == [0, RSV1, RSV1, 0, RSV1, RSV1]
@@ -423,7 +447,9 @@ def test_the_first_fragment_decides(loop, compress):
     compressed = compress is not False
     assert [frame.rsv for frame in (first, second, ping, last, after)] == [RSV1 * compressed, 0, 0, 0, RSV1]
     payload = first.payload + second.payload + last.payload
-    assert (stream.decompress(payload + b"\x00\x00\xff\xff") if compressed else payload) == b"a" * 20 + b"b" * 20
+    assert (
+        stream.decompress(payload + b"\x00\x00\xff\xff") if compressed else payload
+    ) == b"a" * 20 + b"b" * 20
     assert inflated(after, stream) == b"after"
 
 

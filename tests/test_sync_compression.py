@@ -34,7 +34,10 @@ def conversation(seed=1):
 @pytest.mark.parametrize("peer", COMPRESSING)
 @pytest.mark.parametrize("library", ["zlib", "zlib-ng", "isal", None])
 def test_servers(peer, library):
-    with in_thread(COMPRESSING[peer]) as url, connect(url, compression=PerMessageDeflate(library=library)) as ws:
+    with (
+        in_thread(COMPRESSING[peer]) as url,
+        connect(url, compression=PerMessageDeflate(library=library)) as ws,
+    ):
         assert ws.compression.inflating == (library or "zlib-ng")
         for compress in (None, True, False):
             for message in conversation():
@@ -174,6 +177,7 @@ def collects(count):
 
 def test_threads_send_in_the_order_of_the_stream():
     with collects(400) as server, connect(server.url) as ws:
+
         def send(thread):
             for i in range(100):
                 ws.send(f"thread {thread} message {i} " * 3, compress=i % 4 != 3)
@@ -193,6 +197,7 @@ def test_threads_send_in_the_order_of_the_stream():
 def test_a_message_amid_the_fragments_of_another():
     """It is refused, and neither is spoilt."""
     with collects(2) as server, connect(server.url) as ws:
+
         def fragments():
             yield "one, "
             with pytest.raises(ConcurrencyError):
@@ -207,7 +212,7 @@ def test_a_message_amid_the_fragments_of_another():
 def test_the_handler_of_a_signal_may_send(monkeypatch):
     """Its message is not one of the stream's, and leaves before the one it interrupts."""
     with collects(3) as server, connect(server.url) as ws:
-        put = ws._put
+        put = ws._put_frame
 
         def interrupted(head, data):
             monkeypatch.undo()
@@ -217,7 +222,7 @@ def test_the_handler_of_a_signal_may_send(monkeypatch):
         before = signal.signal(signal.SIGUSR1, lambda *_: ws.send("from the handler", compress=True))
         try:
             ws.send("one, two, three", compress=True)
-            monkeypatch.setattr(ws, "_put", interrupted)
+            monkeypatch.setattr(ws, "_put_frame", interrupted)
             ws.send("one, two, three, four", compress=True)
         finally:
             signal.signal(signal.SIGUSR1, before)
@@ -235,5 +240,3 @@ def test_a_server_whose_window_zlib_cannot_keep_to():
     with scripted(script) as server, connect(server.url) as ws:
         ws.send("x" * 5000, compress=True)
     assert server.result().rsv == 0
-
-

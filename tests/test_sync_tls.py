@@ -37,6 +37,21 @@ def test_an_authority_that_is_trusted():
         exchange(server, ssl=client_context())
 
 
+@pytest.mark.parametrize("protocols", [[], ["http/1.1"], ["other", "http/1.1"]])
+def test_alpn_protocols(protocols):
+    def script(peer):
+        echo(peer)
+        return peer.sock.selected_alpn_protocol()
+
+    there, here = server_context(), client_context()
+    there.set_alpn_protocols(["http/1.1"])
+    if protocols:
+        here.set_alpn_protocols(protocols)
+    with scripted(script, ssl_context=there) as server:
+        exchange(server, ssl=here)
+    assert server.result() == ("http/1.1" if protocols else None)
+
+
 def test_an_authority_that_is_not():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trustme.CA().configure_trust(context)

@@ -1,17 +1,18 @@
 """An ``ssl.SSLContext`` in the words of rustls.
 
-What it says is honoured: its authorities, what it verifies, its versions and its cipher suites. What rustls cannot do,
-or what a context does not tell, is refused rather than ignored. A context does not tell its client certificate, so
-whether it has one is found out (`_has_client_certificate`), and the certificate to use is a parameter of its own.
-
-One thing cannot be found out: ALPN protocols, which WebSocket servers do not ask for.
+What it says is honoured: its authorities, what it verifies, its versions, cipher suites and ALPN protocols. What rustls
+cannot do, or what a context does not tell, is refused rather than ignored. A context does not tell its client
+certificate, so whether it has one is found out (`_has_client_certificate`), and the certificate to use is a parameter of
+its own. Nor does it tell its ALPN protocols, but its first message to a server does (`_alpn_protocols`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import ssl
+import struct
 import weakref
 from pathlib import Path
 from typing import Any, Union
@@ -25,6 +26,9 @@ StrPath = Union[str, "os.PathLike[str]"]
 ClientCert = StrPath | tuple[StrPath, StrPath | None]
 
 _CRL = ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF | ssl.VerifyFlags.VERIFY_CRL_CHECK_CHAIN
+
+# RFC 7301 section 3.1.
+_ALPN = 16
 
 # Configurations that are in use elsewhere are shared: the crate resumes sessions with them, and parsing the authorities
 # takes milliseconds.
@@ -66,7 +70,7 @@ def _facts(context: ssl.SSLContext) -> Any:
 def _system_config(
     cafile: str | None, capath: str | None, keylog: str | None, client_cert: ClientCert | None
 ) -> Any:
-    return _make(_system_authorities(cafile, capath), [], 2, 3, client_cert, keylog is not None)
+    return _make(_system_authorities(cafile, capath), [], 2, 3, b"", client_cert, keylog is not None)
 
 
 def _from_context(context: ssl.SSLContext, client_cert: ClientCert | None) -> Any:
@@ -91,7 +95,8 @@ def _from_context(context: ssl.SSLContext, client_cert: ClientCert | None) -> An
             default = ssl.get_default_verify_paths()
             authorities = _system_authorities(default.cafile, default.capath)
     suites = [cipher["id"] & 0xFFFF for cipher in context.get_ciphers()]
-    return _make(authorities, suites, verify, _versions(context), client_cert, keylog is not None)
+    versions, alpn = _versions(context), _alpn_protocols(context)
+    return _make(authorities, suites, verify, versions, alpn, client_cert, keylog is not None)
 
 
 def _versions(context: ssl.SSLContext) -> int:
@@ -127,6 +132,7 @@ def _make(
     suites: list[int],
     verify: int,
     versions: int,
+    alpn: bytes,
     client_cert: ClientCert | None,
     keylog: bool,
 ) -> Any:
@@ -140,6 +146,8 @@ def _make(
         len(suites),
         verify,
         versions,
+        alpn,
+        len(alpn),
         certificate,
         len(certificate),
         key,
@@ -159,6 +167,27 @@ def _client_pem(client_cert: ClientCert | None) -> tuple[bytes, bytes]:
     certificate, key = client_cert if isinstance(client_cert, tuple) else (client_cert, None)
     pem = Path(certificate).read_bytes()
     return pem, pem if key is None else Path(key).read_bytes()
+
+
+def _alpn_protocols(context: ssl.SSLContext) -> bytes:
+    """The protocols that the context offers, as they stand in its ClientHello (RFC 7301 section 3.1)."""
+    to_server = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), to_server, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = to_server.read()
+    at = 5 + 4 + 2 + 32  # the headers of record and message, the version, the random (RFC 8446 section 4.1.2)
+    at += 1 + hello[at]  # the session
+    at += 2 + struct.unpack_from("!H", hello, at)[0]  # the cipher suites
+    at += 1 + hello[at]  # the compression methods
+    at += 2  # the size of all extensions
+    while at < len(hello):
+        extension, size = struct.unpack_from("!HH", hello, at)
+        at += 4
+        if extension == _ALPN:
+            return hello[at + 2 : at + size]
+        at += size
+    return b""
 
 
 def _has_client_certificate(context: ssl.SSLContext) -> bool:

@@ -100,12 +100,13 @@ typedef struct {
 /*
  * How to speak TLS. certificates: the DER of trusted authorities, one after the other, sizes in sizes. suites: the
  * numbers of the cipher suites that are allowed (all, if there are none). verify: 0 nothing, 1 the chain, 2 the chain
- * and the name. versions: 1 TLS 1.2, 2 TLS 1.3, 3 both. chain and key: the client's certificate in PEM, or NULL.
+ * and the name. versions: 1 TLS 1.2, 2 TLS 1.3, 3 both. alpn: the protocols to offer, each after its size in one byte.
+ * chain and key: the client's certificate in PEM, or NULL.
  * keylog: whether to write the file that SSLKEYLOGFILE names. Returns NULL and a reason if that cannot be done.
  */
 wst_tls_config *wst_tls_config_new(const char *certificates, const size_t *sizes, size_t count,
                                    const uint16_t *suites, size_t suite_count, int verify, int versions,
-                                   const char *chain, size_t chain_size, const char *key, size_t key_size,
+                                   const char *alpn, size_t alpn_size, const char *chain, size_t chain_size, const char *key, size_t key_size,
                                    int keylog, char *reason, size_t reason_size);
 void wst_tls_config_free(wst_tls_config *config);
 

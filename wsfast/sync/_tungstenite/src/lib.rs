@@ -79,6 +79,8 @@ pub unsafe extern "C" fn wst_tls_config_new(
     suite_count: usize,
     verify: c_int,
     versions: c_int,
+    alpn: *const c_char,
+    alpn_size: usize,
     chain: *const c_char,
     chain_size: usize,
     key: *const c_char,
@@ -105,6 +107,7 @@ pub unsafe extern "C" fn wst_tls_config_new(
             },
             tls12: versions & 1 != 0,
             tls13: versions & 2 != 0,
+            alpn: bytes(alpn, alpn_size),
             client: (chain_size > 0).then(|| (bytes(chain, chain_size), bytes(key, key_size))),
             keylog: keylog != 0,
         };

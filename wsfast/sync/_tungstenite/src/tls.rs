@@ -29,6 +29,8 @@ pub struct Settings<'s> {
     pub verify: Verify,
     pub tls12: bool,
     pub tls13: bool,
+    /// As they stand in a ClientHello: each after its size.
+    pub alpn: &'s [u8],
     /// PEM of the client's certificate and of its key.
     pub client: Option<(&'s [u8], &'s [u8])>,
     pub keylog: bool,
@@ -65,6 +67,12 @@ impl Settings<'_> {
                 builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
             }
         };
+        let mut alpn = self.alpn;
+        while let Some((size, rest)) = alpn.split_first() {
+            let (protocol, rest) = rest.split_at(usize::from(*size).min(rest.len()));
+            config.alpn_protocols.push(protocol.to_vec());
+            alpn = rest;
+        }
         if self.keylog {
             config.key_log = Arc::new(rustls::KeyLogFile::new());
         }
