@@ -17,6 +17,8 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"wsfast {release}"
 nitpicky = False
+# Two clients have a ClientConnection, and a signature says no more than its name.
+suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
