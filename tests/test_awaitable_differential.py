@@ -369,6 +369,27 @@ async def test_send_of_fragments_whose_iterator_fails_closes():
     await compare(server, echo, script)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_send_of_what_another_connection_says_until_it_ends(asynchronous):
+    """The iterable raises ConnectionClosed, and this connection is not the one that is closed."""
+
+    async def script(note, ws):
+        exceptions = wsfast.exceptions if type(ws).__module__.startswith("wsfast") else websockets.exceptions
+
+        def relayed():
+            yield "a"
+            raise exceptions.ConnectionClosedError(None, None)
+
+        async def relayed_asynchronously():
+            for chunk in relayed():
+                yield chunk
+
+        await note.outcome(ws.send(relayed_asynchronously() if asynchronous else relayed()))
+        await note.outcome(ws.send("more"))
+
+    await compare(server, echo, script)
+
+
 async def test_send_waits_for_an_open_fragmented_message():
     async def script(note, ws):
         more = asyncio.Event()
@@ -493,7 +514,7 @@ async def test_close_with_codes(arguments):
     await compare(server, echo, script)
 
 
-@pytest.mark.parametrize("arguments", [(1005,), (1006,), (1015,), (999,), (5000,), (1000, "x" * 124)])
+@pytest.mark.parametrize("arguments", [(0,), (1005,), (1006,), (1015,), (999,), (5000,), (1000, "x" * 124), (None, "x")])
 async def test_close_with_codes_and_reasons_that_must_not_be_sent(arguments):
     async def script(note, ws):
         await note.outcome(ws.close(*arguments))

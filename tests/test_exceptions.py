@@ -364,7 +364,7 @@ def test_a_callback_chooses_code_and_message() -> None:
         (ProtocolError(), 1002),
         (ProtocolError("text", WSCloseCode.INVALID_TEXT), 1007),
         (PayloadTooBig("text"), 1009),
-        (TooManyFragments(1), 1008),
+        (TooManyFragments(1), 1009),
         (invalid_text(), 1007),
     ],
 )

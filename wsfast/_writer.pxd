@@ -76,6 +76,8 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _require_open(self) except -1
     @cython.final
+    cdef bint _is_open(self) noexcept
+    @cython.final
     cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
     @cython.final
     cdef int _send_object(self, int head, message) except -1

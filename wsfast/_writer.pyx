@@ -414,11 +414,15 @@ cdef class FrameWriter(Protocol):
         return 0
 
     cdef int _require_open(self) except -1:
-        if self._state != State.OPEN:
+        if not self._is_open():
             self._raise_closed()
-        if self._fast is not None and (self._fast._closing or self._fast._finalizing_close):
-            self._raise_closed()  # the transport beneath has failed, and will say so in a moment
         return 0
+
+    cdef bint _is_open(self) noexcept:
+        """Frames can be sent. If not in state OPEN, the transport beneath has failed, and will say so in a moment."""
+        if self._state != State.OPEN:
+            return False
+        return self._fast is None or not (self._fast._closing or self._fast._finalizing_close)
 
     cdef int _raise_closed(self) except -1:
         """WSTransport knows how it was closed."""

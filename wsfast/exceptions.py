@@ -468,13 +468,13 @@ class PayloadTooBig(ProtocolError):
 
 
 class TooManyFragments(ProtocolError):
-    """A message has more frames than this side allows; the code is 1008."""
+    """A message has more frames than this side allows; the code is 1009, as websockets closes."""
 
     def __init__(self, max_fragments_or_message: int | str) -> None:
         message = max_fragments_or_message
         if not isinstance(message, str):
             message = f"fragmented message exceeds limit of {message} frames"
-        super().__init__(message, WSCloseCode.POLICY_VIOLATION)
+        super().__init__(message, WSCloseCode.MESSAGE_TOO_BIG)
 
 
 class InvalidText(ProtocolError, UnicodeDecodeError):

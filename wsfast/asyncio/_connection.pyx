@@ -18,7 +18,7 @@ from cpython.ref cimport Py_INCREF
 from wsfast._deflate cimport compression
 from wsfast._engine cimport WSTransport
 from wsfast._frame cimport WSMsgType
-from wsfast._writer cimport FIN, State
+from wsfast._writer cimport FIN
 from wsfast.asyncio._awaitable cimport (
     WSF_RETURNED,
     WSF_YIELDED,
@@ -38,6 +38,8 @@ from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
 
 
 cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident()
+
     ctypedef struct PyMethodDef:
         pass
     ctypedef struct PyMethodDescrObject:
@@ -178,6 +180,10 @@ cdef class Connection:
     @property
     def _state(self):
         return self._transport._state
+
+    @property
+    def _is_open(self):
+        return self._transport._is_open()
 
     @property
     def _is_paused(self):
@@ -385,6 +391,8 @@ cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except 
         return self._go_on(result)
     if self._connection._inbox.messages == 0 or self._connection._inbox.receiving:
         return self._go_on(result)
+    if PyThread_get_thread_ident() != self._connection._transport._thread_id:
+        return self._go_on(result)
     if self._connection._has_credit() == 0:
         return self._yield(Stage.YIELDED, None, result)
     return self._finish(result)
@@ -403,7 +411,7 @@ cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
     if transport is None:
         raise RuntimeError("the connection was not initialised")
     first_byte = _first_byte(self._message, self._text)
-    if first_byte == 0 or connection._fragmenting or transport._state != State.OPEN:
+    if first_byte == 0 or connection._fragmenting or not transport._is_open():
         return self._delegate_to(
             connection._send_slowly(
                 self._message, None if self._text == BY_TYPE else bool(self._text), self._compression), result)

@@ -197,8 +197,9 @@ cdef class Inbox(WSListener):
         self.closed = True
         if self._borrowed:
             self._settle()
+        owner, self.owner = self.owner, None
         try:
-            self.owner._connection_lost()
+            owner._connection_lost()
         finally:
             self.waiter.wake(False)
 

@@ -219,8 +219,10 @@ class ClientConnection(Connection, Identity):
             try:
                 more = self._send_some(remaining, text, compress)
             except ConnectionClosed:
+                if self._is_open:
+                    raise  # it came out of the iterable: another connection's
                 await self._raise_closed()
-            if more:
+            if self._writing_paused:
                 await self._drain()
 
     async def _send_slowly(self, message: Any, text: bool | None, compression: int) -> None:
@@ -261,12 +263,12 @@ class ClientConnection(Connection, Identity):
                 first = False
                 chunk = await _next(chunks)
             must_drain = self._send_frame(b"", as_text, False, True, compression)
-        except ConnectionClosed:
-            await self._raise_closed()
         except BaseException as exc:
-            # The message cannot be completed, and nothing else may be sent before it is.
-            if self._state == _OPEN:
+            if self._is_open:
+                # The message cannot be completed, and nothing else may be sent before it is.
                 self.protocol._fail(1011, "error in fragmented message", exc)
+            elif isinstance(exc, ConnectionClosed):
+                await self._raise_closed()
             if isinstance(exc, Exception):
                 await self.wait_closed()
             raise
@@ -281,7 +283,7 @@ class ClientConnection(Connection, Identity):
         """Wait until no fragmented message is being sent; the connection is open then."""
         while self._turn is not None:
             await asyncio.shield(self._turn)
-        if self._state != _OPEN:
+        if not self._is_open:
             await self._raise_closed()
 
     async def _drain(self) -> None:
@@ -313,7 +315,7 @@ class ClientConnection(Connection, Identity):
         :raises ConcurrencyError: another ping with the same `data` waits for its answer
         """
         payload = None if data is None else control_payload(data)
-        if self._state != _OPEN:
+        if not self._is_open:
             await self._raise_closed()
         answer = self._pings.send(payload)
         if self._writing_paused:
@@ -327,7 +329,7 @@ class ClientConnection(Connection, Identity):
         :raises ConnectionClosed: the connection is closed
         """
         payload = control_payload(data)
-        if self._state != _OPEN:
+        if not self._is_open:
             await self._raise_closed()
         self.protocol.send_pong(payload)
         if self._writing_paused:
@@ -353,9 +355,11 @@ class ClientConnection(Connection, Identity):
         :param reason: at most 123 bytes in UTF-8
         :raises ProtocolError: `code` or `reason` must not be sent
         """
-        if self._state == _OPEN:
+        if self._is_open:
             if self._turn is None:
                 try:
+                    if code == 0:
+                        raise ValueError("close code 0 must not be sent")
                     self.protocol.send_close(code or 0, reason)
                 except ValueError as exc:
                     raise ProtocolError(str(exc)) from exc

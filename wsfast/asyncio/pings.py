@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,15 @@ class Pings:
     """The PINGs of one connection."""
 
     def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
+        # By a proxy, or a closed connection would be left to the garbage collector.
+        self._connection: ClientConnection = weakref.proxy(connection)
         self._loop = asyncio.get_running_loop()
         self.latency = 0.0
         # By payload, in the order in which they were sent: who waits for the PONG, and when the PING was sent.
         self._waiting: dict[bytes, tuple[asyncio.Future[float], float]] = {}
         self._interval = 0.0
         self._timeout: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._kept_alive_at = 0.0
         self._kept_alive_by: bytes | None = (
             None  # the payload of the last PING of the timer, until it is answered
@@ -87,7 +89,7 @@ class Pings:
     def _ping(self) -> None:
         if self._kept_alive_by is not None:  # other bytes were sign enough of life
             self._waiting.pop(self._kept_alive_by, None)
-        if self._connection._state != 1:
+        if not self._connection._is_open:
             return  # closing has a deadline of its own
         self._kept_alive_at = time.monotonic()
         self.send(None)
@@ -103,11 +105,16 @@ class Pings:
             self._timer.cancel()
             self._wait_for_next()
 
-    def _is_due(self) -> None:
+    def _is_due(self, turns: int = 2) -> None:
         connection = self._connection
         # While reading is paused nothing can arrive, and that is not the server's fault.
         if connection.protocol.last_received > self._kept_alive_at or connection._is_paused:
             self._wait_for_next()
+            return
+        if turns > 0:
+            # If the program kept the loop busy, the answer may be there: libuv runs timers and callbacks first, and
+            # reads then.
+            self._timer = self._loop.call_soon(self._is_due, turns - 1)
             return
         message = f"nothing was received within {self._timeout} seconds of a ping"
         connection.protocol._fail(1011, "keepalive ping timeout", KeepaliveTimeout(message))
