@@ -26,17 +26,18 @@ FLOORS = {
 
 
 def clients():
-    """The top-level functions of each contender's file."""
+    """The top-level functions of each contender's file, those that it is given by name included."""
     found = {}
     for file in sorted((Path(__file__).parent / "clients").glob("*.py")):
         body = ast.parse(file.read_text()).body
-        facts = {node.targets[0].id: node.value for node in body if isinstance(node, ast.Assign)}
+        assignments = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
+        facts = {target.id: value for target, value in assignments if isinstance(target, ast.Name)}
         if "PYTHON" in facts and sys.version_info < ast.literal_eval(facts["PYTHON"]):
             continue  # its library cannot be installed for this Python
         if "REQUIRES" in facts:
-            found[file.stem] = [
-                n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
-            ]
+            names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            given = [target.elts for target, _ in assignments if isinstance(target, ast.Tuple)]
+            found[file.stem] = names + [name.id for group in given for name in group]
     return found
 
 

@@ -72,9 +72,7 @@ cdef class Incoming:
         if not fin:
             self._fragments += 1
             if self._fragments >= MAX_FRAGMENTS:
-                exc = TooManyFragments(MAX_FRAGMENTS)
-                exc.code = codes.WSCloseCode.MESSAGE_TOO_BIG  # as websockets closes
-                raise exc
+                raise TooManyFragments(MAX_FRAGMENTS)
         if self._deflated:
             inflated = self._inflate(frame, limit)
             data = PyBytes_AS_STRING(inflated)

@@ -76,7 +76,11 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _require_open(self) except -1
     @cython.final
-    cdef bint _is_open(self) noexcept
+    cdef inline bint _is_open(self) noexcept:
+        """Frames can be sent. False in state OPEN: the transport beneath has failed, and will say so in a moment."""
+        if self._state != State.OPEN:
+            return False
+        return self._fast is None or not (self._fast._closing or self._fast._finalizing_close)
     @cython.final
     cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
     @cython.final

@@ -418,12 +418,6 @@ cdef class FrameWriter(Protocol):
             self._raise_closed()
         return 0
 
-    cdef bint _is_open(self) noexcept:
-        """Frames can be sent. If not in state OPEN, the transport beneath has failed, and will say so in a moment."""
-        if self._state != State.OPEN:
-            return False
-        return self._fast is None or not (self._fast._closing or self._fast._finalizing_close)
-
     cdef int _raise_closed(self) except -1:
         """WSTransport knows how it was closed."""
 

@@ -125,21 +125,48 @@ async def run(work, connect, url, ssl, *args):
         await connection.close()
 
 
-# For libraries with websockets' names.
+# For libraries with websockets' names: what a client's file passes on, with its `open_one(url, ssl)` before.
 
 
-async def websockets_request_response(ws, size, rounds):
-    return await request_response(ws.send, ws.recv, size, rounds)
+async def websockets_request_response(open_one, url, size, rounds, ssl=None):
+    async def work(ws):
+        return await request_response(ws.send, ws.recv, size, rounds)
+
+    return await run(work, open_one, url, ssl)
 
 
-async def websockets_batch(ws, size, count, rounds):
-    return await batch(ws.send, ws.recv, size, count, rounds)
+async def websockets_batch(open_one, url, size, count, rounds, ssl=None):
+    async def work(ws):
+        return await batch(ws.send, ws.recv, size, count, rounds)
+
+    return await run(work, open_one, url, ssl)
 
 
-async def websockets_flood(ws, size, count, rounds, how):
-    recv = ws.recv if how == "str" else partial(ws.recv, decode=False)
-    return await flood(ws.send, recv, size, count, rounds, how)
+async def websockets_flood(open_one, url, size, count, rounds, how="bytes", ssl=None):
+    async def work(ws):
+        recv = ws.recv if how == "str" else partial(ws.recv, decode=False)
+        return await flood(ws.send, recv, size, count, rounds, how)
+
+    return await run(work, open_one, url, ssl)
 
 
-async def websockets_flood_iterated(ws, size, count, rounds):
-    return await flood_iterated(ws.send, ws, size, count, rounds)
+async def websockets_flood_iterated(open_one, url, size, count, rounds, how="str", ssl=None):
+    """`async for` gives str, whatever `how` says."""
+
+    async def work(ws):
+        return await flood_iterated(ws.send, ws, size, count, rounds)
+
+    return await run(work, open_one, url, ssl)
+
+
+def functions(open_one):
+    """The functions of a client's file, in the order in which the files list them."""
+    of_websockets = (
+        websockets_request_response,
+        websockets_batch,
+        websockets_flood,
+        websockets_flood_iterated,
+        openings,
+        open_many,
+    )
+    return [partial(function, open_one) for function in of_websockets]

@@ -1,6 +1,6 @@
 """websocket-rs' asyncio client. Its messages do not say whether they are text: they are compared as bytes."""
 
-import websocket_rs.async_client
+import websocket_rs
 
 from bench.clients import awaiting
 
@@ -8,13 +8,28 @@ REQUIRES = "websocket-rs"
 PYTHON = (3, 12)
 
 
+class Connection:
+    """Its `send()` and `close()` are plain functions; here they are awaited, as everybody's are."""
+
+    def __init__(self, ws):
+        self.ws, self.recv = ws, ws.recv
+
+    async def send(self, message):
+        self.ws.send(message)
+
+    async def close(self):
+        self.ws.close()
+
+
 async def open_one(url, ssl):
-    return await websocket_rs.async_client.connect(url)
+    return Connection(await websocket_rs.connect(url, ssl_context=ssl))
 
 
-async def request_response(url, size, rounds, ssl=None):
-    return await awaiting.run(awaiting.websockets_request_response, open_one, url, ssl, size, rounds)
+async def flood(url, size, count, rounds, how="bytes", ssl=None):
+    async def work(ws):
+        return await awaiting.flood(ws.send, ws.recv, size, count, rounds, "bytes")
+
+    return await awaiting.run(work, open_one, url, ssl)
 
 
-async def batch(url, size, count, rounds, ssl=None):
-    return await awaiting.run(awaiting.websockets_batch, open_one, url, ssl, size, count, rounds)
+request_response, batch, _, _, connect, idle = awaiting.functions(open_one)

@@ -385,8 +385,9 @@ cdef class Messages:
         return receive
 
 
+# The steps have no local variables for objects: each would cost a reference counted up and down.
+
 cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except -1:
-    # No local variables: each would cost a reference counted up and down.
     if self._stage != Stage.FRESH or self._connection._inbox is None or self._frame:
         return self._go_on(result)
     if self._connection._inbox.messages == 0 or self._connection._inbox.receiving:
@@ -399,30 +400,26 @@ cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except 
 
 
 cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
-    cdef:
-        Connection connection
-        WSTransport transport
-        int first_byte
+    cdef int first_byte
     if self._stage != Stage.FRESH:
         return self._go_on(result)
     self._stage = Stage.OVER
-    connection = self._connection
-    transport = connection._transport
-    if transport is None:
+    if self._connection._transport is None:
         raise RuntimeError("the connection was not initialised")
+    if PyThread_get_thread_ident() != self._connection._transport._thread_id:
+        self._connection._transport._check_thread("send")
     first_byte = _first_byte(self._message, self._text)
-    if first_byte == 0 or connection._fragmenting or not transport._is_open():
+    if first_byte == 0 or self._connection._fragmenting or not self._connection._transport._is_open():
         return self._delegate_to(
-            connection._send_slowly(
+            self._connection._send_slowly(
                 self._message, None if self._text == BY_TYPE else bool(self._text), self._compression), result)
-    transport._check_thread("send")
-    transport._send_object(first_byte | self._compression, _bytes_like(self._message))
-    if transport._writing_paused:
+    self._connection._transport._send_object(first_byte | self._compression, _bytes_like(self._message))
+    if self._connection._transport._writing_paused:
         self._message = None
-        return self._delegate_to(connection._drain(), result)
+        return self._delegate_to(self._connection._drain(), result)
     Py_INCREF(None)
     result[0] = <PyObject *>None
-    if connection._has_credit() == 0:
+    if self._connection._has_credit() == 0:
         self._stage = Stage.YIELDED
         return WSF_YIELDED
     return WSF_RETURNED
