@@ -73,7 +73,8 @@ def test_page(page, place):
         [*PYTHON, "-c", run], cwd=directory, capture_output=True, text=True, timeout=25, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.stderr
+    # asyncio's debug mode says when a callback took long, which a busy machine may make of any.
+    assert not re.sub(r"^Executing .* took .* seconds\n", "", done.stderr, flags=re.MULTILINE)
     output = [block[2] for block in BLOCK.finditer(text) if block[1] == "output"]
     if output:
         assert done.stdout == "".join(output)

@@ -143,9 +143,9 @@ async def test_bursts_from_on_ws_connected_while_pings_fire_and_the_socket_block
             server.url,
             ssl_context=ours,
             enable_auto_ping=True,
-            auto_ping_idle_timeout=0.02,
+            auto_ping_idle_timeout=0.1,
             auto_ping_strategy=WSAutoPingStrategy.PING_PERIODICALLY,
-            auto_ping_reply_timeout=0.02,
+            auto_ping_reply_timeout=0.1,
         )
         assert transport.write_buffer_size > 1_000_000
         await listener.until(lambda: listener.events.count("ping") >= 5)
