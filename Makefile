@@ -67,11 +67,12 @@ test-fuzz:
 # them. FUZZ_SECONDS for each target; what is found stays in build/fuzz/findings.
 FUZZ_SECONDS ?= 3600
 CLANG ?= clang
-fuzzing := build/fuzz
+fuzzing := $(CURDIR)/build/fuzz
 fuzz_tree := $(fuzzing)/tree
-fuzz_python = LD_PRELOAD="$$($(bin)/python -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so" PYTHONMALLOC=malloc \
+# In the directory of those modules: what python -m finds there goes before all else.
+fuzz_python = cd $(fuzz_tree) && LD_PRELOAD="$$($(CURDIR)/$(bin)/python -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so" PYTHONMALLOC=malloc \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=3:quarantine_size_mb=16 \
-    PYTHONPATH=$(fuzz_tree):tests $(bin)/python -m fuzz
+    PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(bin)/python -m fuzz
 fuzz_targets := connection handshake negotiation
 
 fuzz: $(fuzz_targets:%=fuzz-%)
@@ -80,13 +81,14 @@ fuzz: $(fuzz_targets:%=fuzz-%)
 $(fuzz_targets:%=fuzz-%): fuzz-%: $(fuzz_tree)/.built
 	@mkdir -p $(fuzzing)/corpus/$* $(fuzzing)/findings
 	$(fuzz_python) $* -max_total_time=$(FUZZ_SECONDS) -timeout=20 -max_len=2000 -print_final_stats=1 \
-	    -artifact_prefix=$(fuzzing)/findings/$*- $(fuzzing)/corpus/$* tests/fuzz/corpus/$*
+	    -artifact_prefix=$(fuzzing)/findings/$*- $(fuzzing)/corpus/$* $(CURDIR)/tests/fuzz/corpus/$*
 
 # The fewest inputs that reach all that was reached become the kept corpora.
 fuzz-minimise: $(fuzz_tree)/.built
 	for target in $(fuzz_targets); do \
-	    rm -rf $(fuzzing)/merged && mkdir -p $(fuzzing)/merged && \
-	    $(fuzz_python) $$target -merge=1 $(fuzzing)/merged tests/fuzz/corpus/$$target $(fuzzing)/corpus/$$target && \
+	    rm -rf $(fuzzing)/merged && mkdir -p $(fuzzing)/merged $(fuzzing)/corpus/$$target && \
+	    ($(fuzz_python) $$target -merge=1 $(fuzzing)/merged $(CURDIR)/tests/fuzz/corpus/$$target \
+	        $(fuzzing)/corpus/$$target) && \
 	    rm -rf tests/fuzz/corpus/$$target && mv $(fuzzing)/merged tests/fuzz/corpus/$$target || exit 1; \
 	done
 	$(MAKE) --no-print-directory -C tests/fuzz minimise CLANG=$(CLANG)

@@ -416,6 +416,26 @@ async def test_text_that_is_not_utf8_where_it_is_waited_for(decode):
             assert isinstance(caught.value.__cause__, InvalidText)
 
 
+async def test_text_that_is_not_utf8_and_then_a_normal_close_is_no_normal_end():
+    """A message is read when it is received, and by then the closing handshake may be over."""
+
+    async def handler(peer):
+        await peer.accept(frames.text("good") + frames.text(b"bad \xff") + frames.text("lost") + frames.close(1000))
+        assert (await peer.frame()).payload == b"\x03\xe8"
+
+    async with serve(handler) as server, connect(server.url) as ws:
+        await ws.wait_closed()
+        assert await ws.recv() == "good"
+        for _ in range(2):
+            with pytest.raises(ConnectionClosedError) as caught:
+                await ws.recv()
+            assert isinstance(caught.value.__cause__, InvalidText)
+            assert (caught.value.rcvd.code, caught.value.sent.code) == (1000, 1000)
+        with pytest.raises(ConnectionClosedError):
+            async for _ in ws:
+                raise AssertionError("nothing is left")
+
+
 async def test_text_is_read_once_and_given_as_wished():
     async with awaitable() as (ws, far):
         await feed(ws, frames.text("żółw") + frames.text("żółw") + frames.text("żółw"))

@@ -16,6 +16,7 @@ from wsfast.exceptions import (
     ConnectionClosed,
     ConnectionClosedError,
     ConnectionClosedOK,
+    InvalidText,
     ProtocolError,
 )
 from wsfast.handshake import UpgradeRequest
@@ -93,10 +94,10 @@ def control_payload(data: DataLike) -> bytes:
 def closed(
     rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool | None, cause: BaseException | None
 ) -> ConnectionClosed:
-    """What a call on the closed connection raises: OK if both ends have said so."""
+    """What a call on the closed connection raises: OK if both ends have said so, and no message was lost."""
     if rcvd is None or sent is None:
         exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
-    elif rcvd.code in _NORMAL and sent.code in _NORMAL:
+    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, InvalidText):
         exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
     else:
         exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)
