@@ -212,6 +212,20 @@ async def test_control_frames_inside_a_fragmented_message():
         assert [await ws.recv(), await ws.recv()] == ["abc", "next"]
 
 
+async def test_a_close_inside_a_fragmented_message_is_a_close():
+    """RFC 6455 section 5.4: control frames may come between fragments. websockets calls it a violation."""
+    async with awaitable() as (ws, far):
+        await feed(
+            ws, frames.text("whole") + frames.frame(TEXT, b"part", fin=False) + frames.close(1000, "bye")
+        )
+        assert frames.parse_close((await far.frames(1))[0].payload) == (1000, "bye")
+        far.sock.close()
+        assert await ws.recv() == "whole"
+        with pytest.raises(ConnectionClosedOK):
+            await ws.recv()
+        assert (ws.close_code, ws.close_reason) == (1000, "bye")
+
+
 @pytest.mark.parametrize(
     "bad",
     [frames.frame(PING, b"x", fin=False), frames.frame(PONG, b"x", fin=False), frames.frame(CLOSE, b"\x03"),

@@ -102,6 +102,37 @@ def test_the_signatures_are_websockets_and_two_more():
     }  # fmt: skip
 
 
+def signature(method):
+    """Of a compiled method it stands in the first line of the docstring."""
+    try:
+        return inspect.signature(method)
+    except ValueError:
+        parameters = method.__doc__.splitlines()[0].partition("(")[2].removesuffix(")")
+        return inspect.signature(eval(f"lambda {parameters}: None"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["recv", "recv_streaming", "send", "close", "wait_closed", "ping", "pong", "__aiter__", "__aexit__"],
+)
+def test_the_signatures_of_methods_are_websockets(name):
+    new = {"send": ["compress"]}
+    ours, theirs = (
+        {p.name: (p.kind, p.default) for p in signature(getattr(kind, name)).parameters.values()}
+        for kind in (ClientConnection, websockets.asyncio.client.ClientConnection)
+    )
+    assert {name: ours.pop(name) for name in new.get(name, [])}.keys() == set(new.get(name, []))
+    assert list(ours.items()) == list(theirs.items())
+
+
+def test_the_signature_of_unix_connect_is_websockets():
+    ours, theirs = (inspect.signature(module.unix_connect).parameters for module in (
+        wsfast.asyncio.client, websockets.asyncio.client))  # fmt: skip
+    assert [(p.name, p.kind, p.default) for p in ours.values()] == [
+        (p.name, p.kind, p.default) for p in theirs.values()
+    ]
+
+
 # Options
 
 
@@ -139,9 +170,8 @@ async def test_no_extension_is_offered():
         peer.send(peer.reply())
         await peer.answer_close()
 
-    async with serve(handler) as served:
-        async with connect(served.url, compression=None):
-            pass
+    async with serve(handler) as served, connect(served.url, compression=None):
+        pass
 
 
 async def test_a_socket_of_the_user():

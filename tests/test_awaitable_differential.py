@@ -514,7 +514,9 @@ async def test_close_with_codes(arguments):
     await compare(server, echo, script)
 
 
-@pytest.mark.parametrize("arguments", [(0,), (1005,), (1006,), (1015,), (999,), (5000,), (1000, "x" * 124), (None, "x")])
+@pytest.mark.parametrize(
+    "arguments", [(0,), (1005,), (1006,), (1015,), (999,), (5000,), (1000, "x" * 124), (None, "x")]
+)
 async def test_close_with_codes_and_reasons_that_must_not_be_sent(arguments):
     async def script(note, ws):
         await note.outcome(ws.close(*arguments))

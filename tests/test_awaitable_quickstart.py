@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import ssl
+from typing import Any
 
 import pytest
 import websockets.asyncio.server
@@ -112,7 +113,41 @@ async def hello():
             print("pong", latency >= 0)
 """
 
+STREAMING = """
+from websockets.asyncio.client import connect
+
+async def hello():
+    async with connect(URI) as websocket:
+        async def fragments():
+            yield "Hello "
+            yield "world!"
+
+        await websocket.send(fragments())
+        async for fragment in websocket.recv_streaming():
+            print(fragment)
+"""
+
+PROCESS_EXCEPTION = """
+from websockets.asyncio.client import connect, process_exception
+
+def only_rejections_are_fatal(exc):
+    print("process", type(exc).__name__)
+    return process_exception(exc)
+
+async def hello():
+    try:
+        async for websocket in connect(URI + "/rejected", process_exception=only_rejections_are_fatal):
+            print("connected")
+    except Exception as exc:
+        print(exc)
+"""
+
 EXPECTED = {
+    "streaming": (STREAMING, "Hello world!\n"),
+    "process-exception": (
+        PROCESS_EXCEPTION,
+        "process InvalidStatus\nserver rejected WebSocket connection: HTTP 404\n",
+    ),
     "hello": (HELLO, "Hello world!\n"),
     "name": (NAME, ">>> Ada\n<<< Ada\n"),
     "secure": (SECURE, "Hello world!\n"),
@@ -137,12 +172,17 @@ async def handler(ws: websockets.asyncio.server.ServerConnection) -> None:
             await ws.send(message)
 
 
+def reject(ws: websockets.asyncio.server.ServerConnection, request: Any) -> Any:
+    return ws.respond(404, "nothing here\n") if request.path == "/rejected" else None
+
+
 @pytest.mark.parametrize("package", ["websockets", "wsfast"])
 @pytest.mark.parametrize("program", EXPECTED)
 async def test_quick_start(program: str, package: str) -> None:
     text, expected = EXPECTED[program]
     server_ssl: ssl.SSLContext | None = server_context() if program == "secure" else None
-    async with websockets.asyncio.server.serve(handler, "127.0.0.1", 0, ssl=server_ssl) as server:
+    serving = websockets.asyncio.server.serve(handler, "127.0.0.1", 0, ssl=server_ssl, process_request=reject)
+    async with serving as server:
         port = server.sockets[0].getsockname()[1]
         names = {"URI": f"ws{'s' if server_ssl else ''}://localhost:{port}", "ssl_context": client_context()}
         names["URI"] = names["URI"].replace("localhost", "127.0.0.1")

@@ -406,7 +406,7 @@ async def test_text_that_is_not_utf8_says_why(waiting, decode):
 
 @pytest.mark.parametrize("decode", [None, False])
 async def test_text_that_is_not_utf8_where_it_is_waited_for(decode):
-    async with awaitable(close_timeout=0.05) as (ws, far):
+    async with awaitable(close_timeout=0.05) as (ws, _):
         waiting = asyncio.ensure_future(ws.recv(decode))
         await asyncio.sleep(0)
         await feed(ws, frames.text(b"bad \xff") + frames.text("never"))
@@ -436,7 +436,7 @@ async def test_text_that_is_not_utf8_and_then_a_normal_close_is_no_normal_end():
 
 
 async def test_text_is_read_once_and_given_as_wished():
-    async with awaitable() as (ws, far):
+    async with awaitable() as (ws, _):
         await feed(ws, frames.text("żółw") + frames.text("żółw") + frames.text("żółw"))
         assert await ws.recv(decode=False) == "żółw".encode()
         assert [piece async for piece in ws.recv_streaming(decode=False)] == ["żółw".encode()]

@@ -197,7 +197,7 @@ async def test_cancelled_again_and_again():
             await asyncio.sleep(0)
             receiving[0].cancel()
             later = asyncio.ensure_future(ws.recv())
-            done, _ = await asyncio.wait(receiving)
+            await asyncio.wait(receiving)
             assert isinstance(receiving[1].exception(), ConcurrencyError)
             await asyncio.sleep(0)
             await feed(ws, texts(number))

@@ -15,6 +15,7 @@ from wsfast.asyncio._connection import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
 from wsfast.connecting import Limits
 from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, closed, control_payload
+from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
     ConcurrencyError,
@@ -22,7 +23,6 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.deflate import AgreedDeflate
 from wsfast.handshake import UpgradeResponse
 
 __all__ = ["ClientConnection", "queue_marks"]
