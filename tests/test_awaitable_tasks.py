@@ -149,6 +149,7 @@ async def test_a_task_whose_context_is_entered_is_woken_by_the_loop():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="there are no eager tasks")
+@pytest.mark.asyncio(loop_factories=["asyncio"])  # uvloop's create_task() does not pass the option on
 async def test_eager_tasks():
     loop = asyncio.get_running_loop()
     loop.set_task_factory(asyncio.eager_task_factory)
