@@ -105,6 +105,15 @@ def test_times_beyond_reason():
             assert ws.recv(timeout=1e30) == "x"
             ws.send("y")
             assert ws.recv(timeout=float("inf")) == "y"
+    for far in (1e19, float("inf")):
+        options = dict.fromkeys(
+            ("open_timeout", "ping_interval", "ping_timeout", "close_timeout", "busy_poll"), far
+        )
+        with scripted(echo) as server, connect(server.url, **options) as ws:
+            ws.send("x")
+            assert ws.recv(timeout=far) == "x"
+            with pytest.raises(TimeoutError):
+                ws.recv(timeout=0.01)
 
 
 @pytest.mark.parametrize("busy_poll", [0.01, 5])

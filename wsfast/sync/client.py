@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl as ssl_module
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -58,7 +59,7 @@ class _Deadline:
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"timed out during {step}")
-        return left
+        return min(left, threading.TIMEOUT_MAX)  # what a socket takes
 
     def for_crate(self, step: str) -> float:
         left = self.left(step)

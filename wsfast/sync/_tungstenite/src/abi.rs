@@ -189,13 +189,12 @@ pub fn close_frame(code: c_int, reason: &[u8]) -> Close {
     Close::new(if code == 0 { 1005 } else { code as u16 }, reason)
 }
 
+/// Three centuries: a longer time is as good as that, and an Instant cannot hold every sum.
+const FAR: f64 = 1e10;
+
 /// None if there is no limit.
 pub fn seconds(seconds: f64) -> Option<Duration> {
-    if seconds < 0.0 {
-        None
-    } else {
-        Duration::try_from_secs_f64(seconds).ok()
-    }
+    (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(FAR)))
 }
 
 /// Copies what fits of `text`; returns how much that is.
