@@ -6,7 +6,6 @@ import threading
 import zlib
 
 import pytest
-from support import frames
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, text
 from support.servers import COMPRESSING
 from sync_support.servers import in_thread, scripted

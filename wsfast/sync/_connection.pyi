@@ -5,6 +5,8 @@ from typing import Any, Literal, overload
 
 from typing_extensions import disjoint_base
 
+from wsfast.sync.compression import Compression
+
 _DataLike = str | bytes | bytearray | memoryview
 
 @disjoint_base
@@ -14,7 +16,7 @@ class Connection:
     @property
     def _handle(self) -> Any: ...
     _receiving: bool
-    _compression: Any
+    _compression: Compression | None
     @property
     def _is_compressed(self) -> bool: ...
     @overload

@@ -237,8 +237,8 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param extensions: offers of compression with other settings than the default ones: each a
         :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
     :param subprotocols: offered in order of preference
-    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate` offers
-        to compress messages; None does not
+    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
+        offers to compress messages; None does not
     :param additional_headers: a mapping or pairs
     :param user_agent_header: None sends none
     :param proxy, proxy_ssl, proxy_server_hostname: not implemented yet: the default, like None, uses none

@@ -1,9 +1,9 @@
 """An ``ssl.SSLContext`` in the words of rustls.
 
-What it says is honoured: its authorities, what it verifies, its versions, cipher suites and ALPN protocols. What rustls
-cannot do, or what a context does not tell, is refused rather than ignored. A context does not tell its client
-certificate, so whether it has one is found out (`_has_client_certificate`), and the certificate to use is a parameter of
-its own. Nor does it tell its ALPN protocols, but its first message to a server does (`_alpn_protocols`).
+What it says is honoured: its authorities, what it verifies, its versions, cipher suites and ALPN protocols. What
+rustls cannot do, or what a context does not tell, is refused rather than ignored. A context does not tell its client
+certificate, so whether it has one is found out (`_has_client_certificate`), and the certificate to use is a parameter
+of its own. Nor does it tell its ALPN protocols, but its first message to a server does (`_alpn_protocols`).
 """
 
 from __future__ import annotations
