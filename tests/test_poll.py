@@ -404,3 +404,22 @@ async def test_a_large_frame_is_not_cut_by_a_poll_of_a_finalizer():
         payload = frames.pattern(3_000_000)
         transport.send(WSMsgType.BINARY, payload)
         assert await far.frames(2) == [Sent(BINARY, payload), Sent(TEXT, b"inside")]
+
+
+@pytest.mark.parametrize("payload_type", [memoryview, bytes, str])
+async def test_whole_messages_come_in_their_order_too(payload_type):
+    class Messages(Recorder):
+        def on_ws_message(self, transport, msg_type, payload) -> None:
+            got.append(payload)
+            if len(got) in (1, 3):
+                far.sock.send(text("from the socket"))
+                assert transport.poll(SOON)
+            self.note("message")
+
+    Messages.payload_type = payload_type
+    got: list = []
+    async with pair(Messages()) as (_, listener, far):
+        far.sock.send(text("a") + text("b", fin=False) + frames.frame(frames.CONTINUATION, "c") + text("d"))
+        await listener.until(lambda: len(got) == 5)
+        expected = ["a", "bc", "d", "from the socket", "from the socket"]
+        assert [payload if payload_type is str else bytes(payload).decode() for payload in got] == expected

@@ -177,7 +177,7 @@ cdef class PollingReader(FrameReader):
         and then ``poll()`` in one callback is a round trip of two system calls, if the reply is there when it looks.
 
         What was read before is delivered first, and what is being gathered or corked is written first. Inside
-        ``on_ws_frame`` it delivers to ``on_ws_frame`` again.
+        ``on_ws_frame`` it delivers to ``on_ws_frame`` again. A fragment counts as a frame, also for ``on_ws_message``.
 
         :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
         :returns: True if a frame was delivered
