@@ -28,6 +28,7 @@ class Case:
             "request_response": f"request-response, {size_name(self.size)}",
             "batch": f"batch of {self.count}, {size_name(self.size)}",
             "flood": f"receiving {size_name(self.size)} text frames as {self.how}",
+            "deflate": f"receiving compressed updates of {self.size} B as str",
             "connect": "opening a connection",
             "idle": f"idle connection, {'after its first message' if self.after_message else 'never used'}",
         }[self.function]
@@ -41,19 +42,28 @@ class Case:
             "request_response": 1000,
             "batch": 1000 * self.count,
             "flood": self.count,
+            "deflate": self.count,
             "connect": 1000,
         }.get(self.function, 1)
 
     @property
     def unit(self):
-        units = {"request_response": "µs", "batch": "µs/message", "flood": "ns/message", "connect": "µs"}
+        units = {
+            "request_response": "µs",
+            "batch": "µs/message",
+            "flood": "ns/message",
+            "deflate": "ns/message",
+            "connect": "µs",
+        }
         return units.get(self.function, "KB")
 
     def of_size(self, size):
         """The same work at another size: how much of it is worth timing depends on the size."""
         if size == self.size:
             return self
-        usual = {"request_response": request_response, "batch": batch, "flood": flood}[self.function](size)
+        usual = {"request_response": request_response, "batch": batch, "flood": flood, "deflate": deflate}[
+            self.function
+        ](size)
         return replace(self, size=size, count=usual.count, rounds=usual.rounds, warmup=usual.warmup)
 
     def shorter(self, factor):
@@ -81,6 +91,10 @@ def batch(size, cores="two", **options):
 def flood(size, cores="two", **options):
     count = min(50_000, 50_000_000 // size)
     return Case("flood", size, count=count, rounds=20, warmup=3, cores=cores, **options)
+
+
+def deflate(size, cores="two", **options):
+    return Case("deflate", size, count=2000, rounds=60, warmup=5, cores=cores, **options)
 
 
 def connect(**options):

@@ -18,12 +18,16 @@ TIMEOUT = 300  # seconds for one run of one contender: a hang, not a slow machin
 
 
 class Server:
-    """A server of bench/servers, pinned to `cpu`, until its `with` block ends."""
+    """The server of a case, one of bench/servers, pinned to `cpu`, until its `with` block ends."""
 
-    def __init__(self, cpu, tls):
-        echo = [sys.executable, "-m", "bench.servers.tls_echo"] if tls else [native.program("servers/echo")]
+    def __init__(self, cpu, case):
+        tls = case.tls
+        words = [sys.executable, "-m", "bench.servers.tls_echo"] if tls else [native.program("servers/echo")]
+        words.append(str(cpu))
+        if case.function == "deflate":
+            words = [sys.executable, "-m", "bench.servers.ticks", str(cpu), str(case.size), str(case.count)]
         self.process = subprocess.Popen(
-            [*echo, str(cpu)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.port = int(self.fact("PORT"))
         self.ca = self.fact("CA") if tls else None
@@ -63,7 +67,7 @@ def cpus(cores):
 def run_once(name, case):
     """The summary of one run, as the worker or the C program printed it."""
     server_cpu, client_cpu = cpus(case.cores)
-    with Server(server_cpu, case.tls) as server:
+    with Server(server_cpu, case) as server:
         words = command(name, case, server, client_cpu)
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if done.returncode != 0:

@@ -25,6 +25,7 @@ SECTIONS = {
     "rr-two": [cases.request_response(size, cores="two") for size in ROUND_TRIPS],
     "batch": [cases.batch(size) for size in (64, 512, 4 * KIB, 16 * KIB, 64 * KIB)],
     "flood": [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")],
+    "deflate": [cases.deflate(size) for size in (300, 2000)],
     "tls": [cases.request_response(size, tls=True) for size in ROUND_TRIPS],
     "connect": [cases.connect()],
     "idle": [

@@ -104,6 +104,7 @@ def main():
             "request": {"size": options.size},
             "batch": {"size": options.size, "count": options.count},
             "flood": {"size": options.size, "count": options.count, "how": options.how},
+            "deflate": {"size": options.size, "count": options.count},
             "connect": {},
             "answers": {},
         }[case]

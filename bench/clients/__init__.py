@@ -5,6 +5,7 @@ A file defines any of these; warm-up rounds are rounds like the others, whose sa
     async def request_response(url, size, rounds, ssl=None) -> list[int]     ns per round trip
     async def batch(url, size, count, rounds, ssl=None) -> list[int]         ns per batch of `count` messages
     async def flood(url, size, count, rounds, how="bytes", ssl=None)         ns per flood of `count` messages
+    async def deflate(url, size, count, rounds, ssl=None)                    ns per `count` compressed messages
     async def connect(url, rounds, ssl=None) -> list[int]                    ns per opening
     async def idle(url, count, after_message, ssl=None) -> list              the open connections
     async def answers(url, ssl=None)                      sends back every frame until the server hangs up

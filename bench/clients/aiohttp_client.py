@@ -1,5 +1,7 @@
 """aiohttp's WebSocket client. Its messages carry their type; `receive_bytes()` and `receive_str()` check it."""
 
+import importlib
+
 import aiohttp
 
 from bench.clients import awaiting
@@ -47,6 +49,27 @@ async def flood(url, size, count, rounds, how="str", ssl=None):
         )
 
     return await awaiting.run(work, open_one, url, ssl)
+
+
+async def deflate(url, size, count, rounds, ssl=None):
+    async def open_compressed(url, ssl):
+        session = aiohttp.ClientSession()
+        return Connection(session, await session.ws_connect(url, compress=15, max_msg_size=0))
+
+    async def work(connection):
+        return await awaiting.deflate(connection.send, connection.ws.receive_str, size, count, rounds)
+
+    return await awaiting.run(work, open_compressed, url, ssl)
+
+
+async def deflate_zlib_ng(url, size, count, rounds, ssl=None):
+    aiohttp.set_zlib_backend(importlib.import_module("zlib_ng.zlib_ng"))
+    return await deflate(url, size, count, rounds, ssl)
+
+
+async def deflate_isal(url, size, count, rounds, ssl=None):
+    aiohttp.set_zlib_backend(importlib.import_module("isal.isal_zlib"))
+    return await deflate(url, size, count, rounds, ssl)
 
 
 async def connect(url, rounds, ssl=None):

@@ -7,7 +7,7 @@ every message is a local of the function.
 from functools import partial
 from time import perf_counter_ns as now
 
-from bench.clients.payloads import flood_request, flooded, request, requests
+from bench.clients.payloads import flood_request, flooded, request, requests, ticks
 
 
 def same(reply, size, first, last):
@@ -92,6 +92,23 @@ async def flood_iterated(send_text, messages, size, count, rounds):
     raise ConnectionError("the connection ended before the rounds did")
 
 
+async def deflate(send, recv, size, count, rounds):
+    """`recv` gives str."""
+    updates = [update.decode() for update in ticks(size, count)]
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        await send(b"MORE")
+        for update in updates:
+            if await recv() != update:
+                raise ValueError("not what was sent")
+        done = await recv()
+        samples.append(now() - start)
+        if done != "DONE":
+            raise ValueError(f"not what was sent: {done[:40]!r}")
+    return samples
+
+
 async def openings(connect, url, rounds, ssl):
     """The opening alone is timed; the connection is closed before the next one starts."""
     samples = []
@@ -146,6 +163,13 @@ async def websockets_flood(open_one, url, size, count, rounds, how="bytes", ssl=
     async def work(ws):
         recv = ws.recv if how == "str" else partial(ws.recv, decode=False)
         return await flood(ws.send, recv, size, count, rounds, how)
+
+    return await run(work, open_one, url, ssl)
+
+
+async def websockets_deflate(open_one, url, size, count, rounds, ssl=None):
+    async def work(ws):
+        return await deflate(ws.send, ws.recv, size, count, rounds)
 
     return await run(work, open_one, url, ssl)
 

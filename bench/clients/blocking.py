@@ -5,7 +5,7 @@
 
 from time import perf_counter_ns as now
 
-from bench.clients.payloads import request
+from bench.clients.payloads import request, ticks
 
 
 def request_response(connection, send, size, rounds):
@@ -20,6 +20,23 @@ def request_response(connection, send, size, rounds):
         samples.append(now() - start)
         if len(reply) != size or reply[0] != first or reply[-1] != last:
             raise ValueError(f"not what was sent: {len(reply)} bytes, {bytes(reply[:40])!r}")
+    return samples
+
+
+def deflate(connection, size, count, rounds):
+    updates = [update.decode() for update in ticks(size, count)]
+    recv = connection.recv
+    samples = []
+    for _ in range(rounds):
+        start = now()
+        connection.send(b"MORE")
+        for update in updates:
+            if recv() != update:
+                raise ValueError("not what was sent")
+        done = recv()
+        samples.append(now() - start)
+        if done != "DONE":
+            raise ValueError(f"not what was sent: {done[:40]!r}")
     return samples
 
 

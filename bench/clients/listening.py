@@ -8,7 +8,7 @@ needs for every frame is a local of the function around it: attributes would cos
 import asyncio
 from time import perf_counter_ns as now
 
-from bench.clients.payloads import flood_request, flooded, request, requests
+from bench.clients.payloads import flood_request, flooded, request, requests, ticks
 
 
 class Rounds:
@@ -130,6 +130,63 @@ def flood(base, send_text, size, count, rounds, how):
                 self.end(transport, frame)
 
     return {"bytes": AsBytes, "str": AsStr}[how](rounds)
+
+
+def flood_of_messages(base, send_text, size, count, rounds, how):
+    """The same by on_ws_message(), of which only wsfast knows: the payload is what `how` says."""
+    ask = flood_request(size, count)
+    payload, done = flooded(size), b"DONE"
+    if how == "str":
+        payload, done = payload.decode(), done.decode()
+    left = 0
+
+    class Listener(Rounds, base):
+        payload_type = {"bytes": bytes, "str": str}[how]
+
+        def begin(self, transport):
+            nonlocal left
+            left = count
+            self.start = now()
+            send_text(transport, ask)
+
+        def on_ws_message(self, transport, msg_type, message):
+            nonlocal left
+            if message == payload:
+                left -= 1
+                return
+            self.samples.append(now() - self.start)
+            if left or message != done:
+                self.done.set_exception(ValueError(f"not what was sent: {message[:40]!r}"))
+            else:
+                self.next(transport)
+
+    return Listener(rounds)
+
+
+def deflate(base, send_text, size, count, rounds):
+    """Compressed updates by on_ws_message()."""
+    updates = [update.decode() for update in ticks(size, count)]
+    due = iter(updates)
+
+    class Listener(Rounds, base):
+        payload_type = str
+
+        def begin(self, transport):
+            nonlocal due
+            due = iter(updates)
+            self.start = now()
+            send_text(transport, b"MORE")
+
+        def on_ws_message(self, transport, msg_type, message):
+            if message == next(due, "DONE"):
+                if message != "DONE":
+                    return
+                self.samples.append(now() - self.start)
+                self.next(transport)
+            else:
+                self.done.set_exception(ValueError(f"not what was sent: {message[:40]!r}"))
+
+    return Listener(rounds)
 
 
 def answering(base, send):

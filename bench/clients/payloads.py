@@ -1,5 +1,8 @@
 """The bytes that travel: what floor/*.c and servers/echo.c have, so that every client does the same work."""
 
+import json
+import random
+
 
 def request(size: int, number: int = 0) -> bytes:
     """The payload of the request `number`: distinct, so a missing or swapped echo shows."""
@@ -12,6 +15,24 @@ def requests(size: int, count: int) -> list[bytes]:
 
 def flood_request(size: int, count: int) -> bytes:
     return f"FLOOD {count} {size} text".encode()
+
+
+def ticks(size: int, count: int) -> list[bytes]:
+    """Updates of an order book as exchanges send them, JSON of about `size` bytes; always the same."""
+    rng = random.Random(size)
+    price, time, update = 43000.0, 1700000000000, 10**10
+    made = []
+    for _ in range(count):
+        price += rng.gauss(0, 1.5)
+        time += rng.randrange(1, 120)
+        first, update = update + 1, update + rng.randrange(1, 9)
+        levels: dict[str, list[list[str]]] = {"b": [], "a": []}
+        tick = {"e": "depthUpdate", "E": time, "s": "BTCUSDT", "U": first, "u": update, **levels}
+        while len(text := json.dumps(tick, separators=(",", ":"))) < size:
+            level = f"{price + rng.gauss(0, 5):.2f}", f"{rng.expovariate(1):.5f}"
+            levels[rng.choice("ba")].append(list(level))
+        made.append(text.encode())
+    return made
 
 
 def flooded(size: int) -> bytes:

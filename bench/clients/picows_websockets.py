@@ -1,4 +1,4 @@
-"""picows' copy of websockets' asyncio client, without compression: the server has none."""
+"""picows' copy of websockets' asyncio client, without compression where the server has none."""
 
 import picows.websockets.asyncio.client
 
@@ -12,3 +12,11 @@ async def open_one(url, ssl):
 
 
 request_response, batch, flood, flood_iterated, connect, idle = awaiting.functions(open_one)
+
+
+async def open_compressed(url, ssl):
+    return await picows.websockets.asyncio.client.connect(url, ssl=ssl, max_size=None)
+
+
+async def deflate(url, size, count, rounds, ssl=None):
+    return await awaiting.websockets_deflate(open_compressed, url, size, count, rounds, ssl)

@@ -1,4 +1,4 @@
-"""websockets' sync client, without the compression that it would offer."""
+"""websockets' sync client, with the compression that it offers only where that is measured."""
 
 from websockets.sync.client import connect as ws_connect
 
@@ -14,6 +14,11 @@ def open_one(url, ssl):
 def request_response(url, size, rounds, ssl=None):
     with open_one(url, ssl) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
+
+
+def deflate(url, size, count, rounds, ssl=None):
+    with ws_connect(url, ssl=ssl, proxy=None, legacy=True) as connection:
+        return blocking.deflate(connection, size, count, rounds)
 
 
 def connect(url, rounds, ssl=None):

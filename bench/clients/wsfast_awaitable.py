@@ -28,3 +28,7 @@ async def batch_send_many(url, size, count, rounds, ssl=None):
         return await awaiting.batch(ws.send, ws.recv, size, count, rounds, ws.send_many)
 
     return await awaiting.run(work, open_one, url, ssl)
+
+
+async def deflate(url, size, count, rounds, ssl=None):
+    return await awaiting.websockets_deflate(open_one, url, size, count, rounds, ssl)

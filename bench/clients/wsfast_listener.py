@@ -1,4 +1,5 @@
-"""wsfast's listener face. A batch leaves corked; the variant `send_many` says it in one call.
+"""wsfast's listener face. A batch leaves corked; the variant `send_many` says it in one call. The variant `messages`
+receives by on_ws_message() instead of on_ws_frame().
 
 The variants `busy_poll` do not sleep (`busy_poll_beside_100`: with as many idle connections that do not either), `poll`
 does without the event loop.
@@ -90,6 +91,16 @@ async def batch_send_many(url, size, count, rounds, ssl=None):
 async def flood(url, size, count, rounds, how="bytes", ssl=None):
     listener = listening.flood(WSListener, send_text, size, count, rounds, how)
     return await listening.run(ws_connect, listener, url, ssl)
+
+
+async def flood_messages(url, size, count, rounds, how="bytes", ssl=None):
+    listener = listening.flood_of_messages(WSListener, send_text, size, count, rounds, how)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
+async def deflate(url, size, count, rounds, ssl=None):
+    listener = listening.deflate(WSListener, send_text, size, count, rounds)
+    return await listening.run(partial(ws_connect, compression="deflate"), listener, url, ssl)
 
 
 async def connect(url, rounds, ssl=None):

@@ -16,5 +16,10 @@ def request_response_busy_poll(url, size, rounds, ssl=None):
         return blocking.request_response(connection, connection.send, size, rounds)
 
 
+def deflate(url, size, count, rounds, ssl=None):
+    with ws_connect(url, ssl=ssl) as connection:
+        return blocking.deflate(connection, size, count, rounds)
+
+
 def connect(url, rounds, ssl=None):
     return blocking.openings(lambda: ws_connect(url, ssl=ssl), rounds)

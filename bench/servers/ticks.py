@@ -1,0 +1,72 @@
+"""The server of the deflate rows: order-book updates, compressed once and then sent again and again.
+
+    python -m bench.servers.ticks CPU SIZE COUNT
+
+Prints "PORT <n>" and serves ws://127.0.0.1 until its stdin closes. Every frame of the client is answered by COUNT
+compressed TEXT messages and one that is not, "DONE". They refer to each other only, so they can be repeated.
+"""
+
+import asyncio
+import os
+import sys
+import zlib
+
+from wsproto.utilities import generate_accept_token
+
+from bench.clients.payloads import ticks
+from bench.servers.tls_echo import until_stdin_closes
+from bench.worker import die_with_parent
+
+ACCEPTED = "permessage-deflate"  # context takeover, and windows of 32 KiB
+
+
+def header(first_byte, size):
+    return bytes([first_byte, size]) if size < 126 else bytes([first_byte, 126]) + size.to_bytes(2, "big")
+
+
+def stream(size, count):
+    """All frames of a round. Level 6 is what websockets' and most other servers compress with."""
+    compressor = zlib.compressobj(wbits=-15)
+    frames = []
+    for message in ticks(size, count):
+        payload = (compressor.compress(message) + compressor.flush(zlib.Z_SYNC_FLUSH))[:-4]
+        frames.append(header(0xC1, len(payload)) + payload)
+    return b"".join(frames) + header(0x81, 4) + b"DONE"
+
+
+def serve(data):
+    async def one(reader, writer):
+        request = await reader.readuntil(b"\r\n\r\n")
+        fields = dict(line.lower().split(b": ", 1) for line in request.split(b"\r\n")[1:-2])
+        if ACCEPTED.encode() not in fields[b"sec-websocket-extensions"]:
+            raise SystemExit("the client does not offer compression")
+        key = next(
+            line[19:] for line in request.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key")
+        )
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+            + generate_accept_token(key)
+            + f"\r\nSec-WebSocket-Extensions: {ACCEPTED}\r\n\r\n".encode()
+        )
+        while head := await reader.read(2):
+            if head[0] & 0x0F == 8:
+                writer.write(header(0x88, 0))
+                break
+            await reader.readexactly(4 + (head[1] & 0x7F))  # mask and payload: a request is short
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    return one
+
+
+async def main(size, count):
+    server = await asyncio.start_server(serve(stream(size, count)), "127.0.0.1", 0)
+    print(f"PORT {server.sockets[0].getsockname()[1]}", flush=True)
+    await until_stdin_closes()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    os.sched_setaffinity(0, [int(sys.argv[1])])
+    asyncio.run(main(int(sys.argv[2]), int(sys.argv[3])))
