@@ -65,17 +65,17 @@ class Collector(Recorder):
 @pytest.mark.parametrize("peer", COMPRESSING)
 @pytest.mark.parametrize("library", ["zlib", "zlib-ng", "isal", None])
 async def test_an_awaitable_connection(peer, library):
-    async with COMPRESSING[peer]() as url:
-        async with connect(url, compression=PerMessageDeflate(library=library), max_size=None) as ws:
-            assert ws.compression is not None
-            for compress, message in itertools.product((None, True, False), conversation()):
-                await ws.send(message, compress=compress)
-                assert await ws.recv() == message
-            messages = list(conversation(2))
-            await ws.send_many(messages, compress=True)
-            assert [await ws.recv() for _ in messages] == messages
-            await ws.send(["żół", "w 🐢" * 100, ""])
-            assert await ws.recv() == "żółw 🐢" + "w 🐢" * 99
+    options = PerMessageDeflate(library=library)
+    async with COMPRESSING[peer]() as url, connect(url, compression=options, max_size=None) as ws:
+        assert ws.compression is not None
+        for compress, message in itertools.product((None, True, False), conversation()):
+            await ws.send(message, compress=compress)
+            assert await ws.recv() == message
+        messages = list(conversation(2))
+        await ws.send_many(messages, compress=True)
+        assert [await ws.recv() for _ in messages] == messages
+        await ws.send(["żół", "w 🐢" * 100, ""])
+        assert await ws.recv() == "żółw 🐢" + "w 🐢" * 99
 
 
 @pytest.mark.parametrize("peer", COMPRESSING)
@@ -154,10 +154,10 @@ async def test_offers_are_those_of_websockets(arguments):
 
 
 async def test_compression_is_offered_unless_it_is_turned_off():
-    async with awaitable() as (ws, far):
+    async with awaitable() as (ws, _):
         assert ws.request.headers["Sec-WebSocket-Extensions"] == "permessage-deflate; client_max_window_bits"
         assert ws.compression is None
-    async with awaitable(compression=None) as (ws, far):
+    async with awaitable(compression=None) as (ws, _):
         assert "Sec-WebSocket-Extensions" not in ws.request.headers
     with pytest.raises(ValueError, match="compression: extra_headers has Sec-WebSocket-Extensions, too"):
         connect("ws://localhost/", additional_headers={"Sec-WebSocket-Extensions": "x"})
@@ -210,7 +210,7 @@ def deflated(*fragments, bits=15):
 @pytest.mark.parametrize("decode", [None, True, False])
 async def test_fragments_are_received_one_by_one(decode):
     turtle = "żółw 🐢".encode()
-    async with awaitable(headers=ACCEPT) as (ws, far):
+    async with awaitable(headers=ACCEPT) as (ws, _):
         message = deflated(turtle[:1], turtle[1:7], b"", turtle[7:])
         await feed(ws, message)
         pieces = [piece async for piece in ws.recv_streaming(decode)]
@@ -266,7 +266,7 @@ async def test_max_size_is_that_of_inflated_messages(size, pieces):
 
 
 async def test_max_size_of_a_fragment_is_that_of_an_inflated_one():
-    async with awaitable(headers=ACCEPT, max_size=(1000, 100), close_timeout=0.05) as (ws, far):
+    async with awaitable(headers=ACCEPT, max_size=(1000, 100), close_timeout=0.05) as (ws, _):
         await feed(ws, deflated(b"x" * 100, b"y" * 100) + deflated(b"x" * 100, b"y" * 101))
         assert await ws.recv() == "x" * 100 + "y" * 100
         with pytest.raises(ConnectionClosedError) as caught:
@@ -275,7 +275,7 @@ async def test_max_size_of_a_fragment_is_that_of_an_inflated_one():
 
 
 async def test_data_that_is_not_compressed():
-    async with awaitable(headers=ACCEPT, close_timeout=0.05) as (ws, far):
+    async with awaitable(headers=ACCEPT, close_timeout=0.05) as (ws, _):
         await feed(ws, frame(TEXT, b"\xff\xff", rsv=RSV1))
         with pytest.raises(ConnectionClosedError) as caught:
             await ws.recv()
@@ -309,8 +309,8 @@ async def test_a_cancelled_send_takes_nothing_away():
 
 @pytest.mark.parametrize("policy", ["gather", "immediate"])
 async def test_what_is_sent_by_many_tasks_stays_in_order(policy):
-    async with COMPRESSING["websockets"]() as url:
-        async with connect(url, write_policy=policy, compression=PerMessageDeflate(threshold=10)) as ws:
-            messages = [f"message {i} " * (i % 5) for i in range(300)]
-            await asyncio.gather(*(ws.send(message) for message in messages))
-            assert [await ws.recv() for _ in messages] == messages
+    options = {"write_policy": policy, "compression": PerMessageDeflate(threshold=10)}
+    async with COMPRESSING["websockets"]() as url, connect(url, **options) as ws:
+        messages = [f"message {i} " * (i % 5) for i in range(300)]
+        await asyncio.gather(*(ws.send(message) for message in messages))
+        assert [await ws.recv() for _ in messages] == messages

@@ -6,8 +6,8 @@ Inflating is bounded while it goes on: a stream is asked for a block at a time, 
 most. So a bomb costs the limit and a block, and a message of exactly the limit passes.
 
 Which library inflates fastest depends on the size of the messages: isal takes longer to begin and is faster then. So
-the first messages are inflated by zlib-ng (or zlib), and if most of them are large, isal goes on. It is given the window
-that they leave behind, and takes over in the middle of a context.
+the first messages are inflated by zlib-ng (or zlib), and if most of them are large, isal goes on. It is given the
+window that they leave behind, and takes over in the middle of a context.
 """
 
 from cpython.bytes cimport PyBytes_GET_SIZE
@@ -19,7 +19,7 @@ cdef enum:
     # What a stream is given at once, for it copies what it does not use, and what it may make of that.
     PIECE = 64 * 1024
     BLOCK = 256 * 1024
-    # How many messages decide which library goes on, and from which size on isal is the faster one (docs/benchmarks.md).
+    # How many messages decide which library goes on, and from which size on isal is the faster one (docs/design.md).
     TRIAL = 32
     LARGE = 1280
     # A final block ends a stream, and a new one costs more than the two bytes of an empty block.

@@ -342,7 +342,7 @@ class _Parser:
         self.at = 0
 
     def extensions(self) -> list[tuple[str, Parameters]]:
-        found = []
+        found: list[tuple[str, Parameters]] = []
         while True:
             while self.skip(","):  # empty elements of a list mean nothing (RFC 9110 section 5.6.1)
                 pass

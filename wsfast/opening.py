@@ -128,8 +128,8 @@ async def ws_connect(
     :param sockopts: tuples ``(level, name, value)`` for ``setsockopt``, set before the socket is connected
     :param ping_histogram: gets the round-trip time of every answered PING in nanoseconds by ``record_value(ns)``;
         such as ``HdrHistogram`` of the package hdrhistogram, ``pip install wsfast[histogram]``
-    :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages; only
-        for a listener that overrides :meth:`WSListener.on_ws_message`
+    :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages;
+        only for a listener that overrides :meth:`WSListener.on_ws_message`
     :param kwargs: for ``loop.create_connection``: ``local_addr``, ``server_hostname``, ``family``,
         ``happy_eyeballs_delay``, ``ssl_handshake_timeout``...
 

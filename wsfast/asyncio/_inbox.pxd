@@ -13,8 +13,8 @@ cdef enum:
     AS_TEXT = 1
 
 
-# A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload. It
-# may also be a str, a whole message of text that is checked; then `data` means nothing.
+# A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload.
+# It may also be a str, a whole message of text; then `data` is NULL.
 cdef struct Slot:
     PyObject *owner
     const char *data

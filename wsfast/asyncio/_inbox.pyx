@@ -1,9 +1,10 @@
 """What arrives on an awaitable connection: a queue of frames, and the one who waits for them.
 
-A frame that arrives is queued as it lies in the read buffer, without a copy, unless it must be inflated. When the bytes of one read are all
-dispatched, the engine calls _read_done(), which runs the task that waits in recv() there and then: no event-loop turn
-lies between the arrival of a message and the code that awaits it, and that code decodes the payload out of the read
-buffer while it is in the cache. What nobody has taken by then is copied, so a slow program never pins read buffers.
+A frame that arrives is queued as it lies in the read buffer, without a copy, unless it must be inflated. When the bytes
+of one read are all dispatched, the engine calls _read_done(), which runs the task that waits in recv() there and then:
+no event-loop turn lies between the arrival of a message and the code that awaits it, and that code decodes the payload
+out of the read buffer while it is in the cache. What nobody has taken by then is copied, so a slow program never pins
+read buffers.
 
 Text is checked as it arrives, so that what is not UTF-8 ends the connection even if nobody receives: that of fragments
 by Incoming, that of whole messages by making them the str that recv() will return. Hence it is looked at once only.

@@ -216,10 +216,11 @@ class ClientConnection(Connection, Identity):
     def _inflate(self, data: bytes, fin: bool) -> bytes:
         assert self._compression is not None
         try:
-            return self._compression.inflate(data, fin)
+            inflated: bytes = self._compression.inflate(data, fin)
         except ProtocolError as exc:
             self._fail(exc.code, str(exc), exc)
             raise self._exception() from self._cause
+        return inflated
 
     def _text_is_invalid(self, exc: UnicodeDecodeError) -> NoReturn:
         self._fail(1007, f"{exc.reason} at position {exc.start}", InvalidText.from_decode_error(exc))
