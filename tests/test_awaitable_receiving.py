@@ -420,7 +420,9 @@ async def test_text_that_is_not_utf8_and_then_a_normal_close_is_no_normal_end():
     """A message is read when it is received, and by then the closing handshake may be over."""
 
     async def handler(peer):
-        await peer.accept(frames.text("good") + frames.text(b"bad \xff") + frames.text("lost") + frames.close(1000))
+        await peer.accept(
+            frames.text("good") + frames.text(b"bad \xff") + frames.text("lost") + frames.close(1000)
+        )
         assert (await peer.frame()).payload == b"\x03\xe8"
 
     async with serve(handler) as server, connect(server.url) as ws:
