@@ -162,7 +162,7 @@ def test_reference_has_every_method():
             if base.__module__.startswith("wsfast."):
                 stub = (ROOT / f"{base.__module__.replace('.', '/')}.pyi").read_text()
                 body = stub.partition(f"class {base.__name__}")[2].partition("\nclass ")[0]
-                public.update(re.findall(r"^    (?:async )?def ([a-z]\w+)\(", body, re.MULTILINE))
+                public.update(re.findall(r"^    (?:async def |def )?([a-z]\w+)(?:\(|: )", body, re.MULTILINE))
         listed = re.search(
             rf"^\.\. autoclass:: wsfast\.{cls.__name__}\n   :members: (.*)$", reference, re.MULTILINE
         )[1]
