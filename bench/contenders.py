@@ -55,7 +55,7 @@ def contenders(case):
 
 def spins(name):
     """Does it never sleep? On one core that would only keep the server from running."""
-    return name == "C:spin" or "poll" in name.partition(":")[2]
+    return name.partition(":")[2].startswith(("spin", "poll", "busy_poll"))
 
 
 def known():

@@ -12,7 +12,7 @@ import uvloop
 
 from bench import stats
 from bench.cases import batch, request_response
-from bench.harness import Server, cpus, measure
+from bench.harness import cpus, echo_server, measure
 from wsfast import WSListener, WSMsgType, mask_kernel, ws_connect
 
 CONTENDERS = ["wsfast_listener", "picows_listener"]
@@ -35,7 +35,7 @@ class Trader(WSListener):
 
 
 async def trade():
-    with Server(cpus("same")[0], tls=False) as server:
+    with echo_server(cpus("same")[0]) as server:
         transport, trader = await ws_connect(Trader, server.url)
         await transport.wait_disconnected()
     return trader.echoes, transport.close_info.code

@@ -17,7 +17,7 @@ import uvloop
 
 import wsfast
 from bench.clients import listening
-from bench.harness import Server, cpus
+from bench.harness import cpus, echo_server
 
 WARMUP = 2000
 LIBRARIES = {
@@ -57,7 +57,7 @@ def main():
     for new_loop in (uvloop.new_event_loop, asyncio.new_event_loop):
         for name, (library, options) in LIBRARIES.items():
             loop = new_loop()
-            with Server(cpus("same")[0], tls=False) as server:
+            with echo_server(cpus("same")[0]) as server:
                 found = loop.run_until_complete(collections(library, options, server.url, rounds))
             loop.close()
             kind = type(loop).__module__.split(".")[0]

@@ -18,16 +18,11 @@ TIMEOUT = 300  # seconds for one run of one contender: a hang, not a slow machin
 
 
 class Server:
-    """The server of a case, one of bench/servers, pinned to `cpu`, until its `with` block ends."""
+    """A program that listens and says on which port, until the `with` block ends."""
 
-    def __init__(self, cpu, case):
-        tls = case.tls
-        words = [sys.executable, "-m", "bench.servers.tls_echo"] if tls else [native.program("servers/echo")]
-        words.append(str(cpu))
-        if case.function == "deflate":
-            words = [sys.executable, "-m", "bench.servers.ticks", str(cpu), str(case.size), str(case.count)]
+    def __init__(self, words, *, tls=False):
         self.process = subprocess.Popen(
-            words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(word) for word in words], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.port = int(self.fact("PORT"))
         self.ca = self.fact("CA") if tls else None
@@ -56,6 +51,20 @@ class Server:
         self.process.stdout.close()
 
 
+def echo_server(cpu):
+    """The neutral one, in C."""
+    return Server([native.program("servers/echo"), cpu])
+
+
+def server_of(case, cpu):
+    """The one of bench/servers that this case needs, pinned to `cpu`."""
+    if case.function == "deflate":
+        return Server([sys.executable, "-m", "bench.servers.ticks", cpu, case.size, case.count])
+    if case.tls:
+        return Server([sys.executable, "-m", "bench.servers.tls_echo", cpu], tls=True)
+    return echo_server(cpu)
+
+
 def cpus(cores):
     """The CPUs of the server and of the client."""
     usable = sorted(os.sched_getaffinity(0))
@@ -67,7 +76,7 @@ def cpus(cores):
 def run_once(name, case):
     """The summary of one run, as the worker or the C program printed it."""
     server_cpu, client_cpu = cpus(case.cores)
-    with Server(server_cpu, case) as server:
+    with server_of(case, server_cpu) as server:
         words = command(name, case, server, client_cpu)
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if done.returncode != 0:

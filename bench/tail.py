@@ -17,7 +17,7 @@ from statistics import median
 from bench import native
 from bench.cases import request_response
 from bench.contenders import ROOT, command, why_not
-from bench.harness import Server, cpus
+from bench.harness import Server, cpus, echo_server
 
 SIZE = 512
 WARMUP = 5000
@@ -27,17 +27,9 @@ OPEN = ["picows_listener", "wsfast_listener", "wsfast_listener:busy_poll"]
 TIMEOUT = 600
 
 
-class Ticker(Server):
+def ticker(cpu, count, rate):
     """servers/ticker.c, which measures by itself."""
-
-    def __init__(self, cpu, count, rate):
-        self.ca = None
-        words = [native.program("servers/ticker"), cpu, SIZE, count, WARMUP, round(1e9 / rate)]
-        self.process = subprocess.Popen(
-            [str(word) for word in words], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.port = int(self.fact("PORT"))
-        self.url = f"ws://127.0.0.1:{self.port}/"
+    return Server([native.program("servers/ticker"), cpu, SIZE, count, WARMUP, round(1e9 / rate)])
 
 
 def client(words, gc):
@@ -52,7 +44,7 @@ def client(words, gc):
 def closed_loop(name, count, gc):
     case = request_response(SIZE, cores="two")
     server_cpu, client_cpu = cpus("two")
-    with Server(server_cpu, tls=False) as server:
+    with echo_server(server_cpu) as server:
         words = command(name, case, server, client_cpu)
         words[words.index(str(case.rounds))] = str(count)
         return json.loads(client(words, gc))
@@ -61,7 +53,7 @@ def closed_loop(name, count, gc):
 def open_loop(name, count, rate, gc):
     case = request_response(SIZE, cores="two")
     server_cpu, client_cpu = cpus("two")
-    with Ticker(server_cpu, count, rate) as server:
+    with ticker(server_cpu, count, rate) as server:
         words = command(name, case, server, client_cpu)
         client([word.replace("request_response", "answers") for word in words], gc)
         return json.loads(server.process.stdout.read())
