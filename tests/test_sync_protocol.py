@@ -175,7 +175,7 @@ def test_a_length_of_almost_2_to_the_63_reserves_no_memory():
 def test_too_many_fragments():
     data = frame(BINARY, b"", fin=False) + frame(CONTINUATION, b"", fin=False) * 4096
     code, reason, cause = violate(data)
-    assert (code, reason) == (1008, "fragmented message exceeds limit of 4096 frames")
+    assert (code, reason) == (1009, "fragmented message exceeds limit of 4096 frames")
     assert isinstance(cause, TooManyFragments)
 
 

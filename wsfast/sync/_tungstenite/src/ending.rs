@@ -60,7 +60,7 @@ impl Cause {
                 let limit = limit + current.unwrap_or(0);
                 (1009, format!("frame with {size} bytes {before}exceeds limit of {limit} bytes"))
             }
-            Cause::Fragments(limit) => (1008, format!("fragmented message exceeds limit of {limit} frames")),
+            Cause::Fragments(limit) => (1009, format!("fragmented message exceeds limit of {limit} frames")),
             Cause::Text(message) => (1007, message.clone()),
             Cause::Keepalive => (1011, "keepalive ping timeout".to_string()),
             Cause::Protocol(message) => (1002, message.clone()),
