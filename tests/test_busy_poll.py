@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
+import random
 import threading
 import time
 from contextlib import AsyncExitStack, suppress
@@ -37,10 +38,11 @@ async def cpu_seconds_of(seconds: float) -> float:
 
 async def polled(transport, listener, far) -> bool:
     """The far end says something from another thread, at any time, again and again until a direct look found it; what
-    arrives while the loop asks the kernel is the loop's."""
+    arrives while the loop asks the kernel is the loop's. Without the delay a busy machine would let it arrive before
+    this task awaits, and so always just before the loop asks."""
     hits = transport.stats.poll_hits
     for number in range(len(listener.frames) + 1, 200):
-        thread = threading.Thread(target=far.sock.send, args=[text("a")])
+        thread = threading.Timer(random.random() * 1e-3, far.sock.send, [text("a")])
         thread.start()
         await listener.received(number)
         thread.join()
