@@ -15,7 +15,7 @@ import websockets.asyncio.client
 import websockets.asyncio.server
 import websockets.client
 from support import frames
-from support.awaiting import awaitable, turns
+from support.awaiting import awaitable, compares, turns
 from support.certificates import client_context, server_context
 from support.servers import PEERS, echo, serve, websockets_echo
 
@@ -84,6 +84,7 @@ async def test_the_names_are_where_they_are_looked_for():
     assert asyncio.sleep.__module__ == "asyncio.tasks"  # the package of that name hides nothing
 
 
+@compares
 def test_the_signatures_are_websockets_and_two_more():
     ours = dict(inspect.signature(connect).parameters)
     theirs = dict(inspect.signature(websockets.asyncio.client.connect).parameters)
@@ -111,6 +112,7 @@ def signature(method):
         return inspect.signature(eval(f"lambda {parameters}: None"))
 
 
+@compares
 @pytest.mark.parametrize(
     "name",
     ["recv", "recv_streaming", "send", "close", "wait_closed", "ping", "pong", "__aiter__", "__aexit__"],
@@ -463,6 +465,7 @@ async def test_process_exception_decides():
             assert isinstance(caught.value.__cause__, InvalidStatus)
 
 
+@compares
 def test_process_exception_is_websockets():
     def rejected(status, kind):
         response = type("Response", (), {"status_code": status})()

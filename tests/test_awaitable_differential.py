@@ -16,11 +16,14 @@ import websockets.asyncio.client
 import websockets.asyncio.server
 import websockets.exceptions
 from support import frames
+from support.awaiting import compares
 from support.frames import BINARY, CONTINUATION, TEXT
 from support.servers import Peer, serve
 
 import wsfast.asyncio.client
 import wsfast.exceptions
+
+pytestmark = compares
 
 CONNECTS = [websockets.asyncio.client.connect, wsfast.asyncio.client.connect]
 CLOSED = (websockets.exceptions.ConnectionClosed, wsfast.exceptions.ConnectionClosed)

@@ -8,7 +8,7 @@ import zlib
 import pytest
 import websockets
 from support import frames
-from support.awaiting import awaitable, feed
+from support.awaiting import awaitable, compares, feed
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, frame
 from support.listeners import Recorder
 from support.pair import pair
@@ -118,6 +118,7 @@ async def test_every_parameter_of_a_server(server_takeover, client_takeover, ser
                 assert await ws.recv() == message
 
 
+@compares
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+import websockets.asyncio.client
+
 from support.pair import Far
 from support.servers import Peer
 from wsfast.asyncio.client import ClientConnection, connect
+
+# Who compares with websockets means 17.1 or newer.
+HAS_PEER = "reconnect_delays" in inspect.signature(websockets.asyncio.client.connect).parameters
+compares = pytest.mark.skipif(not HAS_PEER, reason="websockets 17.1 or newer needs CPython 3.11")
 
 
 @asynccontextmanager
