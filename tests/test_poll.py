@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import select
 import signal
 import ssl
+import sys
 import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -118,8 +121,8 @@ async def test_a_frame_that_the_current_read_has_begun_is_continued(size):
 
 def _send_all(sock, data):
     while data:
-        with suppress(BlockingIOError):
-            data = data[sock.send(data) :]
+        select.select([], [sock], [])
+        data = data[sock.send(data) :]
 
 
 @pytest.mark.memory
@@ -314,6 +317,26 @@ async def test_the_loop_s_own_transports_are_refused():
     async with pair(use_aiofastnet=False) as (transport, _, _):
         with pytest.raises(NotImplementedError, match="use_aiofastnet"):
             transport.poll(0)
+
+
+async def test_other_threads_get_the_interpreter_whenever_they_ask_for_it():
+    """Each time.sleep(0) gives it away, and asks for it again."""
+
+    def work():
+        for _ in range(500):
+            time.sleep(0)
+        far.sock.send(text("a"))
+
+    interval = sys.getswitchinterval()
+    async with pair() as (transport, _, far):
+        thread = threading.Thread(target=work)
+        sys.setswitchinterval(1e-4)
+        try:
+            thread.start()
+            assert transport.poll(SOON) is True
+        finally:
+            sys.setswitchinterval(interval)
+            thread.join()
 
 
 async def test_a_signal_gets_in():

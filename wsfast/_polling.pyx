@@ -23,10 +23,6 @@ from wsfast._socket cimport Look, SocketTransport
 from wsfast.stats import WSStats
 
 
-cdef extern from "Python.h":
-    int PyErr_CheckSignals() except -1
-
-
 cdef enum:
     # How often a turn reads sockets in vain before it goes back to the loop, for all of its connections together. That
     # is how long other tasks wait: some 3 microseconds, where a turn of uvloop takes one and one of asyncio two.
@@ -35,6 +31,10 @@ cdef enum:
     DIRECT = 4
     # poll() lets signal handlers and other threads run whenever it has looked so often: every 60 microseconds or so.
     LOOKS_BEFORE_OTHERS = 256
+
+# Only the interpreter's own loop runs signal handlers, and gives the GIL to the thread that has asked for it. To release
+# it and to take it again is no use: that wakes the others, who come too late, and have not waited long enough to ask.
+cdef object _let_others_run = eval("lambda: None")
 
 
 cdef object _pollers = weakref.WeakValueDictionary()  # by id of the loop, which its poller keeps alive
@@ -205,9 +205,7 @@ cdef class PollingReader(FrameReader):
             self._look()
             looks += 1
             if looks % LOOKS_BEFORE_OTHERS == 0:
-                PyErr_CheckSignals()
-                with nogil:
-                    pass
+                _let_others_run()
         return True
 
     cdef int _look(self) except -1:
