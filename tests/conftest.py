@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import inspect
 import logging
@@ -37,12 +38,17 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
+class TookTooLong(SystemExit):
+    """uvloop reports any other exception of a signal handler to its exception handler, and goes on."""
+
+
 @pytest.fixture(autouse=True)
 def deadline() -> Iterator[None]:
     """Fail a test that hangs."""
 
     def fail(signum: int, stack: object) -> None:
-        raise TimeoutError(f"the test took longer than {DEADLINE} seconds")
+        faulthandler.dump_traceback()  # of all threads
+        raise TookTooLong(f"the test took longer than {DEADLINE} seconds")
 
     previous = signal.signal(signal.SIGALRM, fail)
     signal.setitimer(signal.ITIMER_REAL, DEADLINE, 2)  # again and again, until it gets out
