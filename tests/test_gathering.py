@@ -12,6 +12,7 @@ from support.listeners import Scripted
 from support.mock import Wire
 
 from wsfast import ConnectionClosed, WSMsgType
+from wsfast.tuning import Tuning
 
 KIB = 1024
 
@@ -240,7 +241,7 @@ def test_a_generator_may_use_the_transport(wire):
 
 @pytest.fixture
 def gathering(loop):
-    wire = Wire(loop, gather=True)
+    wire = Wire(loop, tuning=Tuning(write_policy="gather"))
     yield wire
     wire.lose()
 
@@ -317,7 +318,7 @@ def test_abort_drops_what_was_gathered(gathering):
 
 
 def test_a_connection_that_is_lost_before_the_end_of_the_iteration_writes_nothing_more(loop):
-    wire = Wire(loop, gather=True)
+    wire = Wire(loop, tuning=Tuning(write_policy="gather"))
     for text in "abc":
         wire.transport.send(WSMsgType.TEXT, text)
     wire.lose()

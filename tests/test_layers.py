@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "_binding": {"_engine"},
     "tcp": {"uri", "tuning"},
     "opening": COLD
-    | {"_engine", "_frame", "_writer", "_socket", "tcp", "handshake", "uri", "deflate"}
+    | {"_engine", "_frame", "_writer", "_socket", "tcp", "connecting", "handshake", "uri", "deflate"}
     | {"_messages"},
 }
 FACES = {"__init__", "asyncio", "sync"}

@@ -40,7 +40,6 @@ class WSTransport(PollingReader):
         auto_pong: bool,
         disconnect_on_exception: bool,
         close_timeout: float | None,
-        gather: bool,
         tuning: Tuning | None = None,
     ) -> None: ...
     @property

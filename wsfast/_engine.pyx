@@ -154,7 +154,7 @@ cdef class WSTransport(PollingReader):
 
     def __init__(
         self, loop, opening, *, logger, bint secure, uint64_t max_frame_size, bint auto_pong,
-        bint disconnect_on_exception, close_timeout, bint gather, tuning=None
+        bint disconnect_on_exception, close_timeout, tuning=None
     ):
         self._loop = loop
         self._opening = opening
@@ -164,8 +164,8 @@ cdef class WSTransport(PollingReader):
         self._auto_pong = auto_pong
         self._disconnect_on_exception = disconnect_on_exception
         self._close_timeout = close_timeout
-        self._gather = gather
         tuning = tuning or Tuning()
+        self._gather = tuning.gather
         self._window = tuning.busy_poll
         self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
         self._max_read = tuning.max_read_size

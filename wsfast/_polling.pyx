@@ -32,8 +32,8 @@ cdef enum:
     # poll() lets signal handlers and other threads run whenever it has looked so often: every 60 microseconds or so.
     LOOKS_BEFORE_OTHERS = 256
 
-# Only the interpreter's own loop runs signal handlers, and gives the GIL to the thread that has asked for it. To release
-# it and to take it again is no use: that wakes the others, who come too late, and have not waited long enough to ask.
+# Only the interpreter's own loop runs signal handlers, and gives the GIL to the thread that has asked for it. Releasing
+# it for an instant is no use: that wakes the others, who come too late, and have not waited long enough to ask.
 cdef object _let_others_run = eval("lambda: None")
 
 

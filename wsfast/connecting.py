@@ -1,4 +1,4 @@
-"""The arguments of `connect` that mean the same to the awaitable and to the blocking client."""
+"""The arguments of `connect` that mean the same to several faces."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ from wsfast.handshake import ClientHandshake, HeadersLike
 from wsfast.reconnecting import Attempts, Delays, LoggerLike, Verdict
 from wsfast.uri import parse_uri
 
-__all__ = ["Connecting", "Limits"]
+__all__ = ["Connecting", "Limits", "check_timeouts"]
 
 Limits = int | tuple[int | None, int | None] | None
 
 
+def check_timeouts(**timeouts: float | None) -> None:
+    """Refuse negative ones."""
+    for name, seconds in timeouts.items():
+        if seconds is not None and seconds < 0:
+            raise ValueError(f"{name} must not be negative, not {seconds!r}")
+
+
 class Connecting:
-    """What each attempt to connect needs. Wrong arguments are refused at once, not by the first attempt.
+    """What each attempt to connect needs, of the awaitable and of the blocking client.
+
+    Wrong arguments are refused at once, not by the first attempt.
 
     `proxy_arguments`: whether there are arguments that say how to use a proxy.
     """
@@ -44,9 +53,7 @@ class Connecting:
         self.ws_uri = parse_uri(uri)
         if proxy_arguments or proxy not in (None, True):
             raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
-        for name, seconds in (("open_timeout", open_timeout), ("close_timeout", close_timeout)):
-            if seconds is not None and seconds < 0:
-                raise ValueError(f"{name} must not be negative, not {seconds!r}")
+        check_timeouts(open_timeout=open_timeout, close_timeout=close_timeout)
         self._handshake_arguments: dict[str, Any] = {
             "subprotocols": subprotocols,
             "extra_headers": additional_headers,

@@ -20,6 +20,7 @@ from wsfast._messages import Messages
 from wsfast._socket import SocketTransport
 from wsfast._writer import mask_kernel
 from wsfast.codes import WSAutoPingStrategy
+from wsfast.connecting import check_timeouts
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.tcp import SocketFactory
@@ -149,20 +150,17 @@ async def ws_connect(
             raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
         if name in TLS_ARGUMENTS and not uri.secure:
             raise ValueError(f"{name} is only meaningful with wss")
-    if write_policy not in ("immediate", "gather"):
-        raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
     if max_frame_size is not None and not 0 < max_frame_size <= NO_LIMIT:
         raise ValueError(f"max_frame_size must be positive, or None for no limit, not {max_frame_size!r}")
     if max_redirects < 0:
         raise ValueError(f"max_redirects must not be negative, not {max_redirects!r}")
-    for name, seconds in (
-        ("websocket_handshake_timeout", websocket_handshake_timeout),
-        ("open_timeout", open_timeout),
-        ("close_timeout", close_timeout),
-    ):
-        if seconds is not None and seconds < 0:
-            raise ValueError(f"{name} must not be negative, not {seconds!r}")
+    check_timeouts(
+        websocket_handshake_timeout=websocket_handshake_timeout,
+        open_timeout=open_timeout,
+        close_timeout=close_timeout,
+    )
     tuning = Tuning(
+        write_policy=write_policy,
         busy_poll=busy_poll,
         timestamps=timestamps,
         max_read_size=max_read_size,
@@ -178,13 +176,13 @@ async def ws_connect(
     handshake = ClientHandshake(
         uri, subprotocols=subprotocols, extra_headers=extra_headers, compression=offers
     )
-    opening = Opening(
-        handshake,
-        ws_listener_factory,
-        _logger(logger_name),
-        auto_ping if enable_auto_ping else None,
-        functools.partial(receiver_of, compressed=bool(offers)),
-    )
+    listeners: list[WSListener] = []
+
+    def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+        listeners.append(_make_listener(ws_listener_factory, request, response))
+        return receiver_of(listeners[0], transport, compressed=bool(offers))
+
+    opening = Opening(handshake, receiver, _logger(logger_name), auto_ping if enable_auto_ping else None)
     loop = asyncio.get_running_loop()
     context = (ssl_context or default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
     transport = WSTransport(
@@ -196,11 +194,10 @@ async def ws_connect(
         auto_pong=enable_auto_pong,
         disconnect_on_exception=disconnect_on_exception,
         close_timeout=close_timeout,
-        gather=write_policy == "gather",
         tuning=tuning,
     )
     try:
-        listener = await establish(
+        await establish(
             transport,
             opening,
             uri,
@@ -216,7 +213,7 @@ async def ws_connect(
         if max_redirects > 0:
             refuse_redirect(exc)
         raise
-    return transport, listener
+    return transport, listeners[0]
 
 
 async def establish(
@@ -231,14 +228,14 @@ async def establish(
     use_aiofastnet: bool | None,
     tuning: Tuning,
     kwargs: dict[str, Any],
-) -> WSListener:
+) -> None:
     """Everything from DNS to the server's agreement. Whatever it raises, nothing is left behind."""
     loop = asyncio.get_running_loop()
     try:
         async with deadline(open_timeout):
             await _connect(loop, transport, uri, context, socket_factory, use_aiofastnet, tuning, kwargs)
             async with deadline(handshake_timeout):
-                return await opening.opened
+                await opening.opened
     except asyncio.TimeoutError as exc:
         opening.abandon()
         if isinstance(exc.__context__, asyncio.CancelledError):
@@ -274,24 +271,25 @@ class _AutoPing:
 
 
 class Opening:
-    """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN."""
+    """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN.
+
+    `receiver`: called once the server has agreed; makes what the connection delivers to
+    """
 
     def __init__(
         self,
         handshake: ClientHandshake,
-        factory: ListenerFactory,
+        receiver: Callable[[UpgradeRequest, UpgradeResponse], WSListener],
         logger: Any,
         auto_ping: _AutoPing | None = None,
-        deliver_to: Callable[[WSListener, WSTransport], WSListener] = lambda listener, transport: listener,
     ) -> None:
         self._handshake = handshake
-        self._factory = factory
+        self._make_receiver = receiver
         self._auto_ping = auto_ping
-        self._deliver_to = deliver_to
         self._transport: WSTransport | None = None
         self.logger = logger
         self.phase = "connecting"
-        self.opened: asyncio.Future[WSListener] = asyncio.get_running_loop().create_future()
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: WSTransport) -> None:
         self._transport = transport
@@ -310,8 +308,7 @@ class Opening:
                 return 0
             if self._handshake.compression is not None:
                 self._transport._compress(self._handshake.compression)
-            listener = _make_listener(self._factory, self._handshake.request, response)
-            receiver = self._deliver_to(listener, self._transport)
+            receiver = self._make_receiver(self._handshake.request, response)
         except BaseException as exc:
             self._failed(exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
@@ -322,7 +319,7 @@ class Opening:
         by_hand = self._handshake.extensions_header and self._handshake.compression is None
         rsv_allowed = 0x70 if by_hand else 0
         transport._open(receiver, self._handshake.request, response, self._handshake.subprotocol, rsv_allowed)
-        self.opened.set_result(listener)
+        self.opened.set_result(None)
         if self.logger.isEnabledFor(logging.INFO):
             beneath = transport.underlying_transport
             self.logger.info(

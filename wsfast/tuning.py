@@ -1,4 +1,7 @@
-"""What a connection trades for latency: polling, socket options, stamps. Checked here, before anything is connected."""
+"""What a connection trades for latency: gathering, polling, socket options, stamps.
+
+Checked here, before anything is connected.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ class Tuning:
     def __init__(
         self,
         *,
+        write_policy: str = "immediate",
         busy_poll: float = 0,
         timestamps: str | None = None,
         max_read_size: int | None = None,
@@ -34,6 +38,8 @@ class Tuning:
         sockopts: Sequence[SocketOption] = (),
         ping_histogram: Histogram | None = None,
     ) -> None:
+        if write_policy not in ("immediate", "gather"):
+            raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
         if not busy_poll >= 0:  # NaN neither
             raise ValueError(f"busy_poll must not be negative, not {busy_poll!r}")
         if timestamps not in (None, "user", "kernel"):
@@ -52,6 +58,7 @@ class Tuning:
             raise TypeError(
                 f"ping_histogram must have a method record_value(), unlike {type(ping_histogram).__name__}"
             )
+        self.gather = write_policy == "gather"
         self.busy_poll = busy_poll
         self.timestamps = timestamps
         self.max_read_size = max_read_size or sys.maxsize
@@ -62,7 +69,7 @@ class Tuning:
             self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, so_busy_poll))
 
 
-# The arguments of Tuning that wsfast.connect() knows too, besides busy_poll: it has no frames that a stamp could be on.
+# What wsfast.connect() passes on to Tuning, besides what it names. It has no frames that a stamp could be on.
 ARGUMENTS = ("max_read_size", "quickack", "so_busy_poll", "sockopts")
 
 

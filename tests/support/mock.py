@@ -89,7 +89,6 @@ class Wire:
             "auto_pong": True,
             "disconnect_on_exception": True,
             "close_timeout": 10,
-            "gather": False,
         }
         settings.update(options)
         self.transport = WSTransport(

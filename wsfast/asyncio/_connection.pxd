@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from wsfast._engine cimport WSTransport
 from wsfast.asyncio._inbox cimport Inbox
 
@@ -13,7 +15,7 @@ cdef class Connection:
         int _credit
         int _allowance
         bint _turn_awaited          # the loop will call _loop_turned()
-        double _run_began           # since when no turn of the loop is known of; 0: not looked at the clock yet
+        int64_t _run_began          # since when no turn of the loop is known of; 0: not looked at the clock yet
 
     cdef bint _must_yield(self) except -1
     cdef void _run_begins(self) noexcept

@@ -14,7 +14,9 @@ had begun leaves whole.
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t
 
+from wsfast._core cimport wsf_monotonic_ns
 from wsfast._deflate cimport compression
 from wsfast._engine cimport WSTransport
 from wsfast._frame cimport WSMsgType
@@ -47,27 +49,12 @@ cdef extern from "Python.h":
     object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
 
 
-cdef extern from *:
-    """
-    #include <time.h>
-
-    static inline double wsf_seconds(void)
-    {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    }
-    """
-    double wsf_seconds() noexcept
-
-
 cdef enum:
     # How many awaits may end at once before the clock is looked at for the first time, and at most between two looks.
     FIRST_ALLOWANCE = 8
     LARGEST_ALLOWANCE = 64
-
-# How long an event loop may be kept from other tasks, in seconds: twice this is a hundred of its turns.
-cdef double SLICE = 125e-6
+    # How long an event loop may be kept from other tasks, in nanoseconds: twice this is a hundred of its turns.
+    SLICE = 125_000
 
 
 cdef wsf_awaitable _receives, _sends
@@ -227,7 +214,7 @@ cdef class Connection:
         In the second SLICE without a turn of the event loop that is known of, the loop is asked to tell of the next.
         So what takes less than a SLICE, a read and the answers to it, costs the loop nothing.
         """
-        cdef double now = wsf_seconds()
+        cdef int64_t now = wsf_monotonic_ns()
         if self._run_began == 0:
             self._run_began = now
             self._allowance = 1

@@ -19,7 +19,7 @@ from wsfast.asyncio.connection import ClientConnection, queue_marks
 from wsfast.connecting import Connecting, Limits
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
-from wsfast.handshake import USER_AGENT, HeadersLike
+from wsfast.handshake import USER_AGENT, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
@@ -123,13 +123,10 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             logger=logger,
         )
         tuned = {name: kwargs.pop(name) for name in TUNING_ARGUMENTS if name in kwargs}
-        self._tuning = Tuning(busy_poll=busy_poll, **tuned)
-        if write_policy not in ("immediate", "gather"):
-            raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
+        self._tuning = Tuning(write_policy=write_policy, busy_poll=busy_poll, **tuned)
         queue_marks(max_queue)  # raises what is wrong with it
         self._target = _Target(self.ws_uri, kwargs)
         self.close_timeout = close_timeout
-        self._gather = write_policy == "gather"
         self._create_connection = ClientConnection if create_connection is None else create_connection
         self._settings: dict[str, Any] = {
             "ping_interval": ping_interval,
@@ -145,11 +142,11 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         handshake = self._next_handshake()
         connections: list[ClientConnection] = []
 
-        def make_listener() -> WSListener:
+        def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
             connections.append(self._create_connection(transport, **self._settings))
             return connections[0].listener
 
-        opening = Opening(handshake, make_listener, self.logger)
+        opening = Opening(handshake, receiver, self.logger)
         context = self._target.ssl_context()
         transport = WSTransport(
             asyncio.get_running_loop(),
@@ -160,7 +157,6 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             auto_pong=True,
             disconnect_on_exception=True,
             close_timeout=self.close_timeout,
-            gather=self._gather,
             tuning=self._tuning,
         )
         try:
