@@ -10,16 +10,12 @@ from contextlib import suppress
 import pytest
 from support import frames
 from support.awaiting import awaitable, feed, turns
-from support.frames import CLOSE, PING, PONG, TEXT
+from support.frames import CLOSE, PING, PONG, TEXT, texts
 from support.servers import serve
 
 from wsfast.asyncio.client import connect
 from wsfast.connection import State
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
-
-
-def texts(*numbers):
-    return b"".join(frames.text(str(number)) for number in numbers)
 
 
 async def receive_all(ws):

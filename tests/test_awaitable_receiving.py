@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import pytest
 from support import frames
-from support.awaiting import awaitable, feed, finished_at_once, turns
-from support.frames import CONTINUATION, PING, PONG, TEXT, Sent
+from support.awaiting import awaitable, beside, feed, finished_at_once, turns, woken, work
+from support.frames import CONTINUATION, PING, PONG, TEXT, Sent, texts
 from support.servers import serve
 
 from wsfast import ConnectionClosed
@@ -28,10 +28,6 @@ from wsfast.exceptions import (
 )
 
 KIB = 1024
-
-
-def texts(*numbers):
-    return b"".join(frames.text(str(number)) for number in numbers)
 
 
 # Ready results take no detour.
@@ -96,56 +92,34 @@ async def test_a_task_that_feeds_does_not_run_another_task_inside_itself():
 @pytest.mark.parametrize("how", ["recv", "async for"])
 async def test_a_flood_of_ready_results_lets_other_tasks_run(how):
     """All messages are there; receiving them takes some milliseconds of the processor and not one wait."""
-    turned = 0
     async with awaitable(max_queue=None) as (ws, _):
-
-        async def others():
-            nonlocal turned
-            while True:
-                await asyncio.sleep(0)
-                turned += 1
-
         await feed(ws, texts(*range(20_000)))
         assert ws.listener.frames == 20_000
-        other = asyncio.ensure_future(others())
-        await asyncio.sleep(0)
-        end = time.perf_counter() + 0.02
         received = 0
-        if how == "recv":
-            while time.perf_counter() < end or received < 20_000:
-                if received < 20_000:
-                    assert await ws.recv() == str(received)
+        async with beside() as other:
+            end = time.perf_counter() + 0.02
+            if how == "recv":
+                while time.perf_counter() < end or received < 20_000:
+                    if received < 20_000:
+                        assert await ws.recv() == str(received)
+                        received += 1
+            else:
+                async for message in ws:
+                    assert message == str(received)
                     received += 1
-        else:
-            async for message in ws:
-                assert message == str(received)
-                received += 1
-                if received == 20_000:
-                    break
-        other.cancel()
-        assert turned >= 3
+                    if received == 20_000:
+                        break
+        assert other.turned >= 3
 
 
 async def test_slow_processing_of_ready_results_lets_other_tasks_run_after_a_few():
-    turned = 0
     async with awaitable(max_queue=None) as (ws, _):
-
-        async def others():
-            nonlocal turned
-            while True:
-                await asyncio.sleep(0)
-                turned += 1
-
         await feed(ws, texts(*range(40)))
-        other = asyncio.ensure_future(others())
-        await asyncio.sleep(0)
-        for _ in range(40):
-            await ws.recv()
-            end = time.perf_counter() + 0.0005
-            while time.perf_counter() < end:
-                pass
-        other.cancel()
-        assert turned >= 3
+        async with beside() as other:
+            for _ in range(40):
+                await ws.recv()
+                work(0.0005)
+        assert other.turned >= 3
 
 
 def test_recv_and_send_give_coroutines_as_far_as_python_can_tell():
@@ -668,32 +642,23 @@ async def test_many_receivers_one_after_the_other():
 
 
 async def test_an_exception_in_the_receiving_task_stays_there():
+    async def do():
+        raise LookupError("mine")
+
     async with awaitable() as (ws, _):
-
-        async def receive():
-            await ws.recv()
-            raise LookupError("mine")
-
-        receiving = asyncio.ensure_future(receive())
-        await asyncio.sleep(0)
-        await feed(ws, texts(1, 2))
         with pytest.raises(LookupError, match="mine"):
-            await receiving
+            await woken(ws, do)
         assert await ws.recv() == "2"
 
 
 async def test_a_receiving_task_may_drop_the_connection():
     async with awaitable() as (ws, _):
 
-        async def receive():
-            await ws.recv()
+        async def do():
             ws.protocol.abort()
             return await ws.recv()
 
-        receiving = asyncio.ensure_future(receive())
-        await asyncio.sleep(0)
-        await feed(ws, texts(1, 2, 3))
-        assert await receiving == "2"
+        assert await woken(ws, do) == ("1", "2")
         with suppress(ConnectionClosed):
             while True:
                 await ws.recv()

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 from support import frames
-from support.awaiting import awaitable, feed, finished_at_once, turns
+from support.awaiting import awaitable, beside, feed, finished_at_once, turns
 from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Parser, Sent
 from support.servers import websockets_echo
 
@@ -130,28 +130,12 @@ async def test_what_is_sent_is_a_copy():
 
 
 async def test_a_flood_of_ready_sends_lets_other_tasks_run():
-    turned = 0
     async with awaitable() as (ws, far):
-
-        async def drain():
-            while True:
-                await far.read()
-
-        async def others():
-            nonlocal turned
-            while True:
-                await asyncio.sleep(0)
-                turned += 1
-
-        tasks = [asyncio.ensure_future(drain()), asyncio.ensure_future(others())]
-        await asyncio.sleep(0)
-        end = time.perf_counter() + 0.02
-        while time.perf_counter() < end:
-            await ws.send("x")
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert turned >= 3
+        async with beside(far.drain()) as other:
+            end = time.perf_counter() + 0.02
+            while time.perf_counter() < end:
+                await ws.send("x")
+        assert other.turned >= 3
 
 
 async def test_send_that_is_never_awaited_warns_and_sends_nothing():

@@ -13,43 +13,15 @@ from contextlib import suppress
 
 import pytest
 from support import frames
-from support.awaiting import awaitable, feed, finished_at_once, turns
-from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, Sent
+from support.awaiting import awaitable, beside, feed, finished_at_once, turns, woken, work
+from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, Sent, texts
 
 from wsfast.asyncio._awaitable import Awaitable
 from wsfast.asyncio._connection import Messages, Receive, Send
 from wsfast.asyncio.client import ClientConnection
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, KeepaliveTimeout
 
-
-def texts(*numbers):
-    return b"".join(frames.text(str(number)) for number in numbers)
-
-
 # The task that waits in recv() runs inside the read, and may do anything there.
-
-
-async def woken(ws, do):
-    """Receive a message while no other task runs, and do this next, inside the read."""
-    running = []
-
-    async def receive():
-        message = await ws.recv()
-        running.append(asyncio.current_task())
-        return message, await do()
-
-    receiving = asyncio.ensure_future(receive())
-    await asyncio.sleep(0)
-    inside = []
-
-    def deliver():
-        ws.protocol.data_received(texts(1, 2, 3))
-        inside.extend(running)
-
-    asyncio.get_running_loop().call_soon(deliver)
-    await turns(2)
-    assert inside == [receiving], "it was not run inside the read"
-    return await receiving
 
 
 async def test_inside_the_read_everything_can_be_done():
@@ -337,61 +309,33 @@ async def test_another_thread_is_refused_even_if_a_message_is_there():
 
 
 async def test_a_flood_of_ready_fragments_lets_other_tasks_run():
-    turned = 0
     async with awaitable(max_queue=None) as (ws, _):
-
-        async def others():
-            nonlocal turned
-            while True:
-                await asyncio.sleep(0)
-                turned += 1
-
         await feed(
             ws,
             frames.frame(TEXT, b"x", fin=False)
             + frames.frame(CONTINUATION, b"x", fin=False) * 3000
             + frames.frame(CONTINUATION, b"x"),
         )
-        other = asyncio.ensure_future(others())
-        await asyncio.sleep(0)
         count = 0
-        async for _ in ws.recv_streaming():
-            count += 1
-            if count % 100 == 0:
-                end = time.perf_counter() + 0.0005
-                while time.perf_counter() < end:
-                    pass
-        other.cancel()
+        async with beside() as other:
+            async for _ in ws.recv_streaming():
+                count += 1
+                if count % 100 == 0:
+                    work(0.0005)
         assert count == 3002
-        assert turned >= 3
+        assert other.turned >= 3
 
 
 @pytest.mark.parametrize("inside", ["plain", "context"])
 async def test_a_sender_that_changes_contexts_lets_other_tasks_run(inside):
     """What a program does with contexts between two sends is no turn of the event loop."""
-    turned = 0
     async with awaitable() as (ws, far):
-
-        async def drain():
-            while True:
-                await far.read()
-
-        async def others():
-            nonlocal turned
-            while True:
-                await asyncio.sleep(0)
-                turned += 1
-
-        tasks = [asyncio.ensure_future(drain()), asyncio.ensure_future(others())]
-        await asyncio.sleep(0)
-        for _ in range(20_000):  # many slices of the processor's time, however busy the machine is
-            if inside == "context":
-                contextvars.copy_context().run(int)
-            await ws.send("x")
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert turned >= 3
+        async with beside(far.drain()) as other:
+            for _ in range(20_000):  # many slices of the processor's time, however busy the machine is
+                if inside == "context":
+                    contextvars.copy_context().run(int)
+                await ws.send("x")
+        assert other.turned >= 3
 
 
 # Ends

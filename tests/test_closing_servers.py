@@ -14,7 +14,7 @@ import pytest
 from support import certificates, frames
 from support.frames import CLOSE, Sent, binary, text
 from support.listeners import Recorder, Scripted
-from support.servers import Peer, serve
+from support.servers import Peer, break_off, serve
 
 from wsfast import ProtocolError, WSCloseCode, WSCloseHandshake, WSCloseInfo, WSMsgType, ws_connect
 
@@ -183,12 +183,7 @@ async def test_a_server_that_ends_without_a_word_is_the_initiator(tls):
 
 
 async def test_a_reset_is_the_cause():
-    async def handler(peer: Peer) -> None:
-        await peer.accept()
-        await peer.frame()
-        peer.reset()
-
-    async with serve(handler) as server:
+    async with serve(break_off) as server:
         transport, listener = await ws_connect(Recorder, server.url)
         transport.send(WSMsgType.TEXT, "x")
         await transport.wait_disconnected()

@@ -127,52 +127,51 @@ async def test_in_the_reply_to_the_upgrade(face, secure, fault, count):
         assert isinstance(exc.__cause__, EOFError)
 
 
+@asynccontextmanager
+async def ended(face, secure, fault, sent=None):
+    """A connection and what is between it and the server: the fault that the body causes ends it, without a message."""
+    async with before_server(secure=secure) as (between, context):
+        async with FACES[face](between.url, context=context) as client:
+            yield between, client
+            messages, end = await client.rest()
+    assert messages == []
+    assert (end.received, end.sent, type(end.cause)) == (None, sent, behind(face, fault))
+
+
 @secure
 @FAULTS
 @pytest.mark.parametrize("count", [0, 1, 10])
 async def test_in_a_frame(face, secure, fault, count):
-    async with before_server(secure=secure) as (between, context):
-        async with FACES[face](between.url, context=context) as client:
-            await exchange(client)
-            between.hold()
-            await client.send("cut short")
-            await between.arrived(len("cut short") + 2)
-            between.forward(count)
-            getattr(between, fault)()
-            messages, end = await client.rest()
-    assert messages == []
-    assert (end.received, end.sent, type(end.cause)) == (None, None, behind(face, fault))
+    async with ended(face, secure, fault) as (between, client):
+        await exchange(client)
+        between.hold()
+        await client.send("cut short")
+        await between.arrived(len("cut short") + 2)
+        between.forward(count)
+        getattr(between, fault)()
 
 
 @secure
 @FAULTS
 async def test_between_frames(face, secure, fault):
     """What arrived before is there."""
-    async with before_server(secure=secure) as (between, context):
-        async with FACES[face](between.url, context=context) as client:
-            for message in MESSAGES:
-                await client.send(message)
-            assert [await client.recv() for _ in MESSAGES] == MESSAGES
-            getattr(between, fault)()
-            messages, end = await client.rest()
-    assert messages == []
-    assert (end.received, end.sent, type(end.cause)) == (None, None, behind(face, fault))
+    async with ended(face, secure, fault) as (between, client):
+        for message in MESSAGES:
+            await client.send(message)
+        assert [await client.recv() for _ in MESSAGES] == MESSAGES
+        getattr(between, fault)()
 
 
 @secure
 @FAULTS
 async def test_in_the_closing_handshake(face, secure, fault):
-    async with before_server(secure=secure) as (between, context):
-        async with FACES[face](between.url, context=context) as client:
-            await exchange(client)
-            between.hold()
-            closing = asyncio.ensure_future(client.close())
-            await between.arrived()
-            getattr(between, fault)()
-            await closing
-            messages, end = await client.rest()
-    assert messages == []
-    assert (end.received, end.sent, type(end.cause)) == (None, 1000, behind(face, fault))
+    async with ended(face, secure, fault, sent=1000) as (between, client):
+        await exchange(client)
+        between.hold()
+        closing = asyncio.ensure_future(client.close())
+        await between.arrived()
+        getattr(between, fault)()
+        await closing
 
 
 def behind(face: str, fault: str) -> type:

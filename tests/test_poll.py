@@ -19,7 +19,7 @@ from support.awaiting import awaitable
 from support.frames import BINARY, CLOSE, PING, PONG, TEXT, Sent, text
 from support.listeners import Recorder, Scripted
 from support.pair import pair
-from support.servers import Peer, serve
+from support.servers import Peer, break_off, serve
 
 from wsfast import ConnectionClosed, WSMsgType, ws_connect
 
@@ -267,11 +267,6 @@ async def test_a_connection_that_ends_raises(end):
 
 
 async def test_a_broken_connection_raises():
-    async def break_off(peer: Peer) -> None:
-        await peer.accept()
-        await peer.frame()
-        peer.reset()
-
     async with serve(break_off) as server:
         transport, _ = await ws_connect(Recorder, server.url)
         transport.send(WSMsgType.TEXT, "a")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import websockets.asyncio.client
 
+from support.frames import texts
 from support.pair import Far
 from support.servers import Peer
 from wsfast.asyncio.client import ClientConnection, connect
@@ -74,3 +76,58 @@ async def turns(count: int) -> None:
     """Let the event loop turn."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+class Other:
+    """A task that does nothing but take turns."""
+
+    turned = 0
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.turned += 1
+
+
+def work(seconds: float) -> None:
+    """Keep the processor, and the event loop from its next turn."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+@asynccontextmanager
+async def beside(*tasks: Coroutine[Any, Any, Any]) -> AsyncIterator[Other]:
+    """Another task runs beside the body, and so do `tasks`; they are cancelled at its end."""
+    other = Other()
+    running = [asyncio.ensure_future(task) for task in (*tasks, other.run())]
+    await asyncio.sleep(0)
+    try:
+        yield other
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+
+async def woken(ws: ClientConnection, do: Callable[[], Awaitable[Any]]) -> tuple[Any, Any]:
+    """Receive the first of three messages while no other task runs, and `do` this next, inside the read."""
+    running = []
+
+    async def receive() -> tuple[Any, Any]:
+        message = await ws.recv()
+        running.append(asyncio.current_task())
+        return message, await do()
+
+    receiving = asyncio.ensure_future(receive())
+    await asyncio.sleep(0)
+    inside: list[Any] = []
+
+    def deliver() -> None:
+        ws.protocol.data_received(texts(1, 2, 3))
+        inside.extend(running)
+
+    asyncio.get_running_loop().call_soon(deliver)
+    await turns(2)
+    assert inside == [receiving], "it was not run inside the read"
+    return await receiving

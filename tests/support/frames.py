@@ -41,6 +41,10 @@ def text(payload: bytes | str, **options: int) -> bytes:
     return frame(TEXT, payload, **options)
 
 
+def texts(*messages: object) -> bytes:
+    return b"".join(text(str(message)) for message in messages)
+
+
 def binary(payload: bytes, **options: int) -> bytes:
     return frame(BINARY, payload, **options)
 

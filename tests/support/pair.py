@@ -41,6 +41,11 @@ class Far:
         self.received += len(data)
         return data
 
+    async def drain(self) -> None:
+        """Read and forget, until cancelled or the client has closed."""
+        while await self.read():
+            pass
+
     async def frames_until_eof(self) -> list[Sent]:
         frames = []
         while data := await self.read():

@@ -173,6 +173,13 @@ async def serve(
         await served.result()
 
 
+async def break_off(peer: Peer) -> None:
+    """A server that resets the connection after a frame."""
+    await peer.accept()
+    await peer.frame()
+    peer.reset()
+
+
 async def echo(peer: Peer) -> None:
     """A handler that sends every message back, until the client closes the connection or drops it."""
     with suppress(EOFError, ConnectionError):  # readuntil() raises an EOFError, too
