@@ -360,12 +360,11 @@ class ClientHandshake:
 
     def _accept(self, event: h11.InformationalResponse, rest: bytes) -> UpgradeResponse:
         response = self._response(event)
+        fields = list(event.headers)
         try:
-            _check_upgrade(event.headers, generate_accept_token(self._key))
-            self.subprotocol = _picked_subprotocol(event.headers, self._subprotocols)
-            self.extensions_header = (
-                _decode_optional(_combined(event.headers, b"sec-websocket-extensions")) or None
-            )
+            _check_upgrade(fields, generate_accept_token(self._key))
+            self.subprotocol = _picked_subprotocol(fields, self._subprotocols)
+            self.extensions_header = _decode_optional(_combined(fields, b"sec-websocket-extensions")) or None
             if self._extensions:
                 _check_accepted(self.extensions_header or "", self._extensions)
             else:

@@ -7,6 +7,7 @@ chained to one that does.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import urllib.parse
@@ -121,6 +122,8 @@ class _RefusedError(Exception):
     """Why a URI is invalid, in words that repeat nothing of its userinfo."""
 
 
+# Programs connect to the same few URIs again and again. (urllib.parse keeps what it has split, too.)
+@functools.lru_cache(maxsize=64)
 def _parse(uri: str) -> WebSocketURI:
     if _FORBIDDEN.search(uri):
         _refuse("it contains a space or a control character")
