@@ -91,6 +91,10 @@ def check_inflated(stream: bytes, pieces: list[bytes]) -> None:
     if ours.failed in (1002, 1007) and theirs.failed in (1002, 1007, 1009, None):
         # It inflates a message when all of it is there, so it fails later, or for another of the rules that are broken.
         assert ours.messages == theirs.messages
+    elif ours.failed is None and theirs.failed == TOO_BIG:
+        # The engine's limit on what a header says leaves room for data that compressing made longer. So a frame that is
+        # not compressed, and too long by less than that, is refused at its end.
+        assert ours.messages == theirs.messages
     else:
         assert theirs == ours, f"blocked: {theirs} instead of {ours}"
     if ours.failed is None:
