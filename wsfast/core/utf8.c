@@ -87,21 +87,47 @@ static inline uint64_t step(uint64_t state, const uint8_t *p, size_t n) {
 }
 
 /*
- * Bytes looked at together. With blocks of 8, 16 and 32, ASCII passes at 15, 29 and 27 GB/s, and
- * text with an umlaut here and there at 3.0, 2.5 and 2.3 (Zen 4, gcc 12 -O2, 64 KiB).
+ * Most text is ASCII alone, and most of it is short, so that is asked first: 64 bytes at a time,
+ * then 16, each of which compilers make of vectors. A ragged end is not walked byte by byte: the
+ * last 16 (or 8) bytes overlap those before, which are ASCII.
+ */
+static inline int is_ascii(const uint8_t *p, size_t words) {
+    uint64_t any = 0;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t word;
+        memcpy(&word, p + 8 * i, 8);
+        any |= word;
+    }
+    return (any & 0x8080808080808080U) == 0;
+}
+
+/* How many bytes at p are known to be ASCII: all n, or whole blocks before one that is not. */
+static inline size_t ascii_prefix(const uint8_t *p, size_t n) {
+    size_t at = 0;
+    while (n - at >= 64 && is_ascii(p + at, 8))
+        at += 64;
+    while (n - at >= 16 && is_ascii(p + at, 2))
+        at += 16;
+    if (n >= 16)
+        return n - at < 16 && is_ascii(p + n - 16, 2) ? n : at;
+    return n >= 8 && is_ascii(p, 1) && is_ascii(p + n - 8, 1) ? n : 0;
+}
+
+/*
+ * Bytes looked at together once there was another character. With blocks of 8, 16 and 32, text with
+ * an umlaut here and there passes at 3.0, 2.5 and 2.3 GB/s (Zen 4, gcc 12 -O2, 64 KiB).
  */
 enum { BLOCK = 16 };
 
-static inline int is_ascii(const uint8_t *block) {
-    uint64_t words[BLOCK / 8];
-    memcpy(words, block, BLOCK);
-    return ((words[0] | words[1]) & 0x8080808080808080U) == 0;
-}
-
 int wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n) {
     uint64_t state = v->state;
+    if (state == START) {
+        size_t ascii = ascii_prefix(p, n);
+        p += ascii;
+        n -= ascii;
+    }
     for (; n >= BLOCK && state != BAD; p += BLOCK, n -= BLOCK) {
-        if (state != START || !is_ascii(p))
+        if (state != START || !is_ascii(p, BLOCK / 8))
             state = step(state, p, BLOCK);
     }
     state = step(state, p, n);
