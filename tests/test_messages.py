@@ -92,6 +92,18 @@ def test_a_message_in_one_frame(loop, reader, data):
     assert not wire.listener.frames
 
 
+@READERS
+def test_a_character_anywhere_in_ascii(loop, reader):
+    wire = Wire(loop, reader())
+    texts = ["a" * size for size in range(200)]
+    texts += [
+        ("a" * at + "ż").ljust(size, "a") for size in (9, 15, 16, 17, 64, 81, 143) for at in range(size)
+    ]
+    wire.feed(b"".join(frame(TEXT, one.encode()) for one in texts))
+    assert wire.listener.contents == [expected(reader, one.encode()) for one in texts]
+    assert all(one.isascii() == ("ż" not in one) for one in wire.listener.contents if isinstance(one, str))
+
+
 def test_nothing_is_copied_and_all_stays_valid(loop):
     wire = Wire(loop, Reader())
     for i in range(100):

@@ -53,6 +53,7 @@ cdef extern from "utf8.h" nogil:
         uint32_t state
     bint wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n)
     bint wsf_utf8_complete(const wsf_utf8 *v)
+    bint wsf_is_ascii(const uint8_t *p, size_t n)
 
 
 cdef extern from "entropy.h" nogil:

@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from wsfast._core cimport wsf_utf8
@@ -32,11 +33,21 @@ cdef class Messages(WSListener):
         Incoming _incoming
         list _fragments
 
+    cdef object _add(self, WSFrame frame)
     cdef object _of_frame(self, WSFrame frame)
     cdef object _of_bytes(self, bytes payload, bint is_valid)
-    cdef int _deliver(self, WSTransport transport, int msg_type, payload) except -1
 
 
+cdef extern from *:
+    """
+    /* Cython counts a reference that a function returns as its own. */
+    #define wsf_take_reference(object) (object)
+    """
+    object take_reference "wsf_take_reference"(PyObject *)
+
+
+# The payload as a new `str`; NULL with an exception set, of CPython's, if it is no UTF-8.
+cdef PyObject *text_or_null(const char *data, Py_ssize_t size) noexcept
 # The payload as `str`; InvalidText if it is no UTF-8.
 cdef object decode(const char *data, Py_ssize_t size)
 cdef bint is_text(const char *data, Py_ssize_t size) noexcept

@@ -5,13 +5,14 @@ the frame that breaks it. Messages stands between the engine and a listener that
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from wsfast._core cimport wsf_utf8, wsf_utf8_complete, wsf_utf8_feed
+from wsfast._core cimport wsf_is_ascii, wsf_utf8, wsf_utf8_complete, wsf_utf8_feed
 from wsfast._deflate cimport TAIL_SIZE
 from wsfast._engine cimport WSListener, WSTransport, python_override
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
@@ -20,7 +21,17 @@ from wsfast import codes
 from wsfast.exceptions import InvalidText, PayloadTooBig, TooManyFragments
 
 
+cdef extern from "Python.h":
+    void PyErr_Clear()
+    # Without an exception handler around it: setting one up for every message costs more than it seems.
+    PyObject *utf8_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
+    PyObject *ascii_or_null "PyUnicode_New"(Py_ssize_t size, Py_UCS4 largest)
+    void *text_data "PyUnicode_DATA"(PyObject *text)
+
+
 cdef enum:
+    # Of a shorter text CPython may have an object already.
+    SHORT_TEXT = 16
     # websockets' limit: without one, empty fragments would fill the memory below every max_size.
     MAX_FRAGMENTS = 4096
 
@@ -140,28 +151,38 @@ cdef class Messages(WSListener):
 
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
-            Incoming incoming = self._incoming
-            bytes payload
-            bint is_first
-        if (<FrameFields>frame).msg_type & 0x08:
+            int msg_type = (<FrameFields>frame).msg_type
+            object payload
+        if msg_type & 0x08:
             self._listener.on_ws_frame(transport, frame)
             return
-        if incoming.is_plain and (<FrameFields>frame).fin and not incoming.has_more:
-            self._deliver(transport, (<FrameFields>frame).msg_type, self._of_frame(frame))
-            return
-        is_first = not incoming.has_more
-        payload = incoming.add(frame)
-        if is_first and not incoming.has_more:
-            self._deliver(
-                transport, incoming.msg_type,
-                self._of_frame(frame) if payload is None else self._of_bytes(payload, False))
-            return
+        if (<FrameFields>frame).fin and self._incoming.is_plain and not self._incoming.has_more:
+            payload = self._of_frame(frame)
+        else:
+            payload = self._add(frame)
+            if payload is None:
+                return
+            msg_type = self._incoming.msg_type
+        if self._on_message is None:
+            self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
+        else:
+            self._on_message(transport, _msg_types[msg_type], payload)
+
+    cdef object _add(self, WSFrame frame):
+        """Take a frame that may be a fragment, or compressed. Returns the payload of the message that it ends, else
+        None."""
+        cdef:
+            bint is_first = not self._incoming.has_more
+            bytes payload = self._incoming.add(frame)
+        if is_first and not self._incoming.has_more:
+            return self._of_frame(frame) if payload is None else self._of_bytes(payload, False)
         if is_first:
             self._fragments = []
         self._fragments.append(frame.get_payload_as_bytes() if payload is None else payload)
-        if not incoming.has_more:
-            payload, self._fragments = b"".join(self._fragments), None
-            self._deliver(transport, incoming.msg_type, self._of_bytes(payload, True))
+        if self._incoming.has_more:
+            return None
+        payload, self._fragments = b"".join(self._fragments), None
+        return self._of_bytes(payload, True)
 
     cdef object _of_frame(self, WSFrame frame):
         """The payload of a whole message that lies in the read buffer."""
@@ -172,7 +193,7 @@ cdef class Messages(WSListener):
                 decode(frame.payload_ptr, (<FrameFields>frame).payload_size)  # raises what is wrong
         if self._payload_type == AS_MEMORYVIEW:
             return PyMemoryView_FromObject(frame)
-        return frame.get_payload_as_bytes()
+        return PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
 
     cdef object _of_bytes(self, bytes payload, bint is_valid):
         if self._incoming.msg_type == WSMsgType.TEXT:
@@ -181,13 +202,6 @@ cdef class Messages(WSListener):
             if not is_valid and not is_text(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)):
                 decode(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         return PyMemoryView_FromObject(payload) if self._payload_type == AS_MEMORYVIEW else payload
-
-    cdef int _deliver(self, WSTransport transport, int msg_type, payload) except -1:
-        if self._on_message is None:
-            self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
-        else:
-            self._on_message(transport, _msg_types[msg_type], payload)
-        return 0
 
     # ---- passed on
 
@@ -214,7 +228,25 @@ cdef class Messages(WSListener):
         self._listener.resume_writing()
 
 
+cdef PyObject *text_or_null(const char *data, Py_ssize_t size) noexcept:
+    # CPython looks at 8 bytes at a time; ASCII that is known to be such need only be copied.
+    if size < SHORT_TEXT or not wsf_is_ascii(<const uint8_t *>data, size):
+        return utf8_or_null(data, size, NULL)
+    cdef PyObject *text = ascii_or_null(size, 127)
+    if text != NULL:
+        memcpy(text_data(text), data, size)
+    return text
+
+
 cdef object decode(const char *data, Py_ssize_t size):
+    cdef PyObject *text = text_or_null(data, size)
+    if text == NULL:
+        PyErr_Clear()
+        return _decode_slowly(data, size)
+    return take_reference(text)
+
+
+cdef object _decode_slowly(const char *data, Py_ssize_t size):
     try:
         return PyUnicode_DecodeUTF8(data, size, NULL)
     except UnicodeDecodeError as exc:

@@ -136,6 +136,19 @@ static void test_bad_byte_in_ascii(void) {
     }
 }
 
+static void test_is_ascii(void) {
+    for (size_t n = 8; n <= 200; n++) {
+        uint8_t *p = memory.end - n;
+        memset(p, 0x7F, n);
+        CHECK(wsf_is_ascii(p, n) == 1);
+        for (size_t at = 0; at < n; at++) {
+            p[at] = 0x80;
+            CHECK(wsf_is_ascii(p, n) == 0);
+            p[at] = 0x7F;
+        }
+    }
+}
+
 /* Long mixed texts, half of them with one byte spoilt. */
 static void test_random_texts(void) {
     static const uint32_t limits[] = {0x80, 0x80, 0x80, 0x800, 0x10000, 0x110000};
@@ -179,6 +192,7 @@ int main(void) {
     test_four_bytes();
     test_every_character();
     test_bad_byte_in_ascii();
+    test_is_ascii();
     test_random_texts();
     test_stays_invalid();
     return report("utf8");

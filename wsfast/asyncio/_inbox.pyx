@@ -24,7 +24,7 @@ from libc.string cimport memcpy
 
 from wsfast._engine cimport WSListener, WSTransport
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
-from wsfast._messages cimport Incoming, decode as decode_text, is_text
+from wsfast._messages cimport Incoming, decode as decode_text, is_text, take_reference, text_or_null
 from wsfast._writer cimport State
 
 from wsfast.exceptions import InvalidText
@@ -34,16 +34,6 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
     void PyErr_Clear()
-    # Without an exception handler around it: setting one up for every message costs more than it seems.
-    PyObject *utf8_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
-
-
-cdef extern from *:
-    """
-    /* Cython counts a reference that a function returns as its own. */
-    #define wsf_take_reference(object) (object)
-    """
-    object take_reference "wsf_take_reference"(PyObject *)
 
 
 cdef enum:
@@ -355,7 +345,7 @@ cdef class Inbox(WSListener):
             self._popped()
         if not decode or slot.data == NULL:
             return self._undecoded(&slot, owner, decode)
-        text = utf8_or_null(slot.data, slot.size, NULL)
+        text = text_or_null(slot.data, slot.size)
         if text == NULL:
             return self._note_invalid_text(&slot)
         return take_reference(text)

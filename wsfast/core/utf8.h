@@ -26,4 +26,7 @@ int wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n);
 /* 1 if the bytes so far are valid and end between two characters, so the text may end here. */
 static inline int wsf_utf8_complete(const wsf_utf8 *v) { return v->state == 0; }
 
+/* 1 if the n bytes, 8 at least, are ASCII alone. */
+int wsf_is_ascii(const uint8_t *p, size_t n);
+
 #endif
