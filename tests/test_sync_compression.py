@@ -12,7 +12,7 @@ from sync_support.servers import in_thread, scripted
 
 from wsfast import ConnectionClosedError, InvalidText, NegotiationError, PayloadTooBig, ProtocolError
 from wsfast.deflate import ClientPerMessageDeflateFactory, PerMessageDeflate
-from wsfast.exceptions import ConcurrencyError
+from wsfast.exceptions import ConcurrencyError, TooManyFragments
 from wsfast.sync.client import connect
 
 RSV1 = 4
@@ -58,6 +58,16 @@ def deflated(*fragments, kind=TEXT):
         payload = payload[:-4] if last else payload
         out += frame(CONTINUATION if i else kind, payload, fin=last, rsv=0 if i else RSV1)
     return out
+
+
+def last_frame(frames):
+    """The last of some short ones."""
+    while frames:
+        last = frames
+        frames = (
+            frames[2 + frames[1] :] if frames[1] < 126 else frames[4 + int.from_bytes(frames[2:4], "big") :]
+        )
+    return last
 
 
 def sends(*data):
@@ -129,6 +139,102 @@ def test_what_ends_the_connection(message, cause, code, receive):
             receive(ws)
         assert isinstance(caught.value.__cause__, cause)
         assert caught.value.sent.code == code
+
+
+RANDOM = random.Random(1).randbytes(1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("first", "cause", "code"),
+    [
+        (deflated(b"bad \xff", b"never sent"), InvalidText, 1007),
+        (deflated(b"bad \xe2(", b"never sent"), InvalidText, 1007),
+        (deflated(bytes(10 << 20), b"never sent"), PayloadTooBig, 1009),
+        (
+            frame(TEXT, b"\xff\xff", fin=False, rsv=RSV1) + frame(CONTINUATION, b"never sent"),
+            ProtocolError,
+            1002,
+        ),
+    ],
+    ids=["not UTF-8", "a character cut short", "a bomb", "nothing inflates it"],
+)
+@pytest.mark.parametrize("decode", [None, False])
+def test_the_first_fragment_is_refused_before_the_second_comes(first, cause, code, decode):
+    first = first[: len(first) - len(last_frame(first))]
+    with sends(first) as server, connect(server.url, close_timeout=1) as ws:
+        with pytest.raises(ConnectionClosedError) as caught:
+            ws.recv(timeout=5, decode=decode)
+        assert isinstance(caught.value.__cause__, cause)
+        assert caught.value.sent.code == code
+
+
+@pytest.mark.parametrize("receive", [lambda ws: ws.recv(), lambda ws: b"".join(ws.recv_streaming())])
+@pytest.mark.parametrize("size", [999, 1000, 1001, 1002])
+def test_it_is_inflated_bytes_that_count(receive, size):
+    """Each byte costs seven or so compressed ones here."""
+    message = deflated(*(RANDOM[i : i + 1] for i in range(size)), kind=BINARY)
+    assert len(message) > 6000
+    with sends(message) as server, connect(server.url, max_size=1000, close_timeout=1) as ws:
+        if size <= 1000:
+            assert receive(ws) == RANDOM[:size]
+            return
+        with pytest.raises(ConnectionClosedError) as caught:
+            receive(ws)
+        assert isinstance(caught.value.__cause__, PayloadTooBig)
+        assert (caught.value.__cause__.max_size, caught.value.__cause__.current_size) == (1000, 1000)
+
+
+@pytest.mark.parametrize("size", [99, 100, 101, 102])
+def test_the_limit_of_a_fragment_is_that_of_what_it_inflates_to(size):
+    message = deflated(b"x" * 100, b"x" * size, kind=BINARY)
+    with sends(message) as server, connect(server.url, max_size=(1000, 100), close_timeout=1) as ws:
+        if size <= 100:
+            assert ws.recv() == b"x" * (100 + size)
+            return
+        with pytest.raises(ConnectionClosedError) as caught:
+            ws.recv()
+        assert isinstance(caught.value.__cause__, PayloadTooBig)
+
+
+@pytest.mark.parametrize("count", [4096, 4097])
+def test_fragments_are_counted(count):
+    message = deflated(*[b""] * count)
+    with sends(message) as server, connect(server.url, close_timeout=1) as ws:
+        if count == 4096:
+            assert ws.recv() == ""
+            return
+        with pytest.raises(ConnectionClosedError) as caught:
+            ws.recv()
+        assert isinstance(caught.value.__cause__, TooManyFragments)
+
+
+@pytest.mark.parametrize(
+    "receive",
+    [lambda ws: ws.recv(), lambda ws: "".join(ws.recv_streaming())],
+    ids=["recv", "recv_streaming"],
+)
+@pytest.mark.parametrize("compressed", [True, False])
+def test_the_beginning_is_kept_when_time_is_over(receive, compressed):
+    pieces = ["żółw 🐢"[:2].encode() + b"\xc5", b"\x82", "w 🐢".encode()]
+    if compressed:
+        message = deflated(*pieces)
+    else:
+        message = b"".join(frame(CONTINUATION if i else TEXT, p, fin=i == 2) for i, p in enumerate(pieces))
+    cut = len(message) - len(last_frame(message))
+
+    def script(peer):
+        peer.read_request()
+        peer.send(peer.reply(ACCEPT if compressed else b"") + message[:cut])
+        peer.frame()
+        peer.send(message[cut:] + frame(TEXT, b"next, ", fin=False) + frame(CONTINUATION, b"whole"))
+        peer.answer_close()
+
+    with scripted(script) as server, connect(server.url) as ws:
+        with pytest.raises(TimeoutError):
+            ws.recv(timeout=0.05)
+        ws.send("go on")
+        assert receive(ws) == "".join(["żó", "ł", "w 🐢"])
+        assert ws.recv() == "next, whole"
 
 
 def test_text_that_is_streamed_is_checked_even_if_it_is_not_wanted():

@@ -3,7 +3,20 @@
 import struct
 
 import pytest
-from support.frames import BINARY, CLOSE, CONTINUATION, PING, TEXT, binary, close, frame, header, masked, text
+from support.frames import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    PONG,
+    TEXT,
+    binary,
+    close,
+    frame,
+    header,
+    masked,
+    text,
+)
 from sync_support.servers import scripted
 
 from wsfast.exceptions import (
@@ -204,6 +217,28 @@ def test_frames_before_the_bad_one_are_delivered():
         with pytest.raises(ConnectionClosedError):
             ws.recv()
     assert server.result() == b"\x03\xea"
+
+
+@pytest.mark.parametrize("decode", [None, False])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_what_was_queued_behind_the_bad_message_is_not_delivered(decode, compressed):
+    deflate = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+    bad = frame(TEXT, b"\xfa\x0f\x00", rsv=4) if compressed else text(b"\xff")
+
+    def script(peer):
+        peer.accept(headers=deflate if compressed else b"")
+        peer.frame()
+        peer.send(text("good") + bad + text("after") + frame(PONG, b"both are there"))
+        return peer.close_frame().payload[:2]
+
+    with scripted(script) as server, connect(server.url) as ws:
+        assert ws.ping(b"both are there").wait(5)
+        assert ws.recv() == "good"
+        for _ in range(2):
+            with pytest.raises(ConnectionClosedError) as raised:
+                ws.recv(decode=decode)
+            assert isinstance(raised.value.__cause__, InvalidText)
+    assert server.result() == b"\x03\xef"
 
 
 def test_what_follows_the_close_is_not_delivered():

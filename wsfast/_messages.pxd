@@ -50,4 +50,6 @@ cdef extern from *:
 cdef PyObject *text_or_null(const char *data, Py_ssize_t size) noexcept
 # The payload as `str`; InvalidText if it is no UTF-8.
 cdef object decode(const char *data, Py_ssize_t size)
+# Checks the next fragment of a text, the last one if `fin`; InvalidText as soon as it is no UTF-8.
+cdef int check_fragment(wsf_utf8 *utf8, const char *data, Py_ssize_t size, bint fin) except -1
 cdef bint is_text(const char *data, Py_ssize_t size) noexcept

@@ -2,6 +2,8 @@ from typing import final
 
 from wsfast._engine import WSListener, WSTransport
 
+MAX_FRAGMENTS: int
+
 @final
 class Incoming:
     msg_type: int

@@ -32,8 +32,9 @@ cdef extern from "Python.h":
 cdef enum:
     # Of a shorter text CPython may have an object already.
     SHORT_TEXT = 16
-    # websockets' limit: without one, empty fragments would fill the memory below every max_size.
-    MAX_FRAGMENTS = 4096
+
+# websockets' limit: without one, empty fragments would fill the memory below every max_size.
+MAX_FRAGMENTS = 4096
 
 
 cdef enum PayloadType:
@@ -45,6 +46,7 @@ cdef enum PayloadType:
 # A larger limit than memory can be addressed with is none.
 cdef uint64_t NO_LIMIT = 1 << 62
 
+cdef Py_ssize_t _max_fragments = MAX_FRAGMENTS
 cdef dict _payload_types = {memoryview: AS_MEMORYVIEW, bytes: AS_BYTES, str: AS_STR}
 cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
 
@@ -82,7 +84,7 @@ cdef class Incoming:
             self._deflated = (<FrameFields>frame).rsv1
         if not fin:
             self._fragments += 1
-            if self._fragments >= MAX_FRAGMENTS:
+            if self._fragments >= _max_fragments:
                 raise TooManyFragments(MAX_FRAGMENTS)
         if self._deflated:
             inflated = self._inflate(frame, limit)
@@ -91,10 +93,7 @@ cdef class Incoming:
         elif <uint64_t>size > limit:
             raise PayloadTooBig(size, limit, self._size or None)
         if self.msg_type == WSMsgType.TEXT and not whole:
-            if not wsf_utf8_feed(&self._utf8, <const uint8_t *>data, size) or (
-                    fin and not wsf_utf8_complete(&self._utf8)):
-                decode(data, size)  # raises what is wrong, if this fragment alone shows it
-                raise InvalidText("utf-8", (<bytes>data[:size]), 0, size, "invalid across fragments")
+            check_fragment(&self._utf8, data, size, fin)
         self.has_more = not fin
         if fin:
             self._fragments = 0
@@ -251,6 +250,13 @@ cdef object _decode_slowly(const char *data, Py_ssize_t size):
         return PyUnicode_DecodeUTF8(data, size, NULL)
     except UnicodeDecodeError as exc:
         raise InvalidText.from_decode_error(exc) from None
+
+
+cdef int check_fragment(wsf_utf8 *utf8, const char *data, Py_ssize_t size, bint fin) except -1:
+    if not wsf_utf8_feed(utf8, <const uint8_t *>data, size) or (fin and not wsf_utf8_complete(utf8)):
+        decode(data, size)  # raises what is wrong, if this fragment alone shows it
+        raise InvalidText("utf-8", (<bytes>data[:size]), 0, size, "invalid across fragments")
+    return 0
 
 
 cdef bint is_text(const char *data, Py_ssize_t size) noexcept:

@@ -9,10 +9,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uintptr_t
+from libc.string cimport memcpy
 
-from wsfast._deflate cimport compression as compression_wished
+from wsfast._core cimport wsf_utf8
+from wsfast._deflate cimport TAIL_SIZE, compression as compression_wished
+from wsfast._messages cimport check_fragment
 
-from wsfast.exceptions import ConcurrencyError
+from wsfast.exceptions import ConcurrencyError, ProtocolError
 from wsfast.sync import _native
 
 
@@ -79,11 +82,15 @@ cdef class Connection:
     cdef public bint _receiving
     # What inflates and deflates messages (compression.py), or None.
     cdef public object _compression
+    # The fragments so far of a compressed message, inflated, and their UTF-8.
+    cdef list _inflated
+    cdef wsf_utf8 _utf8
 
     def __cinit__(self, handle, *arguments, **options):
         self._handle = handle
         self._connection = <wst_connection *><uintptr_t>int(_native.ffi.cast("uintptr_t", handle))
         self._message = crate.get_message(self._connection)
+        self._inflated = []
 
     # ---- receiving
 
@@ -97,10 +104,13 @@ cdef class Connection:
         :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
         :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
         """
+        cdef int flags = WST_VALIDATE if decode is False else 0
         cdef int64_t result
         self._begin("recv")
         try:
-            result = self._wait_for_message(timeout, WST_VALIDATE if decode is False else 0)
+            result = self._wait_for_message(timeout, flags)
+            if self._message.compressed:
+                return self._take_compressed(result, timeout, decode)
             return self._take(result, decode)
         finally:
             self._receiving = False
@@ -136,8 +146,6 @@ cdef class Connection:
         """Copy the message that is lent, into the object that the user gets."""
         cdef bint text = result < 0
         cdef Py_ssize_t size = WST_TEXT - result if text else result
-        if self._message.compressed:
-            return self._take_compressed(size, text, decode)
         if text if decode is None else decode:
             try:
                 return PyUnicode_DecodeUTF8(self._message.data, size, NULL)
@@ -145,27 +153,62 @@ cdef class Connection:
                 self._text_is_invalid(exc)
         return PyBytes_FromStringAndSize(self._message.data, size)
 
-    cdef _take_compressed(self, Py_ssize_t size, bint text, decode):
-        data = self._inflate(PyBytes_FromStringAndSize(self._message.data, size), bool(self._message.fin))
+    cdef _take_compressed(self, int64_t result, timeout, decode):
+        """Inflate the message whose next frame is lent, each frame as it arrives. What is not done when the time is over
+        is kept."""
+        cdef bint text = result < 0
+        cdef bint fin = self._message.fin
+        cdef bytes data = self._inflate(result)
+        if not fin or self._inflated:
+            self._inflated.append(data)
+            while not fin:
+                result = self._wait_for_message(timeout, WST_RESUME)
+                fin = self._message.fin
+                self._inflated.append(self._inflate(result))
+            data = self._take_inflated()
+        if text if decode is None else decode:
+            try:
+                return PyUnicode_DecodeUTF8(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), NULL)
+            except UnicodeDecodeError as exc:
+                self._text_is_invalid(exc)
+        return data
+
+    cdef bytes _take_inflated(self):
+        data = b"".join(self._inflated)
+        self._inflated = []
+        return data
+
+    cdef bytes _inflate(self, int64_t result):
+        """Inflate the frame that is lent, with the tail behind the last one, and check what is to be text."""
+        cdef bint text = result < 0
+        cdef bint fin = self._message.fin
+        cdef Py_ssize_t size = WST_TEXT - result if text else result
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, size + TAIL_SIZE if fin else size)
+        memcpy(PyBytes_AS_STRING(data), self._message.data, size)
+        if fin:
+            memcpy(PyBytes_AS_STRING(data) + size, b"\x00\x00\xff\xff", TAIL_SIZE)
         try:
-            # Text is checked even if it is not wanted as str.
-            decoded = data.decode() if text or decode else None
-        except UnicodeDecodeError as exc:
-            self._text_is_invalid(exc)
-        return decoded if (text if decode is None else decode) else data
+            data = self._compression.inflate(data, fin)
+            if text:
+                check_fragment(&self._utf8, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), fin)
+        except ProtocolError as exc:
+            self._inflated = []
+            self._refuse(exc)
+        return data
 
     def _receive_fragment(self, int flags) -> tuple[bool, bytes, bool]:
         """The next frame of a message: whether it is text, its payload, whether it is the last one."""
         cdef int64_t result = self._wait_for_message(None, flags | WST_STREAM)
         cdef bint text = result < 0
-        data = PyBytes_FromStringAndSize(self._message.data, WST_TEXT - result if text else result)
-        fin = bool(self._message.fin)
-        return text, self._inflate(data, fin) if self._message.compressed else data, fin
-
-    @property
-    def _is_compressed(self) -> bool:
-        """Whether the message is compressed of which the last fragment is one."""
-        return bool(self._message.compressed)
+        cdef bint fin = self._message.fin
+        if not self._message.compressed:
+            return text, PyBytes_FromStringAndSize(self._message.data, WST_TEXT - result if text else result), fin
+        data = self._inflate(result)
+        if self._inflated:
+            # A recv() that timed out has the beginning.
+            self._inflated.append(data)
+            data = self._take_inflated()
+        return text, data, fin
 
     # ---- sending
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+from wsfast._messages import MAX_FRAGMENTS
 from wsfast.connecting import Connecting, Limits
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
@@ -37,9 +38,6 @@ __all__ = [
     "unix_connect",
     "unix_reconnect",
 ]
-
-# Frames of a message that recv() puts together, as many as websockets allows.
-_MAX_FRAGMENTS = 4096
 
 _NO_LIMIT = 2**64 - 1
 
@@ -182,7 +180,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
     def _compression(self, handshake: ClientHandshake) -> Compression | None:
         if handshake.compression is None:
             return None
-        return Compression(handshake.compression, self._options.max_message)
+        return Compression(handshake.compression, self._options.max_message, self._options.max_fragment)
 
     # with reconnect(...) as ...:
 
@@ -309,7 +307,7 @@ def _options(
                 f"max_{'queue' if name == 'max_queue' else 'size'} must not be negative, not {limit!r}"
             )
         setattr(options, name, _NO_LIMIT if limit is None else min(limit, _NO_LIMIT))
-    options.max_fragments = _MAX_FRAGMENTS
+    options.max_fragments = MAX_FRAGMENTS
     times = ("ping_interval", ping_interval), ("ping_timeout", ping_timeout), ("close_timeout", close_timeout)
     for name, seconds in times:
         if seconds is not None and (seconds < 0 or (seconds == 0 and name == "ping_interval")):

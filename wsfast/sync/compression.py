@@ -24,13 +24,17 @@ _NO_LIMIT = 2**62
 
 
 class Compression:
-    """What a connection needs to inflate and deflate. `max_message`: bytes of an inflated message."""
+    """What a connection needs to inflate and deflate.
 
-    def __init__(self, agreed: AgreedDeflate, max_message: int) -> None:
+    :param max_message, max_fragment: in bytes, inflated
+    """
+
+    def __init__(self, agreed: AgreedDeflate, max_message: int, max_fragment: int) -> None:
         self.agreed = agreed
         self._inflater = Inflater(agreed)
         self._deflater = Deflater(agreed) if agreed.can_compress else None
         self._max_message = min(max_message, _NO_LIMIT)
+        self._max_fragment = min(max_fragment, _NO_LIMIT)
         self._size = 0  # of the fragments of a message that were inflated
         self._lock = threading.Lock()
         self._sender: int | None = None
@@ -38,11 +42,12 @@ class Compression:
     def inflate(self, data: bytes, fin: bool) -> bytes:
         """Inflate a message, or the next fragment of one.
 
+        :param data: with TAIL, if it is the last fragment
         :raises PayloadTooBig, ProtocolError: the connection must fail
         """
-        if fin:
-            data += TAIL
         limit = self._max_message - self._size
+        if limit > self._max_fragment:
+            limit = self._max_fragment
         inflated = self._inflater.inflate(data, len(data), limit, fin, self._size or None)
         self._size = 0 if fin else self._size + len(inflated)
         return inflated

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NoReturn
 
+from wsfast.closing import MAX_REASON
 from wsfast.codes import close_code_on_wire_ok
 from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload
 from wsfast.exceptions import (
@@ -39,9 +40,6 @@ Data = str | bytes
 
 # The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
 _FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
-
-# A control frame has at most 125 bytes (RFC 6455 section 5.5), and two of a CLOSE frame are the code.
-_MAX_REASON = 123
 
 
 class ClientConnection(Connection, Identity):
@@ -179,14 +177,10 @@ class ClientConnection(Connection, Identity):
             raise
         as_text = text if decode is None else decode
         try:
-            # Of compressed text the crate does not know whether it is UTF-8.
-            if as_text or (text and self._is_compressed):
+            if as_text:
                 decoder = codecs.getincrementaldecoder("utf-8")()
             while True:
-                fragment: Data = data
-                if decoder is not None:
-                    decoded = self._decode(decoder, data, done)
-                    fragment = decoded if as_text else data
+                fragment: Data = data if decoder is None else self._decode(decoder, data, done)
                 if done:
                     break
                 yield fragment
@@ -213,17 +207,13 @@ class ClientConnection(Connection, Identity):
         else:
             raise self._exception()
 
-    def _inflate(self, data: bytes, fin: bool) -> bytes:
-        assert self._compression is not None
-        try:
-            inflated: bytes = self._compression.inflate(data, fin)
-        except ProtocolError as exc:
-            self._fail(exc.code, str(exc), exc)
-            raise self._exception() from self._cause
-        return inflated
-
     def _text_is_invalid(self, exc: UnicodeDecodeError) -> NoReturn:
-        self._fail(1007, f"{exc.reason} at position {exc.start}", InvalidText.from_decode_error(exc))
+        self._refuse(InvalidText.from_decode_error(exc))
+
+    def _refuse(self, exc: ProtocolError) -> NoReturn:
+        """What was received breaks the protocol."""
+        reason = f"{exc.reason} at position {exc.start}" if isinstance(exc, InvalidText) else str(exc)
+        self._fail(exc.code, reason, exc, lib.wst_fail_receiving)
         raise self._exception() from self._cause
 
     # ---- sending
@@ -348,8 +338,8 @@ class ClientConnection(Connection, Identity):
             raise ProtocolError(f"invalid close code: {code}")
         if code is None and text:
             raise ProtocolError("cannot send a reason without a code")
-        if len(text) > _MAX_REASON:
-            raise ProtocolError(f"close reason of {len(text)} bytes is longer than {_MAX_REASON}")
+        if len(text) > MAX_REASON:
+            raise ProtocolError(f"close reason of {len(text)} bytes is longer than {MAX_REASON}")
         if self._fragments:
             reason = "close during fragmented message"
             self._fail(1011, reason, ConcurrencyError(reason))
@@ -364,15 +354,15 @@ class ClientConnection(Connection, Identity):
         """
         return self._wait(self._ended, timeout)
 
-    def _fail(self, code: int, reason: str, cause: BaseException) -> None:
+    def _fail(self, code: int, reason: str, cause: BaseException, fail: Any = lib.wst_fail) -> None:
         """Close, and receive nothing more (RFC 6455 section 7.1.7)."""
         if self._cause is None and self.state is State.OPEN:
             self._cause = cause
-        text = reason.encode()[:_MAX_REASON]
+        text = reason.encode()[:MAX_REASON]
         if isinstance(cause, Exception):
-            self._end(lib.wst_fail, code, text)
+            self._end(fail, code, text)
         else:  # the handler of a signal raised: nobody is to wait
-            lib.wst_fail(self._handle, code, text, len(text))
+            fail(self._handle, code, text, len(text))
             self._abort()
 
     def _end(self, begin: Any = None, code: int = 0, reason: bytes = b"") -> None:

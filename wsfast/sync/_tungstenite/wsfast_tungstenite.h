@@ -39,7 +39,7 @@ enum wst_state {
 
 /* Flags of wst_recv(). */
 enum wst_recv_flag {
-    WST_RESUME = 1,  /* goes on after WST_INTERRUPTED or WST_PONG, with the same deadline */
+    WST_RESUME = 1,  /* goes on with the same deadline: after WST_INTERRUPTED, WST_PONG or a fragment */
     WST_STREAM = 2,  /* a frame at a time */
     WST_VALIDATE = 4 /* the caller will not decode text, so check here that it is UTF-8 */
 };
@@ -72,11 +72,11 @@ typedef struct {
     double busy_poll;
 } wst_options;
 
-/* A received message or, with WST_STREAM, a frame of one: until the next is received. */
+/* A received message or, with WST_STREAM or if it is compressed, a frame of one: until the next is received. */
 typedef struct {
     const char *data;
     int fin;
-    int compressed; /* then it is not checked that it is text */
+    int compressed; /* then the caller inflates it, and checks the limits of what it becomes and that it is text */
 } wst_message;
 
 /* Codes are -1 where there was no CLOSE frame, and 1005 where it was empty. Texts are UTF-8, not terminated. */
@@ -148,6 +148,8 @@ double wst_latency(wst_connection *connection);
 int wst_close(wst_connection *connection, int code, const char *reason, size_t size);
 /* As wst_close(), for a connection of which nothing more shall be read. */
 int wst_fail(wst_connection *connection, int code, const char *reason, size_t size);
+/* As wst_fail(), by the receiver, because of what it received: nothing behind that is given any more, either. */
+int wst_fail_receiving(wst_connection *connection, int code, const char *reason, size_t size);
 /* Done when the connection is closed, at the latest by the deadline that the first CLOSE set. */
 int wst_finish(wst_connection *connection);
 /* Drops the connection at once, and wakes whoever sleeps in it. */

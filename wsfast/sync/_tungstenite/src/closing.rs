@@ -30,21 +30,35 @@ impl Connection {
 
     /// Fails the connection (RFC 6455 section 7.1.7), for a reason that the caller knows.
     pub fn fail(&self, close: Close) {
-        let Some(_user) = self.socket.enter() else { return };
-        let mut reader = self.try_reader();
-        self.ending().set_cause(Cause::Local);
-        if let Some(reader) = &mut reader {
-            reader.discard = true;
-        }
-        self.close_sent(close, Phase::Draining);
-        self.end_writing();
+        self.end_reading(self.try_reader().as_deref_mut(), Cause::Local, close);
     }
 
+    /// As `fail`, because of what `receive` gave to the caller: what came behind that has no meaning.
+    pub fn fail_receiving(&self, close: Close) {
+        let mut reader = locked(&self.reader);
+        reader.forget_received();
+        self.end_reading(Some(&mut reader), Cause::Local, close);
+    }
+
+    /// Fails the connection because of the frame that was received last.
     pub(crate) fn violate(&self, reader: &mut Reader, cause: Cause) {
         let (code, reason) = cause.close();
-        reader.discard = true;
+        self.end_reading(Some(reader), cause, Close::new(code, reason.as_bytes()));
+    }
+
+    /// As `violate`, because of the frame that `receive` is at: others may have been received behind it.
+    pub(crate) fn refuse(&self, reader: &mut Reader, cause: Cause) {
+        reader.forget_received();
+        self.violate(reader, cause);
+    }
+
+    fn end_reading(&self, reader: Option<&mut Reader>, cause: Cause, close: Close) {
+        let Some(_user) = self.socket.enter() else { return };
+        if let Some(reader) = reader {
+            reader.discard = true;
+        }
         self.ending().set_cause(cause);
-        self.close_sent(Close::new(code, reason.as_bytes()), Phase::Draining);
+        self.close_sent(close, Phase::Draining);
         self.end_writing();
     }
 

@@ -246,6 +246,19 @@ pub unsafe extern "C" fn wst_fail(handle: *const Handle, code: c_int, reason: *c
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn wst_fail_receiving(
+    handle: *const Handle,
+    code: c_int,
+    reason: *const c_char,
+    size: usize,
+) -> c_int {
+    guarded(handle, PANIC, |connection| {
+        connection.fail_receiving(close_frame(code, bytes(reason, size)));
+        OK
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn wst_finish(handle: *const Handle) -> c_int {
     guarded(handle, PANIC, |connection| result(connection.finish()))
 }

@@ -72,6 +72,20 @@ pub enum Parsed {
     Violation(Cause),
 }
 
+/// What `receive` has had so far of a message in several frames.
+pub struct Assembly {
+    pub kind: Kind,
+    pub frames: u64,
+    /// Nothing of a compressed message, whose frames are given as they are.
+    pub data: Vec<u8>,
+}
+
+impl Assembly {
+    pub fn new(kind: Kind) -> Self {
+        Assembly { kind, frames: 0, data: Vec::new() }
+    }
+}
+
 /// A message of which not all frames arrived.
 struct Begun {
     kind: Kind,
@@ -86,7 +100,7 @@ pub struct Reader {
     /// A message in `data` is lent to the receiver: until it asks for the next, `data` must not move.
     pub lent: bool,
     /// A buffer that was left to the receiver, or a message that is lent and not in `data`.
-    kept: Vec<u8>,
+    pub kept: Vec<u8>,
     begun: Option<Begun>,
     /// Compression was negotiated.
     pub deflate: bool,
@@ -94,9 +108,7 @@ pub struct Reader {
     pub discard: bool,
     pub limits: Limits,
     pub queue: VecDeque<Queued>,
-    /// The frames so far of a message that `wst_recv` puts together.
-    pub assembly: Vec<u8>,
-    pub assembled: u64,
+    pub assembly: Option<Assembly>,
     /// Until when `wst_recv` may wait, and may spin; kept for when it goes on after a signal.
     pub deadline: Option<Instant>,
     pub spin_until: Option<Instant>,
@@ -123,8 +135,7 @@ impl Reader {
             discard: false,
             limits,
             queue: VecDeque::new(),
-            assembly: Vec::new(),
-            assembled: 0,
+            assembly: None,
             deadline: None,
             spin_until: None,
             armed: Duration::ZERO,
@@ -160,10 +171,15 @@ impl Reader {
     }
 
     /// Lends a message that is not in `data`.
-    pub fn lend(&mut self, message: Vec<u8>) -> &[u8] {
+    pub fn lend(&mut self, message: Vec<u8>) {
         debug_assert!(!self.lent);
         self.kept = message;
-        &self.kept
+    }
+
+    /// What was received has no meaning any more.
+    pub fn forget_received(&mut self) {
+        self.queue.clear();
+        self.assembly = None;
     }
 
     pub fn forget_unread(&mut self) {
@@ -233,7 +249,7 @@ impl Reader {
             }
             _ => {}
         }
-        let current = self.begun.as_ref().map(|begun| begun.size);
+        let current = self.begun.as_ref().map(|begun| begun.size).filter(|&size| size > 0);
         let limit = self.limits.message.saturating_sub(current.unwrap_or(0)).min(self.limits.fragment);
         let compressed = self.begun.as_ref().map_or(head.compressed, |begun| begun.kind.compressed);
         // The limits are those of what is inflated, and what cannot be compressed gets longer.
@@ -256,8 +272,11 @@ impl Reader {
         let Some(begun) = &mut self.begun else {
             return Parsed::Violation(Cause::Protocol(frame::unexpected_continuation()));
         };
-        begun.size += (end - start) as u64;
         let kind = begun.kind;
+        if !kind.compressed {
+            // Whoever inflates a message knows how long it is.
+            begun.size += (end - start) as u64;
+        }
         if kind.is_text() && !(begun.utf8.feed(&self.data[start..end]) && (!fin || begun.utf8.complete())) {
             return Parsed::Violation(Cause::Text("message is not UTF-8".to_string()));
         }

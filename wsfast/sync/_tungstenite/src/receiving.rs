@@ -9,7 +9,7 @@ use crate::connection::{after, earliest, Connection, Stop};
 use crate::core::Utf8;
 use crate::ending::{Cause, Phase};
 use crate::locked;
-use crate::reader::{Found, Kind, Parsed, Queued, Reader};
+use crate::reader::{Assembly, Found, Kind, Parsed, Queued, Reader};
 use crate::socket::{would_block, Errno};
 
 /// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
@@ -30,89 +30,87 @@ pub struct Received {
     pub size: usize,
 }
 
+impl Received {
+    fn new(kind: Kind, fin: bool, data: &[u8]) -> Self {
+        Received { kind, fin, data: data.as_ptr(), size: data.len() }
+    }
+}
+
 impl Connection {
-    /// Waits for a message, or for a frame of one if `stream`. See wst_recv().
+    /// Waits for a message, or for a frame of one if `stream` or if it is compressed. See wst_recv().
     pub fn receive(&self, timeout: Option<f64>, resume: bool, stream: bool, validate: bool) -> Result<Received, Stop> {
         let user = self.socket.enter();
         let mut reader = locked(&self.reader);
         let reader = &mut *reader;
+        reader.take_back();
         if !resume {
-            reader.take_back();
             reader.deadline = timeout.and_then(after);
             reader.spin_until = None;
         }
+        if stream {
+            // A call that timed out may have put the beginning together.
+            if let Some(Assembly { kind: kind @ Kind { compressed: false, .. }, data, .. }) = reader.assembly.take() {
+                reader.lend(data);
+                return Ok(Received::new(kind, false, &reader.kept));
+            }
+        }
         let mut filled = false;
         loop {
-            let need = if let Some(queued) = reader.queue.pop_front() {
-                let Queued { kind, first, fin, data } = queued;
-                if stream || (first && fin) {
-                    if validate && kind.is_text() && first && fin && !Utf8::is_text(&data) {
-                        self.violate(reader, not_text());
-                        continue;
-                    }
-                    let data = reader.lend(data);
-                    return Ok(Received { kind, fin, data: data.as_ptr(), size: data.len() });
-                }
-                if self.assemble(reader, &data) && fin {
-                    return Ok(self.assembled(reader, kind));
-                }
-                continue;
+            let queued = reader.queue.pop_front();
+            let in_buffer = queued.is_none();
+            let (kind, first, fin, data) = if let Some(Queued { kind, first, fin, data }) = queued {
+                reader.lend(data);
+                (kind, first, fin, &reader.kept[..])
             } else {
                 match self.parse(reader) {
-                    Ok(found) => {
-                        let Found { kind, first, fin, start, end } = found;
-                        if stream || (first && fin) {
-                            let text = validate && kind.is_text() && first && fin;
-                            if text && !Utf8::is_text(&reader.data[start..end]) {
-                                self.violate(reader, not_text());
-                                continue;
-                            }
-                            reader.lent = true;
-                            let data = &reader.data[start..end];
-                            return Ok(Received { kind, fin, data: data.as_ptr(), size: data.len() });
+                    Ok(Found { kind, first, fin, start, end }) => (kind, first, fin, &reader.data[start..end]),
+                    Err(need) => {
+                        if self.pongs.load(Ordering::Acquire) {
+                            return Err(Stop::Pong);
                         }
-                        let data = std::mem::take(&mut reader.data);
-                        let all = self.assemble(reader, &data[start..end]);
-                        reader.data = data;
-                        if all && fin {
-                            return Ok(self.assembled(reader, kind));
+                        if user.is_none() || self.phase() == Phase::Closed {
+                            return Err(Stop::Closed);
                         }
+                        if filled {
+                            // A signal may have come while this thread did not sleep, and would not wake it from the
+                            // next sleep.
+                            return Err(Stop::Interrupted);
+                        }
+                        self.fill(reader, need)?;
+                        filled = true;
                         continue;
                     }
-                    Err(need) => need,
                 }
             };
-            if self.pongs.load(Ordering::Acquire) {
-                return Err(Stop::Pong);
+            if first && fin {
+                if validate && kind.is_text() && !Utf8::is_text(data) {
+                    self.refuse(reader, Cause::Text("message is not UTF-8".to_string()));
+                    continue;
+                }
+            } else if !stream {
+                let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(kind));
+                assembly.frames += 1;
+                if !kind.compressed {
+                    assembly.data.extend_from_slice(data);
+                }
+                if !fin && assembly.frames >= reader.limits.fragments {
+                    self.refuse(reader, Cause::Fragments(reader.limits.fragments));
+                    continue;
+                }
+                if !kind.compressed && !fin {
+                    continue;
+                }
+                if fin {
+                    if let Some(Assembly { data, .. }) = reader.assembly.take().filter(|_| !kind.compressed) {
+                        reader.lend(data);
+                        return Ok(Received::new(kind, true, &reader.kept));
+                    }
+                }
             }
-            if user.is_none() || self.phase() == Phase::Closed {
-                return Err(Stop::Closed);
-            }
-            if filled {
-                // A signal may have come while this thread did not sleep, and would not wake it from the next sleep.
-                return Err(Stop::Interrupted);
-            }
-            self.fill(reader, need)?;
-            filled = true;
+            let received = Received::new(kind, fin, data);
+            reader.lent = in_buffer;
+            return Ok(received);
         }
-    }
-
-    pub(crate) fn assemble(&self, reader: &mut Reader, data: &[u8]) -> bool {
-        reader.assembled += 1;
-        if reader.assembled > reader.limits.fragments {
-            let limit = reader.limits.fragments;
-            self.violate(reader, Cause::Fragments(limit));
-            return false;
-        }
-        reader.assembly.extend_from_slice(data);
-        true
-    }
-
-    pub(crate) fn assembled(&self, reader: &mut Reader, kind: Kind) -> Received {
-        reader.assembled = 0;
-        let message = std::mem::take(&mut reader.assembly);
-        let data = reader.lend(message);
-        Received { kind, fin: true, data: data.as_ptr(), size: data.len() }
     }
 
     /// The next data frame in the buffer; control frames are dealt with. The error says how many bytes are missing.
@@ -323,8 +321,4 @@ impl Connection {
         drop(reader);
         Err(self.wait(!full, false, earliest(timers, deadline), now))
     }
-}
-
-fn not_text() -> Cause {
-    Cause::Text("message is not UTF-8".to_string())
 }
