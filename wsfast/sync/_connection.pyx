@@ -154,8 +154,10 @@ cdef class Connection:
         return PyBytes_FromStringAndSize(self._message.data, size)
 
     cdef _take_compressed(self, int64_t result, timeout, decode):
-        """Inflate the message whose next frame is lent, each frame as it arrives. What is not done when the time is over
-        is kept."""
+        """Inflate the message whose next frame is lent, each frame as it arrives.
+
+        What there is when the time is over is kept for the next call.
+        """
         cdef bint text = result < 0
         cdef bint fin = self._message.fin
         cdef bytes data = self._inflate(result)
