@@ -131,6 +131,16 @@ def test_a_frame_of_any_size_arrives_intact_in_pieces_of_any_size(loop, size, pi
     wire.lose()
 
 
+def test_what_has_arrived_of_a_long_frame_is_not_copied_again(loop):
+    """With every read, that would be 128 GiB for the pieces of this one: more than the deadline of a test."""
+    wire = Wire(loop)
+    payload = frames.pattern(32 << 20)
+    whole = binary(payload) + text("behind")
+    wire.feed(*(whole[at : at + 4096] for at in range(0, len(whole), 4096)))
+    assert wire.listener.frames == [Got(BINARY, payload), Got(TEXT, b"behind")]
+    wire.lose()
+
+
 @pytest.mark.parametrize("size", [16 * 1024 + 20, 130 * 1024])
 def test_a_frame_of_which_a_long_beginning_arrived_is_completed_by_single_bytes(loop, size):
     payload = frames.pattern(size)

@@ -14,6 +14,7 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _rest_size
         ReadBuffer _own             # a long one: its first _own_size bytes
         Py_ssize_t _own_size
+        Py_ssize_t _own_frame       # the size of the whole: nothing is looked at before it is there
         Py_ssize_t _max_read        # bytes to read at once, at most
 
         # The bytes that are being delivered: what is left of them lies from _frame_end to _read_end. A callback may

@@ -89,8 +89,10 @@ cdef class FrameReader(FrameWriter):
         self._bytes_received += nbytes
         self._sent_in = 0
         if buffer is not None:
-            self._own = None
-            alive._consume(buffer, 0, self._own_size + nbytes)
+            self._own_size += nbytes
+            if self._own_size >= self._own_frame:
+                self._own = None
+                alive._consume(buffer, 0, self._own_size)
             if alive._tells_read_done:
                 alive._read_done()
             return
@@ -233,6 +235,7 @@ cdef class FrameReader(FrameWriter):
         self._own = new_read_buffer(frame_size + OWN_SLACK)
         memcpy(self._own.data, buffer.data + start, size)
         self._own_size = size
+        self._own_frame = frame_size
         return 0
 
     # What WSTransport does with it.
