@@ -200,7 +200,7 @@ async def test_a_flood_of_control_frames_costs_no_memory_and_no_bandwidth(face, 
             grown = memory() - before
             await client.close()
         answers = await served.result()
-    assert grown < 8 << 20  # three quarters of the flood are 19 MiB
+    assert grown < 4 << 20
     # What the buffers of two sockets hold, and not one for each of 200,000.
     assert answers < 100_000
 

@@ -89,7 +89,7 @@ def check_inflated(stream: bytes, pieces: list[bytes]) -> None:
     # The blocking client looks at a header when all of it is there.
     theirs = blocked(pieces if ours.failed is None else [*pieces, bytes(16)], deflated=True)
     if ours.failed in (1002, 1007) and theirs.failed in (1002, 1007, 1009, None):
-        # It inflates a message when all of it is there, so it fails later, or for another of the rules that are broken.
+        # It may fail later, or for another of the rules that are broken.
         assert ours.messages == theirs.messages
     elif ours.failed is None and theirs.failed == TOO_BIG:
         # The engine's limit on what a header says leaves room for data that compressing made longer. So a frame that is
