@@ -23,12 +23,13 @@ if sys.platform == "win32":
 # What of the core a module is linked with. frame.c and utf8.c keep nothing, so whoever needs them has them; the pool of
 # mask keys must exist once.
 FRAME = "wsfast/core/frame.c"
+UTF8 = "wsfast/core/utf8.c"
 CORE = {
     "wsfast._frame": [FRAME],
     "wsfast._writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
-    "wsfast._reader": [FRAME],
+    "wsfast._reader": [FRAME, UTF8],
     "wsfast._engine": [FRAME],
-    "wsfast._messages": ["wsfast/core/utf8.c"],
+    "wsfast._messages": [UTF8],
 }
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from support import frames
 from support.awaiting import awaitable, feed, turns
-from support.frames import CLOSE, PING, PONG, TEXT, texts
+from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, texts
 from support.servers import serve
 
 from wsfast.asyncio.client import connect
@@ -117,6 +117,28 @@ async def test_close_discards_what_a_chatty_server_still_says():
                 assert len(await ws.recv()) == 10_000
                 left += 1
         assert left < 250
+        assert ws.close_code == 1000
+
+
+async def test_text_that_is_discarded_is_not_checked():
+    """Every other fragment begins inside a character, but the one before it was not looked at."""
+    text = "€".encode() * 3000
+    two = [frames.frame(CONTINUATION, half, fin=False) for half in (text + b"\xe2", b"\x82\xac" + text)]
+
+    async def handler(peer):
+        await peer.accept()
+        peer.send(frames.text("first") + frames.text("", fin=False))
+        closing = asyncio.ensure_future(peer.frames_until_close())
+        while not closing.done():
+            peer.send(b"".join(two) * 25)
+            await peer.writer.drain()
+        peer.send(b"".join(two) * 250 + frames.frame(CONTINUATION) + frames.close(1000))
+        await peer.writer.drain()
+
+    async with serve(handler) as served:
+        ws = await connect(served.url, max_queue=4, max_size=None)
+        assert await ws.recv() == "first"
+        await asyncio.wait_for(ws.close(), 5)
         assert ws.close_code == 1000
 
 

@@ -241,6 +241,80 @@ def test_fragments_that_end_inside_a_character(loop, reader):
         assert isinstance(wire.end(), InvalidText)
 
 
+# Kept as a copy, and in buffers of its own.
+@pytest.mark.parametrize("size", [100, 20_000, 200_000])
+@pytest.mark.parametrize("before", [b"", b"a" * 50])
+@READERS
+def test_a_frame_fails_before_it_is_complete(loop, reader, before, size):
+    wire = Wire(loop, reader())
+    wire.feed(text("first") + frames.header(TEXT, size) + before)
+    for fine in (b"\xe2", b"\x82", b"\xac", b"\xe2"):
+        wire.feed(fine)
+        assert not wire.sent()
+    wire.feed(b"\x28 and so on")
+    assert frames.parse_close(wire.sent()[-1].payload)[0] == 1007
+    wire.feed(b"a" * size + text("never"))
+    assert wire.listener.contents == [expected(reader, b"first")]
+    error = wire.end()
+    assert isinstance(error, InvalidText)
+    assert (error.start, error.object[error.start :]) == (len(before) + 3, b"\xe2\x28 and so on")
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 200_000])
+@READERS
+def test_a_fragment_fails_before_it_is_complete(loop, reader, size):
+    wire = Wire(loop, reader())
+    wire.feed(frame(TEXT, b"\xe2", fin=False) + frame(PING, b"\xff") + frames.header(CONTINUATION, size))
+    wire.feed(b"\x82" + b"\xac" + b"a" * 60)
+    assert [sent.opcode for sent in wire.sent()] == [PONG]
+    wire.feed(b"\x82")
+    assert frames.parse_close(wire.sent()[-1].payload)[0] == 1007
+    assert isinstance(wire.end(), InvalidText)
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 200_000])
+@READERS
+def test_incomplete_frames_that_are_not_text(loop, reader, size):
+    """Whether it is shows the first frame of a message; what is compressed is not known before it is inflated."""
+    wire = Wire(loop, reader(), compression=agreed())
+    half = b"\xff" * (size // 2)
+    deflated = Deflating()(b"x", fin=False)
+    wire.feed(frames.header(BINARY, size) + half, half)
+    wire.feed(frame(BINARY, fin=False) + frames.header(CONTINUATION, size) + half, half)
+    wire.feed(frames.header(PING, 100) + b"\xff" * 50, b"\xff" * 50)
+    wire.feed(frame(TEXT, deflated, fin=False, rsv=RSV1) + frames.header(CONTINUATION, size) + half)
+    assert wire.listener.contents == [half * 2] * 2
+    assert [sent.opcode for sent in wire.sent()] == [PONG]
+    wire.lose()
+    wire = Wire(loop, reader(), compression=agreed())
+    wire.feed(frames.header(TEXT, size, rsv=RSV1) + half)
+    assert not wire.sent()
+    wire.lose()
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 200_000])
+@READERS
+def test_text_in_pieces_of_any_size(loop, reader, size):
+    """One frame of it, and then two, each of which begins and ends inside a character."""
+    data = ("żółw 🐢 €" * size).encode()[:size]
+    data = data.decode(errors="ignore").encode()
+    whole = text(data) + frame(TEXT, data[:21], fin=False) + frame(CONTINUATION, data[21:]) + text("end")
+    for piece in (1, 7, 1000, 4096, 65_537) if size < 1000 else (1000, 4096, 65_537):
+        wire = Wire(loop, reader())
+        wire.feed(*(whole[at : at + piece] for at in range(0, len(whole), piece)))
+        assert wire.listener.contents == [expected(reader, one) for one in (data, data, b"end")]
+        wire.lose()
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_nothing_is_checked_that_is_not_delivered(loop, size):
+    wire = Wire(loop, Reader())
+    wire.transport.disconnect()
+    wire.feed(frames.header(TEXT, size) + b"\xff", b"\xff" * (size - 1) + frames.close(1000))
+    assert wire.end() is None
+    assert wire.transport.close_handshake.recv.code == 1000
+
+
 def test_binary_messages_are_not_text(loop):
     wire = Wire(loop, StrReader())
     wire.feed(frame(BINARY, b"\xff", fin=False) + frame(CONTINUATION, b"\xff") + frame(BINARY, b"\xff"))

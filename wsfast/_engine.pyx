@@ -264,6 +264,11 @@ cdef class WSTransport(PollingReader):
             acknowledge_at_once(self._socket_fd)
         return 0 if self._listener is None else self._listener._read_done(self)
 
+    cdef int _invalid_text(self, bytes part) except -1:
+        exc = InvalidText.of_part(part)
+        self._fail(exc.code, str(exc), exc)
+        return 0
+
     cdef int _require_receiving(self) except -1:
         if self._state > State.CLOSING or self._close_received is not None:
             self._raise_closed()

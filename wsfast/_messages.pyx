@@ -64,6 +64,7 @@ cdef class Incoming:
         self.is_plain = transport._inflater is None
         self._max_message = NO_LIMIT if max_message is None else min(max_message, NO_LIMIT)
         self._max_fragment = NO_LIMIT if max_fragment is None else min(max_fragment, NO_LIMIT)
+        transport._checks_text = True
         self._limit_next()
 
     cdef bytes add(self, WSFrame frame):
@@ -93,12 +94,12 @@ cdef class Incoming:
         elif <uint64_t>size > limit:
             raise PayloadTooBig(size, limit, self._size or None)
         if self.msg_type == WSMsgType.TEXT and not whole:
-            check_fragment(&self._utf8, data, size, fin)
+            check_fragment(&self.transport._text, data, size, fin)
         self.has_more = not fin
         if fin:
             self._fragments = 0
             self._size = 0
-            self._utf8.state = 0
+            self.transport._text.state = 0
         else:
             self._size += size
         if not whole:
@@ -124,10 +125,11 @@ cdef class Incoming:
             memcpy(end, behind, TAIL_SIZE)
 
     cdef int _limit_next(self) except -1:
-        """Let the engine refuse the next frame by its header, if it is too long."""
+        """Let the engine refuse the next frame by its header, if it is too long, and know whether it is text."""
         cdef uint64_t limit = min(self._max_message - self._size, self._max_fragment)
         self.transport._message_size = self._size
         self.transport._frame_limit = limit
+        self.transport._in_text = self.has_more and self.msg_type == WSMsgType.TEXT and not self._deflated
         if not self.is_plain:
             # What does not compress gets longer: by an eighth at most, if the server is not wasteful.
             limit = min(limit + (limit >> 3) + 1024, NO_LIMIT)
@@ -254,8 +256,7 @@ cdef object _decode_slowly(const char *data, Py_ssize_t size):
 
 cdef int check_fragment(wsf_utf8 *utf8, const char *data, Py_ssize_t size, bint fin) except -1:
     if not wsf_utf8_feed(utf8, <const uint8_t *>data, size) or (fin and not wsf_utf8_complete(utf8)):
-        decode(data, size)  # raises what is wrong, if this fragment alone shows it
-        raise InvalidText("utf-8", (<bytes>data[:size]), 0, size, "invalid across fragments")
+        raise InvalidText.of_part((<bytes>data[:size]))
     return 0
 
 

@@ -1,7 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from wsfast._core cimport wsf_decoder, wsf_status
+from wsfast._core cimport wsf_decoder, wsf_header, wsf_status, wsf_utf8
 from wsfast._frame cimport WSFrame
 from wsfast._memory cimport ReadBuffer
 from wsfast._writer cimport FrameWriter
@@ -14,8 +14,17 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _rest_size
         ReadBuffer _own             # a long one: its first _own_size bytes
         Py_ssize_t _own_size
-        Py_ssize_t _own_frame       # the size of the whole: nothing is looked at before it is there
+        Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
         Py_ssize_t _max_read        # bytes to read at once, at most
+
+        # Whoever puts messages together may have text checked as it arrives, and then keeps these three.
+        bint _checks_text
+        bint _in_text               # a CONTINUATION frame would be of text, and not compressed
+        wsf_utf8 _text              # what has come of that message, in frames that were complete
+        # An incomplete frame is looked into as far as it is there.
+        bint _ahead_is_text
+        Py_ssize_t _ahead_header
+        wsf_utf8 _text_ahead
 
         # The bytes that are being delivered: what is left of them lies from _frame_end to _read_end. A callback may
         # read on, and must deliver these first. The reference is that of _consume().
@@ -44,6 +53,8 @@ cdef class FrameReader(FrameWriter):
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
     cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
+    cdef int _look_ahead(self, const wsf_header *header, const char *payload, Py_ssize_t size) except -1
+    cdef int _check_ahead(self, const char *payload, Py_ssize_t checked, Py_ssize_t size) except -1
 
     # Overridden by WSTransport.
     cdef Py_ssize_t _upgrade(self, bytes data) except -1
@@ -52,5 +63,6 @@ cdef class FrameReader(FrameWriter):
     cdef int _dispatch_control(self, WSFrame frame) except -1
     cdef bint _is_expected_pong(self, WSFrame frame) except -1
     cdef int _violated(self, wsf_status status, uint64_t payload_size) except -1
+    cdef int _invalid_text(self, bytes part) except -1
     cdef int _delivery_raised(self, exc, bint from_callback) except -1
     cdef int _read_done(self) except -1

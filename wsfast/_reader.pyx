@@ -19,6 +19,7 @@ from wsfast._core cimport (
     wsf_monotonic_ns,
     wsf_realtime_ns,
     wsf_status,
+    wsf_utf8_feed,
 )
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport READ_SIZE, REST_LIMIT, ReadBuffer, new_read_buffer
@@ -93,6 +94,10 @@ cdef class FrameReader(FrameWriter):
             if self._own_size >= self._own_frame:
                 self._own = None
                 alive._consume(buffer, 0, self._own_size)
+            elif self._ahead_is_text:
+                alive._check_ahead(
+                    buffer.data + self._ahead_header, self._own_size - nbytes - self._ahead_header,
+                    self._own_size - self._ahead_header)
             if alive._tells_read_done:
                 alive._read_done()
             return
@@ -175,6 +180,10 @@ cdef class FrameReader(FrameWriter):
             # No overflow: a payload is not longer than max_frame_size, which ws_connect() bounds.
             size = header.header_len + <Py_ssize_t>header.payload_len
             if size > end - start:
+                if self._checks_text:
+                    self._look_ahead(&header, <const char *>p + header.header_len, end - start - header.header_len)
+                    if self._state >= State.FAILED:
+                        break
                 self._keep_rest(buffer, start, end, size)
                 break
             wsf_decoder_advance(&self._decoder, &header)
@@ -238,6 +247,25 @@ cdef class FrameReader(FrameWriter):
         self._own_frame = frame_size
         return 0
 
+    cdef int _look_ahead(self, const wsf_header *header, const char *payload, Py_ssize_t size) except -1:
+        """Check an incomplete frame's payload as far as it is there: text that is wrong fails at once (RFC 6455 section
+        8.1), and not when a server pleases to send the rest. The frame is checked again when it is delivered."""
+        self._ahead_is_text = self._state <= State.CLOSING and (
+            self._in_text if header.opcode == WSMsgType.CONTINUATION
+            else header.opcode == WSMsgType.TEXT and not header.rsv & RSV1)
+        if self._ahead_is_text:
+            self._ahead_header = header.header_len
+            self._text_ahead = self._text
+            self._check_ahead(payload, 0, size)
+        return 0
+
+    cdef int _check_ahead(self, const char *payload, Py_ssize_t checked, Py_ssize_t size) except -1:
+        """Check payload[checked:size]."""
+        if not wsf_utf8_feed(&self._text_ahead, <const uint8_t *>payload + checked, size - checked):
+            self._own = None
+            self._invalid_text((<bytes>payload[:size]))
+        return 0
+
     # What WSTransport does with it.
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
@@ -257,6 +285,9 @@ cdef class FrameReader(FrameWriter):
 
     cdef int _violated(self, wsf_status status, uint64_t payload_size) except -1:
         """A frame broke the protocol."""
+
+    cdef int _invalid_text(self, bytes part) except -1:
+        """Of a frame of text this part has arrived, and it is not UTF-8."""
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
         """An exception came out of the above, or out of the reading itself."""

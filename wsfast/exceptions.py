@@ -493,6 +493,15 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
         """Return ``error`` as an InvalidText; raise it ``from error``."""
         return cls(error.encoding, error.object, error.start, error.end, error.reason)
 
+    @classmethod
+    def of_part(cls, part: bytes) -> InvalidText:
+        """Return what is wrong with a text of which ``part`` makes it wrong."""
+        try:
+            part.decode()
+        except UnicodeDecodeError as error:
+            return cls.from_decode_error(error)
+        return cls("utf-8", part, 0, len(part), "invalid across fragments")
+
     def __reduce__(self) -> tuple[Any, ...]:
         # The fields of UnicodeDecodeError are set by its constructor only, and args are what it takes.
         return type(self), self.args, self.__dict__

@@ -1,6 +1,6 @@
 """Section 6: text is UTF-8, and what is not is refused as soon as a frame shows it."""
 
-from support.frames import CONTINUATION, TEXT, frame, text
+from support.frames import CONTINUATION, TEXT, frame, header, text
 
 from conformance.case import Case, chopped
 
@@ -104,7 +104,26 @@ CASES = [
         fails=1007,
     ),
     Case("6.4.2 fails with the byte that is wrong", fragments(GREEK.encode(), b"\xf4", b"\x90"), fails=1007),
-    Case("6.4.3 fails at a lead that follows a lead", fragments(b"\xc3", b"\xc3"), fails=1007),
+    Case(
+        "6.4.3 fails within a frame",
+        [header(TEXT, 30), GREEK.encode(), b"\xf4\x90\x80\x80"],
+        fails=1007,
+    ),
+    Case(
+        "6.4.4 with the byte that is wrong", [header(TEXT, 30), GREEK.encode(), b"\xf4", b"\x90"], fails=1007
+    ),
+    Case(
+        "    within a long frame",
+        [text("a") + header(TEXT, 500_000), b"a" * 200_000, b"a" * 200_000 + b"\xf4", b"\x90"],
+        ["a"],
+        fails=1007,
+    ),
+    Case(
+        "    within a long fragment",
+        [*fragments(b"\xf4"), header(CONTINUATION, 500_000) + b"\x8f\xbf\xbf" + b"a" * 300_000, b"\xbf"],
+        fails=1007,
+    ),
+    Case("    at a lead that follows a lead", fragments(b"\xc3", b"\xc3"), fails=1007),
     Case(
         "    messages before the wrong one arrive", [text("a"), text(b"\xff"), text("b")], ["a"], fails=1007
     ),

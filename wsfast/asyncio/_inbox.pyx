@@ -416,6 +416,7 @@ cdef class Inbox(WSListener):
         if self.transport._state >= State.CLOSING:
             # Nobody may ever receive these messages, and the server's CLOSE is behind what follows.
             self._discarding = True
+            self.transport._checks_text = False
             return 0
         self.paused = True
         self.transport.underlying_transport.pause_reading()

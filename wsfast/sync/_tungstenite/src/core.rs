@@ -42,7 +42,7 @@ pub fn mask_key() -> Option<u32> {
 
 /// Checks a text as it arrives.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Utf8 {
     state: u32,
 }

@@ -93,6 +93,12 @@ struct Begun {
     utf8: Utf8,
 }
 
+/// A frame of text of which not all bytes arrived.
+struct Ahead {
+    utf8: Utf8,
+    checked: usize,
+}
+
 pub struct Reader {
     /// What arrived; up to `start` it is read.
     pub data: Vec<u8>,
@@ -102,6 +108,7 @@ pub struct Reader {
     /// A buffer that was left to the receiver, or a message that is lent and not in `data`.
     pub kept: Vec<u8>,
     begun: Option<Begun>,
+    ahead: Option<Ahead>,
     /// Compression was negotiated.
     pub deflate: bool,
     /// Nothing that arrives has a meaning any more.
@@ -131,6 +138,7 @@ impl Reader {
             lent: false,
             kept: Vec::new(),
             begun: None,
+            ahead: None,
             deflate: false,
             discard: false,
             limits,
@@ -226,11 +234,15 @@ impl Reader {
         }
         let have = unread - head.size;
         if (have as u64) < head.length {
+            if let Err(cause) = self.look_ahead(&head) {
+                return Parsed::Violation(cause);
+            }
             return Parsed::More(usize::try_from(head.length - have as u64).unwrap_or(usize::MAX));
         }
         let start = self.start + head.size;
         let end = start + head.length as usize;
         self.start = end;
+        self.ahead = None;
         match head.opcode {
             OpCode::Control(opcode) => Parsed::Control { opcode, start, end },
             OpCode::Data(opcode) => {
@@ -260,6 +272,24 @@ impl Reader {
         Ok(())
     }
 
+    /// Text that is wrong fails at once (RFC 6455 section 8.1), and not when a server pleases to send the rest of its
+    /// frame. The frame is checked again when it is complete.
+    fn look_ahead(&mut self, head: &Head) -> Result<(), Cause> {
+        let (is_text, so_far) = match (&self.begun, head.opcode) {
+            (Some(begun), OpCode::Data(Data::Continue)) => (begun.kind.is_text(), begun.utf8),
+            (None, OpCode::Data(Data::Text)) => (!head.compressed, Utf8::default()),
+            _ => return Ok(()),
+        };
+        if !is_text {
+            return Ok(());
+        }
+        let ahead = self.ahead.get_or_insert(Ahead { utf8: so_far, checked: 0 });
+        let payload = &self.data[self.start + head.size..];
+        let valid = ahead.utf8.feed(&payload[ahead.checked..]);
+        ahead.checked = payload.len();
+        if valid { Ok(()) } else { Err(not_text()) }
+    }
+
     fn data_frame(&mut self, opcode: Data, kind: Kind, fin: bool, start: usize, end: usize) -> Parsed {
         let first = opcode != Data::Continue;
         if first && fin {
@@ -278,13 +308,17 @@ impl Reader {
             begun.size += (end - start) as u64;
         }
         if kind.is_text() && !(begun.utf8.feed(&self.data[start..end]) && (!fin || begun.utf8.complete())) {
-            return Parsed::Violation(Cause::Text("message is not UTF-8".to_string()));
+            return Parsed::Violation(not_text());
         }
         if fin {
             self.begun = None;
         }
         Parsed::Data(Found { kind, first, fin, start, end })
     }
+}
+
+fn not_text() -> Cause {
+    Cause::Text("message is not UTF-8".to_string())
 }
 
 /// Pings by the clock. Whoever waits asks it when to wake.
@@ -401,6 +435,34 @@ mod tests {
         assert!(matches!(reader.parse(), Parsed::Data(Found { kind: TEXT, first: true, fin: false, .. })));
         assert!(matches!(reader.parse(), Parsed::Control { .. }));
         assert!(matches!(reader.parse(), Parsed::Data(Found { kind: TEXT, first: false, fin: true, .. })));
+    }
+
+    #[test]
+    fn text_is_checked_before_its_frame_is_complete() {
+        let text = |bytes: &[u8]| assert!(matches!(violation(bytes), Cause::Text(_)), "{bytes:x?}");
+        text(b"\x81\x05a\xff");
+        text(b"\x01\x01\xc3\x80\x03a");
+        text(b"\x01\x01\xc3\x89\x00\x80\x03\xa9\xa9");
+        for fine in [&b"\x81\x05a\xc3"[..], b"\x82\x05\xff", b"\x01\x01\xc3\x80\x03\xa9", b"\x89\x02\xff"] {
+            let mut reader = reader(fine);
+            while !matches!(reader.parse(), Parsed::More(_)) {}
+        }
+        // Byte by byte, nothing is looked at twice, and no frame is taken for the one before it.
+        let mut reader = reader(b"");
+        for _ in 0..2 {
+            for &byte in b"\x81\x04\xc3\xa9\xc3" {
+                reader.data.push(byte);
+                assert!(matches!(reader.parse(), Parsed::More(_)));
+            }
+            reader.data.push(0xA9);
+            assert!(matches!(reader.parse(), Parsed::Data(_)));
+        }
+        for &byte in b"\x81\x04\xc3" {
+            reader.data.push(byte);
+            assert!(matches!(reader.parse(), Parsed::More(_)));
+        }
+        reader.data.push(0xC3);
+        assert!(matches!(reader.parse(), Parsed::Violation(Cause::Text(_))));
     }
 
     #[test]
