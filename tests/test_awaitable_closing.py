@@ -142,25 +142,53 @@ async def test_text_that_is_discarded_is_not_checked():
         assert ws.close_code == 1000
 
 
-async def test_a_receiver_that_keeps_up_gets_everything_the_server_says_before_its_close():
-    async def handler(peer):
-        await peer.accept()
-        await peer.frames_until_close()
-        for number in range(3000):
-            peer.send(frames.text(f"{number:01000}"))
-            await peer.writer.drain()
-        peer.send(frames.close(1000))
+async def says_much_before_its_close(peer):
+    """Three times as much as a queue takes while nobody receives."""
+    await peer.accept()
+    await peer.frames_until_close()
+    for number in range(3000):
+        peer.send(frames.text(f"{number:01000}"))
+        await peer.writer.drain()
+    peer.send(frames.close(1000))
 
-    async with serve(handler) as served:
+
+# The second takes longer over a message than it may keep the loop from turning.
+@pytest.mark.parametrize("times", [1, 40])
+async def test_a_receiver_gets_everything_the_server_says_before_its_close(times):
+    async with serve(says_much_before_its_close) as served:
         ws = await connect(served.url, max_queue=4)
 
         async def receive():
-            return [int(message) async for message in ws]
+            return [{int(message) for _ in range(times)} async for message in ws]
 
         receiving = asyncio.ensure_future(receive())
         await asyncio.sleep(0)
         await ws.close()
-        assert await receiving == list(range(3000))
+        assert await receiving == [{number} for number in range(3000)]
+
+
+@pytest.mark.parametrize("how", ["stops", "is cancelled"])
+async def test_close_does_not_wait_for_a_receiver_that(how):
+    async with serve(says_much_before_its_close) as served:
+        ws = await connect(served.url, max_queue=4)
+
+        async def receive():
+            async for message in ws:
+                for _ in range(40):
+                    int(message)
+                if ws.listener.paused:  # for it takes too long
+                    if how == "stops":
+                        break
+                    receiving.cancel()
+            return ws.state
+
+        receiving = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(ws.close(), 5)
+        await asyncio.wait([receiving])
+        assert receiving.cancelled() or receiving.result() is State.CLOSING
+        assert receiving.cancelled() == (how == "is cancelled")
+        assert ws.close_code == 1000
 
 
 # Bug 7 of the peers: close() took minutes, was extended by data, or took several times its limit.

@@ -56,6 +56,7 @@ cdef class Inbox(WSListener):
 
         # Who receives.
         bint receiving              # a recv has begun and is not over
+        bint yielded                # to other tasks, for one turn of the loop: there may be messages for it
         bint streaming              # it wants single frames
         object invalid_text         # why take() gave None
 
@@ -84,4 +85,5 @@ cdef class Inbox(WSListener):
     cdef int _pop(self, Slot *slot) except -1
     cdef int _popped(self) except -1
     cdef int _control_flow(self) except -1
+    cdef int _discard(self) except -1
     cdef int resume(self) except -1

@@ -413,13 +413,29 @@ cdef class Inbox(WSListener):
             return 0
         if self._reading_on and self._slack > 0:
             return 0
-        if self.transport._state >= State.CLOSING:
-            # Nobody may ever receive these messages, and the server's CLOSE is behind what follows.
-            self._discarding = True
-            self.transport._checks_text = False
-            return 0
+        if self.transport._state > State.CLOSING or (self.transport._state == State.CLOSING and not self.yielded):
+            return self._discard()
         self.paused = True
         self.transport.underlying_transport.pause_reading()
+        if self.transport._state == State.CLOSING:
+            self.transport._loop.call_soon(self._discard_or_wait)
+        return 0
+
+    def _discard_or_wait(self):
+        """Reading is paused while the connection closes: has the receiver, in its turn, gone on to receive?"""
+        if not self.paused or self.closed:
+            return
+        if self.yielded:
+            self.transport._loop.call_soon(self._discard_or_wait)
+        else:
+            self._discard()
+
+    cdef int _discard(self) except -1:
+        """Nobody may ever receive what comes now, and the server's CLOSE is behind it."""
+        self._discarding = True
+        self.transport._checks_text = False
+        if self.paused:
+            self.resume()
         return 0
 
     cdef int resume(self) except -1:

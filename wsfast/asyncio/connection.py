@@ -348,8 +348,9 @@ class ClientConnection(Connection, Identity):
     async def close(self, code: int | None = 1000, reason: str = "") -> None:
         """Close the connection, and wait until it is closed: ``close_timeout`` at most.
 
-        Does nothing if the connection is closed. What was received before remains for :meth:`recv`; of what the server
-        sends while the connection closes, 1 MiB more than `max_queue` allows is kept, the rest is discarded.
+        Does nothing if the connection is closed. What was received before remains for :meth:`recv`. What the server
+        sends while the connection closes goes to the task that is receiving; if none is, 1 MiB more than `max_queue`
+        allows is kept, and the rest discarded.
 
         :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
         :param reason: at most 123 bytes in UTF-8
