@@ -287,7 +287,11 @@ impl Reader {
         let payload = &self.data[self.start + head.size..];
         let valid = ahead.utf8.feed(&payload[ahead.checked..]);
         ahead.checked = payload.len();
-        if valid { Ok(()) } else { Err(not_text()) }
+        if valid {
+            Ok(())
+        } else {
+            Err(not_text())
+        }
     }
 
     fn data_frame(&mut self, opcode: Data, kind: Kind, fin: bool, start: usize, end: usize) -> Parsed {
