@@ -16,6 +16,7 @@ cdef extern from "frame.h" nogil:
     ctypedef enum wsf_status:
         WSF_INCOMPLETE
         WSF_FRAME
+        WSF_ERR_TOO_BIG
 
     ctypedef struct wsf_decoder:
         uint64_t max_payload

@@ -45,7 +45,6 @@ cdef class WSTransport(PollingReader):
 
         readonly object compression
         Inflater _inflater          # for the listener to use, if compression was negotiated
-        uint64_t _frame_limit       # how long the next data frame may be, for exceptions
         uint64_t _message_size      # received of an unfinished message, if the listener counts it
 
         # Pings.

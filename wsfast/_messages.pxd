@@ -13,7 +13,6 @@ cdef class Incoming:
         readonly int msg_type
         bint has_more               # frames of it are to come
         bint is_plain               # frames need not be shown that are whole messages: nothing is compressed
-        bint _deflated
         Py_ssize_t _fragments
         uint64_t _size
         uint64_t _max_message

@@ -64,7 +64,7 @@ cdef class Incoming:
         self.is_plain = transport._inflater is None
         self._max_message = NO_LIMIT if max_message is None else min(max_message, NO_LIMIT)
         self._max_fragment = NO_LIMIT if max_fragment is None else min(max_fragment, NO_LIMIT)
-        transport._checks_text = True
+        transport._looks_ahead = True
         self._limit_next()
 
     cdef bytes add(self, WSFrame frame):
@@ -82,12 +82,13 @@ cdef class Incoming:
             bytes inflated = None
         if not self.has_more:
             self.msg_type = (<FrameFields>frame).msg_type
-            self._deflated = (<FrameFields>frame).rsv1
+            self.transport._message_is_text = self.msg_type == WSMsgType.TEXT
+            self.transport._message_deflated = (<FrameFields>frame).rsv1
         if not fin:
             self._fragments += 1
             if self._fragments >= _max_fragments:
                 raise TooManyFragments(MAX_FRAGMENTS)
-        if self._deflated:
+        if self.transport._message_deflated:
             inflated = self._inflate(frame, limit)
             data = PyBytes_AS_STRING(inflated)
             size = PyBytes_GET_SIZE(inflated)
@@ -125,11 +126,10 @@ cdef class Incoming:
             memcpy(end, behind, TAIL_SIZE)
 
     cdef int _limit_next(self) except -1:
-        """Let the engine refuse the next frame by its header, if it is too long, and know whether it is text."""
+        """Let the engine refuse the next frame by its header, if it is too long."""
         cdef uint64_t limit = min(self._max_message - self._size, self._max_fragment)
         self.transport._message_size = self._size
         self.transport._frame_limit = limit
-        self.transport._in_text = self.has_more and self.msg_type == WSMsgType.TEXT and not self._deflated
         if not self.is_plain:
             # What does not compress gets longer: by an eighth at most, if the server is not wasteful.
             limit = min(limit + (limit >> 3) + 1024, NO_LIMIT)

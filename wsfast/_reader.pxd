@@ -17,14 +17,15 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
         Py_ssize_t _max_read        # bytes to read at once, at most
 
-        # Whoever puts messages together may have text checked as it arrives, and then keeps these three.
-        bint _checks_text
-        bint _in_text               # a CONTINUATION frame would be of text, and not compressed
-        wsf_utf8 _text              # what has come of that message, in frames that were complete
-        # An incomplete frame is looked into as far as it is there.
+        # For whoever puts messages together, and keeps the first five: incomplete frames are looked into.
+        bint _looks_ahead
+        uint64_t _frame_limit       # how long the next data frame may be, inflated
+        bint _message_is_text       # that has begun
+        bint _message_deflated
+        wsf_utf8 _text              # what has come of it, in frames that were complete
+        wsf_utf8 _text_ahead        # and of the incomplete frame
         bint _ahead_is_text
         Py_ssize_t _ahead_header
-        wsf_utf8 _text_ahead
 
         # The bytes that are being delivered: what is left of them lies from _frame_end to _read_end. A callback may
         # read on, and must deliver these first. The reference is that of _consume().

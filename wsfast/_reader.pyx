@@ -10,6 +10,7 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from wsfast._core cimport (
+    WSF_ERR_TOO_BIG,
     WSF_FRAME,
     WSF_INCOMPLETE,
     wsf_decode_header,
@@ -180,7 +181,7 @@ cdef class FrameReader(FrameWriter):
             # No overflow: a payload is not longer than max_frame_size, which ws_connect() bounds.
             size = header.header_len + <Py_ssize_t>header.payload_len
             if size > end - start:
-                if self._checks_text:
+                if self._looks_ahead:
                     self._look_ahead(&header, <const char *>p + header.header_len, end - start - header.header_len)
                     if self._state >= State.FAILED:
                         break
@@ -248,11 +249,17 @@ cdef class FrameReader(FrameWriter):
         return 0
 
     cdef int _look_ahead(self, const wsf_header *header, const char *payload, Py_ssize_t size) except -1:
-        """Check an incomplete frame's payload as far as it is there: text that is wrong fails at once (RFC 6455 section
-        8.1), and not when a server pleases to send the rest. The frame is checked again when it is delivered."""
-        self._ahead_is_text = self._state <= State.CLOSING and (
-            self._in_text if header.opcode == WSMsgType.CONTINUATION
-            else header.opcode == WSMsgType.TEXT and not header.rsv & RSV1)
+        """Check an incomplete frame as far as it is there: what is wrong fails at once (RFC 6455 section 8.1), and not
+        when a server pleases to send the rest. The frame is checked again when it is delivered."""
+        cdef:
+            bint goes_on = header.opcode == WSMsgType.CONTINUATION
+            bint deflated = self._message_deflated if goes_on else header.rsv & RSV1
+        self._ahead_is_text = False
+        if deflated or header.opcode & 0x08 or self._state > State.CLOSING:
+            return 0
+        if header.payload_len > self._frame_limit:
+            return self._violated(WSF_ERR_TOO_BIG, header.payload_len)
+        self._ahead_is_text = self._message_is_text if goes_on else header.opcode == WSMsgType.TEXT
         if self._ahead_is_text:
             self._ahead_header = header.header_len
             self._text_ahead = self._text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, text
+from support.frames import header as header_of
 
 from conformance.case import Case, chopped
 
@@ -54,6 +56,8 @@ def case(name: str, says: list[bytes], *args: object, header: str = NEGOTIATED, 
 
 
 SIZES = (0, 16, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072)
+LIMITED = {"max_size": 1000}
+RANDOM = random.Random(0).randbytes(1000)
 HELLO = Server().deflate("Hello, world! " * 20)
 
 # RFC 7692 section 7.2.3, byte for byte.
@@ -156,19 +160,38 @@ CASES = [
         "    as long as is allowed, inflated",
         Server().messages("x" * 1000),
         ["x" * 1000],
-        options={"max_size": 1000},
+        options=LIMITED,
     ),
     case(
         "    one byte over the limit, inflated",
         Server().messages("x" * 1001),
         fails=1009,
-        options={"max_size": 1000},
+        options=LIMITED,
     ),
-    case("    a bomb", [Server(level=9).message(bytes(10 << 20))], fails=1009, options={"max_size": 1000}),
+    case(
+        "    longer than the limit, but not inflated",
+        chopped(Server().message(RANDOM), 300),
+        [RANDOM],
+        options=LIMITED,
+    ),
+    case(
+        "    refused by its header, compressed",
+        [header_of(BINARY, 1000 + 125 + 1024 + 1, rsv=RSV1)],
+        fails=1009,
+        options=LIMITED,
+    ),
+    case("    refused by its header, not compressed", [header_of(TEXT, 1001)], fails=1009, options=LIMITED),
+    case(
+        "    the same, a fragment",
+        [frame(BINARY, b"x" * 600, fin=False), header_of(CONTINUATION, 401)],
+        fails=1009,
+        options=LIMITED,
+    ),
+    case("    a bomb", [Server(level=9).message(bytes(10 << 20))], fails=1009, options=LIMITED),
     case(
         "    a bomb in fragments",
         fragments(Server(level=9).deflate(bytes(1 << 20)), *range(100, 1000, 100), opcode=BINARY),
         fails=1009,
-        options={"max_size": 1000},
+        options=LIMITED,
     ),
 ]

@@ -433,7 +433,7 @@ cdef class Inbox(WSListener):
     cdef int _discard(self) except -1:
         """Nobody may ever receive what comes now, and the server's CLOSE is behind it."""
         self._discarding = True
-        self.transport._checks_text = False
+        self.transport._looks_ahead = False
         if self.paused:
             self.resume()
         return 0
