@@ -362,8 +362,9 @@ async def test_the_keepalive_is_not_collected_and_leaves_no_timer():
     async with awaitable(ping_interval=0.005, ping_timeout=0.01, close_timeout=0.01) as (ws, far):
         gc.collect()
         assert (await far.frames(1))[0].opcode == PING
+        watch = ws._pings._watch
         await ws.wait_closed()
-        assert ws._pings._timer is None or ws._pings._timer.cancelled()
+        assert watch._timer.cancelled()
 
 
 async def test_a_new_connection_does_not_inherit_old_stamps():

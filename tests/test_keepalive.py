@@ -10,6 +10,7 @@ import pytest
 from support import frames
 from support.frames import CLOSE, PING, PONG, TEXT, Sent, frame, text
 from support.listeners import Recorder, Scripted
+from support.pair import pair
 from support.servers import Peer, echo, serve
 
 from wsfast import (
@@ -339,6 +340,28 @@ async def test_keepalive_survives_a_garbage_collection():
         gc.collect()
         with pytest.raises(KeepaliveTimeout):
             await transport.wait_disconnected()
+
+
+@strategies
+async def test_a_program_that_blocks_its_loop_is_not_the_server_s_fault(strategy):
+    """The PONG is there, and the timer is due before it is read."""
+    async with pair(**pinging(0.05, strategy=strategy)) as (transport, _, far):
+        ping = (await far.frames(1))[0]
+        assert ping.opcode == PING
+        await far.send_and_block(frame(PONG, ping.payload), 0.1)
+        again = (await far.frames(1))[0]
+        assert again.opcode == PING
+        assert not transport.is_disconnected
+
+
+async def test_a_program_that_pauses_reading_is_not_told_that_the_server_is_silent():
+    async with pair(**pinging(0.01)) as (transport, listener, far):
+        transport.underlying_transport.pause_reading()
+        pings = await far.frames(3)
+        assert {ping.opcode for ping in pings} == {PING}
+        await far.send(text("here") + frame(PONG, pings[-1].payload))
+        transport.underlying_transport.resume_reading()
+        await listener.until(lambda: listener.payloads == [b"here"])
 
 
 async def test_a_time_out_ends_a_connection_whose_socket_is_blocked():

@@ -1,14 +1,11 @@
-"""PINGs that wsfast sends by itself: to find out that a connection is dead, and to measure round-trip times.
-
-Any received byte is a sign of life, not only the answer to a PING: a server that is busy sending a large frame lives.
-Timers are handles of the event loop, not a task, so nothing here can be garbage-collected or cancelled by accident.
-"""
+"""PINGs that wsfast sends by itself: to find out that a connection is dead, and to measure round-trip times."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wsfast.codes import WSAutoPingStrategy, WSMsgType
@@ -20,8 +17,64 @@ if TYPE_CHECKING:
     from wsfast.tuning import Histogram
 
 
+class Watch:
+    """The timer behind PINGs: says when the next one is due, and ends the connection if nothing followed the last.
+
+    Any received byte is a sign of life, not only the answer to a PING: a server that is busy sending a large frame lives.
+    A timer is a handle of the event loop, not a task, so it cannot be garbage-collected or cancelled by accident.
+    """
+
+    def __init__(
+        self, transport: WSTransport, interval: float, timeout: float | None, due: Callable[[], None]
+    ) -> None:
+        self._transport = transport
+        self._interval = interval
+        self._timeout = timeout
+        self._due = due
+        self._pinged_at = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.Handle = self._loop.call_later(interval, due)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def wait(self, seconds: float) -> None:
+        """No PING is due before that."""
+        self._timer = self._loop.call_later(seconds, self._due)
+
+    def pinged(self) -> None:
+        """A PING leaves now."""
+        self._pinged_at = time.monotonic()
+        if self._timeout is None:
+            self.wait(self._interval)
+        else:
+            self._timer = self._loop.call_later(self._timeout, self._answer_is_due)
+
+    def answered(self) -> None:
+        """The PONG is here: there is nothing to wait for but the next PING."""
+        if self._timeout is not None:
+            self._timer.cancel()
+            self._wait_for_next()
+
+    def _answer_is_due(self, turns: int = 2) -> None:
+        # While reading is paused nothing can arrive, and that is not the server's fault.
+        paused = not self._transport.underlying_transport.is_reading()
+        if paused or self._transport.last_received > self._pinged_at:
+            self._wait_for_next()
+        elif turns > 0:
+            # If the program kept the loop busy, the answer may be there: libuv runs timers and callbacks first, and
+            # reads then.
+            self._timer = self._loop.call_soon(self._answer_is_due, turns - 1)
+        else:
+            message = f"nothing was received within {self._timeout} seconds of a ping"
+            self._transport._fail(1011, "keepalive ping timeout", KeepaliveTimeout(message))
+
+    def _wait_for_next(self) -> None:
+        self.wait(max(0.0, self._interval - (time.monotonic() - self._pinged_at)))
+
+
 class Keepalive:
-    """Asks the server of one connection for signs of life."""
+    """Asks the server of one connection of a listener for signs of life."""
 
     def __init__(
         self,
@@ -36,11 +89,8 @@ class Keepalive:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._idle_timeout = idle_timeout
-        self._reply_timeout = reply_timeout
         self._strategy = strategy
         self._histogram = histogram
-        self._timer: asyncio.TimerHandle | None = None
-        self._pinged_at = 0.0
         # The payloads of PINGs that wait for their PONG, when they were sent, and who waits: None is the idle timer.
         self._pings: dict[bytes, tuple[int, asyncio.Future[float] | None]] = {}
         # A listener's own kind of ping has no payload to tell answers apart, so there is one at a time.
@@ -50,14 +100,15 @@ class Keepalive:
         self._own_ping = cls.send_user_specific_ping is not WSListener.send_user_specific_ping
         self._own_pong = cls.is_user_specific_pong is not WSListener.is_user_specific_pong
         self._turn = asyncio.Lock()
+        self._watch: Watch | None = None
         if idle_timeout is not None:
-            self._timer = self._loop.call_later(idle_timeout, self._idle)
+            self._watch = Watch(transport, idle_timeout, reply_timeout, self._idle)
 
     def stop(self, exc: ConnectionClosed) -> None:
         """The connection is gone: whoever measures gets `exc`."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
         pings, self._pings = self._pings, {}
         for _, waiter in pings.values():
             if waiter is not None and not waiter.done():
@@ -66,31 +117,21 @@ class Keepalive:
     # ---- the idle timer
 
     def _idle(self) -> None:
-        assert self._idle_timeout is not None and self._reply_timeout is not None
+        assert self._idle_timeout is not None and self._watch is not None
         if self._strategy is WSAutoPingStrategy.PING_WHEN_IDLE:
             remaining = self._transport.last_received + self._idle_timeout - time.monotonic()
             if remaining > 0:
-                self._timer = self._loop.call_later(remaining, self._idle)
+                self._watch.wait(remaining)
                 return
         if self._transport.is_close_frame_sent:
             return  # the closing handshake has a deadline of its own
-        self._pinged_at = time.monotonic()
         # Any byte was sign enough of life, so earlier pings may have gone unanswered.
         self._pings = {payload: ping for payload, ping in self._pings.items() if ping[1] is not None}
-        self._timer = self._loop.call_later(self._reply_timeout, self._reply_is_due)
+        self._watch.pinged()
         try:
             self._ping(None)
         except Exception as exc:
             self._transport._fail(1011, "", exc)
-
-    def _reply_is_due(self) -> None:
-        assert self._idle_timeout is not None and self._reply_timeout is not None
-        if self._transport.last_received <= self._pinged_at:
-            message = f"nothing was received within {self._reply_timeout} seconds of a ping"
-            self._transport._fail(1011, "keepalive ping timeout", KeepaliveTimeout(message))
-            return
-        remaining = max(0.0, self._idle_timeout - (time.monotonic() - self._pinged_at))
-        self._timer = self._loop.call_later(remaining, self._idle)
 
     # ---- pings and pongs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -40,6 +41,21 @@ class Far:
         data = await asyncio.get_running_loop().sock_recv(self.sock, 1 << 20)
         self.received += len(data)
         return data
+
+    async def send_and_block(self, data: bytes, seconds: float) -> None:
+        """Send, and then keep the event loop busy: timers that are due by then run before `data` is read. By libuv,
+        that is so if it was called for a descriptor."""
+        loop = asyncio.get_running_loop()
+        blocked = loop.create_future()
+
+        def block() -> None:
+            loop.remove_writer(self.sock)
+            self.sock.send(data)
+            time.sleep(seconds)
+            blocked.set_result(None)
+
+        loop.add_writer(self.sock, block)
+        await blocked
 
     async def drain(self) -> None:
         """Read and forget, until cancelled or the client has closed."""

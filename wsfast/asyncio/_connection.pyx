@@ -173,10 +173,6 @@ cdef class Connection:
         return self._transport._is_open()
 
     @property
-    def _is_paused(self):
-        return self._inbox.paused
-
-    @property
     def _writing_paused(self):
         return self._transport._writing_paused
 

@@ -1,8 +1,4 @@
-"""PINGs of an awaitable connection: those of the user, and those that find out that the server is gone.
-
-Any received byte is a sign of life, not only a PONG: a server that is busy sending a large message lives. Timers are
-handles of the event loop, not a task, so nothing here can be garbage-collected or cancelled by accident.
-"""
+"""PINGs of an awaitable connection: those of the user, and those that find out that the server is gone."""
 
 from __future__ import annotations
 
@@ -13,7 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wsfast.exceptions import ConcurrencyError, ConnectionClosed, KeepaliveTimeout
+from wsfast.exceptions import ConcurrencyError, ConnectionClosed
+from wsfast.keepalive import Watch
 
 if TYPE_CHECKING:
     from wsfast.asyncio.connection import ClientConnection
@@ -29,13 +26,9 @@ class Pings:
         self.latency = 0.0
         # By payload, in the order in which they were sent: who waits for the PONG, and when the PING was sent.
         self._waiting: dict[bytes, tuple[asyncio.Future[float], float]] = {}
-        self._interval = 0.0
-        self._timeout: float | None = None
-        self._timer: asyncio.Handle | None = None
-        self._kept_alive_at = 0.0
-        self._kept_alive_by: bytes | None = (
-            None  # the payload of the last PING of the timer, until it is answered
-        )
+        self._watch: Watch | None = None
+        # The payload of the last PING of the timer, until it is answered.
+        self._kept_alive_by: bytes | None = None
 
     def send(self, payload: bytes | None) -> asyncio.Future[float]:
         """Send a PING; its latency will be the result."""
@@ -57,7 +50,9 @@ class Pings:
         for earlier in list(self._waiting):
             answer, sent = self._waiting.pop(earlier)
             if earlier == self._kept_alive_by:
-                self._timer_s_ping_answered()
+                self._kept_alive_by = None
+                if self._watch is not None:
+                    self._watch.answered()
             if not answer.done():
                 answer.set_result(now - sent)
             if earlier == payload:
@@ -68,9 +63,9 @@ class Pings:
 
     def connection_lost(self, closed: Callable[[], ConnectionClosed]) -> None:
         """Nothing will be answered any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
         waiting, self._waiting = self._waiting, {}
         for answer, _ in waiting.values():
             if not answer.done():
@@ -82,43 +77,14 @@ class Pings:
     def keep_alive(self, interval: float, timeout: float | None) -> None:
         """From now on send a PING every `interval` seconds, and close the connection if nothing arrives within
         `timeout` of it."""
-        self._interval = interval
-        self._timeout = timeout
-        self._timer = self._loop.call_later(interval, self._ping)
+        self._watch = Watch(self._connection.protocol, interval, timeout, self._ping)
 
     def _ping(self) -> None:
         if self._kept_alive_by is not None:  # other bytes were sign enough of life
             self._waiting.pop(self._kept_alive_by, None)
         if not self._connection._is_open:
             return  # closing has a deadline of its own
-        self._kept_alive_at = time.monotonic()
+        assert self._watch is not None
+        self._watch.pinged()
         self.send(None)
         self._kept_alive_by = next(reversed(self._waiting))
-        if self._timeout is None:
-            self._timer = self._loop.call_later(self._interval, self._ping)
-        else:
-            self._timer = self._loop.call_later(self._timeout, self._is_due)
-
-    def _timer_s_ping_answered(self) -> None:
-        self._kept_alive_by = None
-        if self._timeout is not None and self._timer is not None:
-            self._timer.cancel()
-            self._wait_for_next()
-
-    def _is_due(self, turns: int = 2) -> None:
-        connection = self._connection
-        # While reading is paused nothing can arrive, and that is not the server's fault.
-        if connection.protocol.last_received > self._kept_alive_at or connection._is_paused:
-            self._wait_for_next()
-            return
-        if turns > 0:
-            # If the program kept the loop busy, the answer may be there: libuv runs timers and callbacks first, and
-            # reads then.
-            self._timer = self._loop.call_soon(self._is_due, turns - 1)
-            return
-        message = f"nothing was received within {self._timeout} seconds of a ping"
-        connection.protocol._fail(1011, "keepalive ping timeout", KeepaliveTimeout(message))
-
-    def _wait_for_next(self) -> None:
-        remaining = max(0.0, self._interval - (time.monotonic() - self._kept_alive_at))
-        self._timer = self._loop.call_later(remaining, self._ping)
