@@ -7,7 +7,6 @@ import contextvars
 import gc
 import sys
 import threading
-import time
 import weakref
 from contextlib import suppress
 

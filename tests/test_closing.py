@@ -11,7 +11,7 @@ from support.listeners import Got, Scripted
 from support.mock import Wire
 
 from wsfast import WSCloseCode, WSCloseHandshake, WSCloseInfo, WSDisconnectInfo, WSMsgType
-from wsfast.closing import connection_closed
+from wsfast.closing import connection_closed, cut_reason
 from wsfast.exceptions import Close, ConnectionClosedError, ConnectionClosedOK
 
 
@@ -452,3 +452,17 @@ def test_after_the_servers_eof_nothing_can_be_sent(loop):
     with pytest.raises(ConnectionClosedError):
         wire.transport.send(WSMsgType.TEXT, "too late")
     assert wire.sent() == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "cut"),
+    [
+        ("", b""),
+        ("x" * 123, b"x" * 123),
+        ("x" * 124, b"x" * 123),
+        ("é" * 62, "é".encode() * 61),
+        ("\udc80", b"?"),
+    ],
+)
+def test_a_reason_of_wsfast_s_own_is_cut_at_a_character(reason, cut):
+    assert cut_reason(reason) == cut

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "uri": {"exceptions"},
     "handshake": {"deflate", "exceptions", "uri"},
     "deflate": {"exceptions"},
-    "connection": {"exceptions", "handshake"},
+    "connection": {"closing", "exceptions", "handshake"},
     "reconnecting": {"exceptions"},
     "keepalive": {"codes", "exceptions", "closing", "tuning", "_engine", "_frame"},
     "connecting": {"deflate", "handshake", "reconnecting", "uri"},

@@ -11,6 +11,7 @@ cdef extern from "frame.h" nogil:
         WSF_CLOSE
         WSF_PING
         WSF_PONG
+        WSF_MAX_CONTROL
         WSF_MAX_HEADER
 
     ctypedef enum wsf_status:

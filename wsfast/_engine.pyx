@@ -563,9 +563,7 @@ cdef class WSTransport(PollingReader):
         if self._state == State.OPEN:
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
-            # Cut at a character, and without what UTF-8 has no bytes for.
-            short = reason.encode(errors="replace")[:closing.MAX_REASON].decode(errors="ignore")
-            self._send_close_frame(code, short.encode())
+            self._send_close_frame(code, closing.cut_reason(reason))
         self._state = State.FAILED
         self._drain()
 

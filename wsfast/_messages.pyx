@@ -33,8 +33,10 @@ cdef enum:
     # Of a shorter text CPython may have an object already.
     SHORT_TEXT = 16
 
-# websockets' limit: without one, empty fragments would fill the memory below every max_size.
-MAX_FRAGMENTS = 4096
+
+cpdef enum:
+    # websockets' limit: without one, empty fragments would fill the memory below every max_size.
+    MAX_FRAGMENTS = 4096
 
 
 cdef enum PayloadType:
@@ -46,7 +48,6 @@ cdef enum PayloadType:
 # A larger limit than memory can be addressed with is none.
 cdef uint64_t NO_LIMIT = 1 << 62
 
-cdef Py_ssize_t _max_fragments = MAX_FRAGMENTS
 cdef dict _payload_types = {memoryview: AS_MEMORYVIEW, bytes: AS_BYTES, str: AS_STR}
 cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
 
@@ -86,7 +87,7 @@ cdef class Incoming:
             self.transport._message_deflated = (<FrameFields>frame).rsv1
         if not fin:
             self._fragments += 1
-            if self._fragments >= _max_fragments:
+            if self._fragments >= MAX_FRAGMENTS:
                 raise TooManyFragments(MAX_FRAGMENTS)
         if self.transport._message_deflated:
             inflated = self._inflate(frame, limit)

@@ -19,8 +19,6 @@ cdef enum State:
 
 cdef enum:
     FIN = 0x80
-    # RFC 6455 section 5.5: the payload of a control frame.
-    MAX_CONTROL_PAYLOAD = 125
 
 
 cdef class FrameWriter(Protocol):

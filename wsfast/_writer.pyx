@@ -16,6 +16,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
 from wsfast._core cimport (
+    WSF_MAX_CONTROL,
     WSF_MAX_HEADER,
     wsf_encode_frame,
     wsf_encode_header,
@@ -250,8 +251,8 @@ cdef class FrameWriter(Protocol):
         """Send a frame; `head` is its first byte, and whether to compress it (Compression)."""
         cdef uint8_t first_byte = head
         self._require_open()
-        if size > MAX_CONTROL_PAYLOAD and first_byte & 0x08:
-            raise ValueError(f"message must be at most {MAX_CONTROL_PAYLOAD} bytes in a control frame, not {size}")
+        if size > WSF_MAX_CONTROL and first_byte & 0x08:
+            raise ValueError(f"message must be at most {WSF_MAX_CONTROL} bytes in a control frame, not {size}")
         if not first_byte & 0x08:
             if self._deflater is not None and not head & DECIDED:
                 return self._send_deflated(head, payload, size)

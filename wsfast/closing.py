@@ -11,8 +11,9 @@ from wsfast.exceptions import Close, ConnectionClosed, ConnectionClosedError, Co
 NO_STATUS_RECEIVED = 1005
 ABNORMAL_CLOSURE = 1006
 
-# A CLOSE frame is a control frame, whose payload is at most 125 bytes (section 5.5); the code takes two of them.
-MAX_REASON = 123
+# The payload of a control frame, in bytes (section 5.5). Of that of a CLOSE frame the code takes two.
+MAX_CONTROL = 125
+MAX_REASON = MAX_CONTROL - 2
 
 
 class WSCloseInfo(NamedTuple):
@@ -98,3 +99,9 @@ def close_reason(message: object) -> bytes:
     if len(reason) > MAX_REASON:
         raise ValueError(f"close_message must be at most {MAX_REASON} bytes, not {len(reason)}")
     return reason
+
+
+def cut_reason(reason: str) -> bytes:
+    """The reason of a CLOSE frame that wsfast sends by itself: whole characters, as many as it holds."""
+    # With what UTF-8 has no bytes for replaced.
+    return reason.encode(errors="replace")[:MAX_REASON].decode(errors="ignore").encode()

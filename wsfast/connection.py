@@ -11,6 +11,7 @@ from typing import Any
 
 from multidict import CIMultiDict
 
+from wsfast.closing import MAX_CONTROL
 from wsfast.exceptions import (
     Close,
     ConnectionClosed,
@@ -30,9 +31,6 @@ BYTES_LIKE = (bytes, bytearray, memoryview)
 
 # The codes of a normal closure (RFC 6455 section 7.4.1); 1005 stands for an empty CLOSE frame.
 _NORMAL = (1000, 1001, 1005)
-
-# RFC 6455 section 5.5.
-_MAX_CONTROL = 125
 
 
 class State(enum.IntEnum):
@@ -84,9 +82,9 @@ def control_payload(data: DataLike) -> bytes:
         payload = bytes(data)
     else:
         raise TypeError("data must be str or bytes-like")
-    if len(payload) > _MAX_CONTROL:
+    if len(payload) > MAX_CONTROL:
         raise ProtocolError(
-            f"payload of {len(payload)} bytes is longer than {_MAX_CONTROL}, the limit of control frames"
+            f"payload of {len(payload)} bytes is longer than {MAX_CONTROL}, the limit of control frames"
         )
     return payload
 

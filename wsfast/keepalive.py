@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Watch:
     """The timer behind PINGs: says when the next one is due, and ends the connection if nothing followed the last.
 
-    Any received byte is a sign of life, not only the answer to a PING: a server that is busy sending a large frame lives.
+    Any received byte is a sign of life, not only the answer to a PING: a server that is busy with a large frame lives.
     A timer is a handle of the event loop, not a task, so it cannot be garbage-collected or cancelled by accident.
     """
 

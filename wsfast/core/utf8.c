@@ -123,6 +123,8 @@ int wsf_is_ascii(const uint8_t *p, size_t n) { return ascii_prefix(p, n) == n; }
 
 int wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n) {
     uint64_t state = v->state;
+    if (n == 0) /* p may be NULL, which has no arithmetic */
+        return state != BAD;
     if (state == START) {
         size_t ascii = ascii_prefix(p, n);
         p += ascii;

@@ -18,8 +18,9 @@ typedef struct wsf_utf8 {
 } wsf_utf8;
 
 /*
- * Takes the next n bytes of the text (n may be 0). Returns 1 if all bytes so far begin some valid
- * text, or 0 if nothing that follows can make them valid; then every later call returns 0 too.
+ * Takes the next n bytes of the text (n may be 0, and p NULL then). Returns 1 if all bytes so far
+ * begin some valid text, or 0 if nothing that follows can make them valid; then every later call
+ * returns 0 too.
  */
 int wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n);
 

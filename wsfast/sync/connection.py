@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NoReturn
 
-from wsfast.closing import MAX_REASON
+from wsfast.closing import MAX_REASON, cut_reason
 from wsfast.codes import close_code_on_wire_ok
 from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload
 from wsfast.exceptions import (
@@ -40,6 +40,9 @@ Data = str | bytes
 
 # The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
 _FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
+
+# How long somebody waits for another thread, which is receiving, before it looks whether that goes on; in seconds.
+_TURN = 0.02
 
 
 class ClientConnection(Connection, Identity):
@@ -358,7 +361,7 @@ class ClientConnection(Connection, Identity):
         """Close, and receive nothing more (RFC 6455 section 7.1.7)."""
         if self._cause is None and self.state is State.OPEN:
             self._cause = cause
-        text = reason.encode()[:MAX_REASON]
+        text = cut_reason(reason)
         if isinstance(cause, Exception):
             self._end(fail, code, text)
         else:  # the handler of a signal raised: nobody is to wait
@@ -396,7 +399,3 @@ class ClientConnection(Connection, Identity):
         """What a call on the closed connection raises."""
         self._note_end()
         return ending.describe(self._handle).exception(self._cause)
-
-
-# How long somebody waits for another thread, which is receiving, before it looks whether that goes on.
-_TURN = 0.02

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from wsfast.closing import MAX_CONTROL
 from wsfast.sync._native import ffi, lib
 
 __all__ = ["Pings", "PongReceived"]
@@ -33,7 +34,7 @@ class Pings:
 
     def collect(self) -> None:
         """Take the answers that the crate has received."""
-        payload = ffi.new("char[125]")
+        payload = ffi.new("char[]", MAX_CONTROL)
         with self._lock:
             while (size := lib.wst_take_pong(self._handle, payload)) >= 0:
                 event = self._events.pop(ffi.unpack(payload, size), None)
