@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sys
 import threading
 import zlib
 
@@ -312,6 +313,39 @@ def test_a_message_amid_the_fragments_of_another():
         ws.send(fragments())
         ws.send("three", compress=True)
     assert server.result() == [b"one, two", b"three"]
+
+
+@pytest.mark.parametrize("library", ["zlib", "zlib-ng", "isal", None])
+@pytest.mark.parametrize("takeover", [True, False])
+def test_no_python_runs_between_a_frame_and_its_message(library, takeover):
+    """There the handler of a signal would run, and if it raised, what was taken from the stream would be lost."""
+    tick = b"a tick of one and a half KB " * 54
+    messages = [tick] * 40 if takeover else [b"", tick]
+    stream, data = zlib.compressobj(wbits=-15), b""
+    for message in messages:
+        stream = stream if takeover else zlib.compressobj(wbits=-15)
+        payload = stream.compress(message) + stream.flush(zlib.Z_SYNC_FLUSH)
+        data += frame(TEXT, payload[:9], fin=False, rsv=RSV1) + frame(CONTINUATION, payload[9:-4])
+    extension = ACCEPT if takeover else ACCEPT.replace(b"\r", b"; server_no_context_takeover\r")
+    called = []
+
+    def note(stack, event, argument):
+        if event == "call":
+            called.append(stack.f_code)
+
+    def script(peer):
+        peer.read_request()
+        peer.send(peer.reply(extension) + data)
+        return peer.answer_close()
+
+    options = PerMessageDeflate(library=library, server_no_context_takeover=not takeover)
+    with scripted(script) as server, connect(server.url, compression=options) as ws:
+        sys.setprofile(note)
+        got = [ws.recv() for _ in messages]
+        sys.setprofile(None)
+        assert got == [message.decode() for message in messages]
+        assert ws.compression.inflating == (library or ("isal" if takeover else "zlib-ng"))
+    assert [code for code in called if code.co_name != "<listcomp>"] == []
 
 
 def test_the_handler_of_a_signal_may_send(monkeypatch):

@@ -17,13 +17,17 @@ cpdef int compression(compress) except -1
 cdef class Inflater:
     cdef:
         object _agreed
+        object _new_stream
         object _stream
         object _decompress          # of the stream
         tuple _error                # what it raises
+        bint _forgets               # the server does not take its context over to the next message
         int _trial                  # how many more messages decide between the libraries; 0: decided
         int _large                  # how many were large
         Py_ssize_t _message_size
+        object _new_large           # makes streams of the library that is faster with those
         bytes _window               # the end of what they contained
+        Py_ssize_t _window_size
 
     cpdef bytes inflate(self, data, Py_ssize_t size, Py_ssize_t limit, bint fin, current_size=*)
     cdef bytes _inflate_on(self, data, Py_ssize_t size, Py_ssize_t limit, bytes first)

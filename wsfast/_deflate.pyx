@@ -40,14 +40,22 @@ cpdef int compression(compress) except -1:
 cdef class Inflater:
     """Inflates what a server sends, in the order in which it arrives.
 
+    No Python runs while it does: there the handler of a signal would run, and if it raised, the stream would miss
+    a part that is not received again.
+
     :param agreed: an AgreedDeflate of deflate.py
     """
 
     def __init__(self, agreed):
         self._agreed = agreed
         self._error = agreed.error
-        self._trial = TRIAL if agreed.for_large else 0
-        self._window = b""
+        self._forgets = agreed.server_no_context_takeover
+        self._new_stream = agreed.decompressors(agreed.inflating)
+        if agreed.for_large:
+            self._trial = TRIAL
+            self._new_large = agreed.decompressors(agreed.for_large)
+            self._window = b""
+            self._window_size = agreed.window_size
 
     cpdef bytes inflate(self, data, Py_ssize_t size, Py_ssize_t limit, bint fin, current_size=None):
         """Inflate a message, or a fragment of one.
@@ -74,7 +82,7 @@ cdef class Inflater:
             raise PayloadTooBig(None, limit, current_size)
         if self._trial > 0:
             self._observe(inflated, fin)
-        if fin and self._agreed.server_no_context_takeover:
+        if fin and self._forgets:
             self._stream = self._decompress = None
         return inflated
 
@@ -117,7 +125,7 @@ cdef class Inflater:
         return b"".join(blocks) if left >= 0 else None
 
     cdef int _begin(self, bytes window=b"") except -1:
-        self._stream = self._agreed.decompressor(window)
+        self._stream = self._new_stream(zdict=window) if window else self._new_stream()
         self._decompress = self._stream.decompress
         return 0
 
@@ -125,7 +133,7 @@ cdef class Inflater:
         """Find out how large messages are, and let the right library go on."""
         self._message_size += PyBytes_GET_SIZE(inflated)
         cdef bytes window = self._window + inflated
-        self._window = window[max(0, PyBytes_GET_SIZE(window) - <Py_ssize_t>self._agreed.window_size):]
+        self._window = window[max(0, PyBytes_GET_SIZE(window) - self._window_size):]
         if not fin:
             return 0
         self._large += self._message_size >= LARGE
@@ -134,6 +142,7 @@ cdef class Inflater:
         if self._trial == 0:
             if 2 * self._large > TRIAL:
                 self._agreed.inflating = self._agreed.for_large
+                self._new_stream = self._new_large
                 self._begin(self._window)
             self._window = None
         return 0

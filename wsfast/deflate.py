@@ -11,7 +11,7 @@ import functools
 import importlib
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -227,12 +227,11 @@ class AgreedDeflate:
         """What a decompressor raises."""
         return tuple(_module(library).error for library in libraries())
 
-    def decompressor(self, window: bytes = b"") -> Any:
-        """A new stream, of the library that `inflating` names, which continues after `window`."""
+    def decompressors(self, library: str) -> Callable[..., Any]:
+        """What makes a new stream; with ``zdict=``, one that continues after that window. No Python runs in it."""
         # zlib-ng and isal know no window of 8 bits; a larger one than the server's costs a few bytes.
         bits = max(self.server_max_window_bits, _SMALLEST_TO_COMPRESS)
-        dictionary = {"zdict": window} if window else {}
-        return _module(self.inflating).decompressobj(wbits=-bits, **dictionary)
+        return functools.partial(_module(library).decompressobj, wbits=-bits)
 
     def compressor(self) -> Any:
         """A new stream, of the library that `deflating` names."""

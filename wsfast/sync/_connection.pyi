@@ -5,7 +5,7 @@ from typing import Any, Literal, overload
 
 from typing_extensions import disjoint_base
 
-from wsfast.sync.compression import Compression
+from wsfast.deflate import AgreedDeflate
 
 _DataLike = str | bytes | bytearray | memoryview
 
@@ -16,7 +16,6 @@ class Connection:
     @property
     def _handle(self) -> Any: ...
     _receiving: bool
-    _compression: Compression | None
     @overload
     def recv(self, timeout: float | None, decode: Literal[True]) -> str: ...
     @overload
@@ -34,6 +33,7 @@ class Connection:
         text: bool | None = None,
         compress: bool | None = None,
     ) -> None: ...
+    def _compress(self, agreed: AgreedDeflate, max_message: int, max_fragment: int) -> None: ...
     def _begin_receiving(self, name: str) -> None: ...
     def _receive_fragment(self, flags: int) -> tuple[bool, bytes, bool]: ...
     def _send_frame(self, head: int, message: _DataLike) -> None: ...

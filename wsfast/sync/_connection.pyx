@@ -12,11 +12,12 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._core cimport wsf_utf8
-from wsfast._deflate cimport TAIL_SIZE, compression as compression_wished
+from wsfast._deflate cimport TAIL_SIZE, Inflater, compression as compression_wished
 from wsfast._messages cimport check_fragment
 
 from wsfast.exceptions import ConcurrencyError, ProtocolError
 from wsfast.sync import _native
+from wsfast.sync.compression import LockedDeflater
 
 
 cdef extern from "Python.h":
@@ -71,6 +72,9 @@ cdef enum:
     WHOLE_BINARY = 0x82
     CLOSE = 0x8  # of opcodes, this bit is in those of control frames
 
+# The largest limit that an Inflater takes; the crate's "none" is more.
+cdef Py_ssize_t NO_LIMIT = 1 << 62
+
 
 cdef class Connection:
     """The part of ClientConnection that every message meets; the rest is in connection.py."""
@@ -80,10 +84,14 @@ cdef class Connection:
     cdef wst_message *_message
     # A thread receives, and is the only one until it has copied the message.
     cdef public bint _receiving
-    # What inflates and deflates messages (compression.py), or None.
-    cdef public object _compression
-    # The fragments so far of a compressed message, inflated, and their UTF-8.
+    # If compression was negotiated: what deflates messages (compression.py), and what inflates them.
+    cdef object _deflater
+    cdef Inflater _inflater
+    cdef Py_ssize_t _max_message
+    cdef Py_ssize_t _max_fragment
+    # The fragments so far of a compressed message: inflated, how long that is, and their UTF-8.
     cdef list _inflated
+    cdef Py_ssize_t _inflated_size
     cdef wsf_utf8 _utf8
 
     def __cinit__(self, handle, *arguments, **options):
@@ -91,6 +99,13 @@ cdef class Connection:
         self._connection = <wst_connection *><uintptr_t>int(_native.ffi.cast("uintptr_t", handle))
         self._message = crate.get_message(self._connection)
         self._inflated = []
+
+    def _compress(self, agreed, max_message, max_fragment) -> None:
+        """Compression was negotiated. The limits are in bytes, inflated."""
+        self._inflater = Inflater(agreed)
+        self._deflater = LockedDeflater(agreed)
+        self._max_message = min(max_message, NO_LIMIT)
+        self._max_fragment = min(max_fragment, NO_LIMIT)
 
     # ---- receiving
 
@@ -190,12 +205,15 @@ cdef class Connection:
         if fin:
             memcpy(PyBytes_AS_STRING(data) + size, b"\x00\x00\xff\xff", TAIL_SIZE)
         try:
-            data = self._compression.inflate(data, fin)
+            data = self._inflater.inflate(
+                data, PyBytes_GET_SIZE(data), min(self._max_message - self._inflated_size, self._max_fragment), fin,
+                self._inflated_size or None)
             if text:
                 check_fragment(&self._utf8, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), fin)
         except ProtocolError as exc:
             self._inflated = []
             self._refuse(exc)
+        self._inflated_size = 0 if fin else self._inflated_size + PyBytes_GET_SIZE(data)
         return data
 
     def _receive_fragment(self, int flags) -> tuple[bool, bytes, bool]:
@@ -244,13 +262,13 @@ cdef class Connection:
         self._send_one(head, message)
 
     cdef int _send_one(self, int head, message) except -1:
-        if self._compression is None or head & CLOSE:
+        if self._deflater is None or head & CLOSE:
             return self._put(head, message)
         if isinstance(message, str):
             message = message.encode()
         elif isinstance(message, memoryview):
             message = bytes(message)  # its length is to be in bytes
-        self._compression.send(head, message, self._put_frame)
+        self._deflater.send(head, message, self._put_frame)
         return 0
 
     def _put_frame(self, int head, message) -> None:

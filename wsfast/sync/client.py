@@ -25,7 +25,6 @@ from wsfast.opening import refuse_redirect
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
-from wsfast.sync.compression import Compression
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.tls import ClientCert
 
@@ -165,7 +164,9 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 request=handshake.request,
                 response=response,
                 subprotocol=handshake.subprotocol,
-                compression=self._compression(handshake),
+                compression=handshake.compression,
+                max_message=self._options.max_message,
+                max_fragment=self._options.max_fragment,
                 addresses=addresses,
                 logger=self.logger,
             )
@@ -176,11 +177,6 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             raise
         lib.wst_open(handle, handshake.trailing, len(handshake.trailing), handshake.compression is not None)
         return connection
-
-    def _compression(self, handshake: ClientHandshake) -> Compression | None:
-        if handshake.compression is None:
-            return None
-        return Compression(handshake.compression, self._options.max_message, self._options.max_fragment)
 
     # with reconnect(...) as ...:
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from wsfast.closing import MAX_REASON, cut_reason
 from wsfast.codes import close_code_on_wire_ok
 from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload
+from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,
     ConnectionClosed,
@@ -31,7 +32,6 @@ from wsfast.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.sync import ending
 from wsfast.sync._connection import Connection
 from wsfast.sync._native import lib
-from wsfast.sync.compression import Compression
 from wsfast.sync.pings import Pings, PongReceived
 
 __all__ = ["ClientConnection"]
@@ -66,10 +66,14 @@ class ClientConnection(Connection, Identity):
         request: UpgradeRequest,
         response: UpgradeResponse,
         subprotocol: str | None,
-        compression: Compression | None,
+        compression: AgreedDeflate | None,
+        max_message: int,
+        max_fragment: int,
         addresses: tuple[Any, Any],
         logger: Any,
     ) -> None:
+        if compression is not None:
+            self._compress(compression, max_message, max_fragment)
         self._fragments = False
         self._pings = Pings(handle)
         self._cause: BaseException | None = None
@@ -83,8 +87,7 @@ class ClientConnection(Connection, Identity):
         """The server's reply to the upgrade request."""
         self.subprotocol = subprotocol
         """The subprotocol that the server picked, or None."""
-        self._compression = compression
-        self.compression = None if compression is None else compression.agreed
+        self.compression = compression
         """What was agreed on compressing messages; None if they are not."""
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kind {
     pub text: bool,
-    /// Python inflates it (wsfast/sync/compression.py), and checks that it is text.
+    /// Whoever calls inflates it (wsfast/sync/_connection.pyx), and checks that it is text.
     pub compressed: bool,
 }
 
