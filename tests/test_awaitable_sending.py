@@ -210,6 +210,18 @@ async def test_send_many_of_more_than_the_write_buffer_holds_waits():
         assert all(sent.payload == frames.pattern(1000, number % 251) for number, sent in enumerate(got))
 
 
+async def test_send_many_waits_for_its_last_write_too():
+    async with awaitable(write_limit=10_000) as (ws, far):
+        count = 0
+        while not ws.protocol.write_buffer_size:
+            sending = asyncio.ensure_future(ws.send_many([frames.pattern(1000)] * 50))
+            await turns(5)
+            count += 50
+        assert not sending.done()
+        assert {sent.payload for sent in await far.frames(count)} == {frames.pattern(1000)}
+        await sending
+
+
 async def test_send_many_on_a_closed_connection():
     async with awaitable() as (ws, _):
         ws.protocol.abort()
