@@ -13,7 +13,7 @@ from support.awaiting import awaitable, feed, turns
 from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, texts
 from support.servers import serve
 
-from wsfast.asyncio.client import connect
+from wsfast.asyncio.client import ClientConnection, connect
 from wsfast.connection import State
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
 
@@ -120,6 +120,42 @@ async def test_close_discards_what_a_chatty_server_still_says():
         assert ws.close_code == 1000
 
 
+SPLIT = frames.text("before")
+LONG = frames.binary(b"\xff" * 500_000)
+BEGUN = frames.header(TEXT, 200_000) + b"a" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            [SPLIT[:3], SPLIT[3:]], [LONG[:200_000], LONG[200_000:300_000], LONG[300_000:]], id="a frame"
+        ),
+        pytest.param([BEGUN], [b"\xff" * 50_000, b"\xff" * 100_000], id="the rest of a frame"),
+        pytest.param(
+            [frames.frame(TEXT, b"x" * 600_000, fin=False)],
+            [frames.frame(CONTINUATION, b"x" * 100), frames.binary(b"x" * 600_000)],
+            id="more than is left of a message",
+        ),
+    ],
+)
+async def test_what_is_discarded_is_not_judged(before, after):
+    async with awaitable(max_queue=4, max_size=1_100_000) as (ws, far):
+        closing = asyncio.ensure_future(ws.close())
+        await turns(2)
+        for data in [frames.binary(b"x" * 100_000)] * 16 + before:
+            await feed(ws, data)
+        assert ws.listener.paused
+        while ws.listener.paused:  # until it is clear that nobody receives
+            await turns(1)
+        for data in after:
+            await feed(ws, data)
+        await feed(ws, frames.close(1000))
+        far.sock.close()
+        await asyncio.wait_for(closing, 5)
+        assert ws.close_code == 1000
+
+
 async def test_text_that_is_discarded_is_not_checked():
     """Every other fragment begins inside a character, but the one before it was not looked at."""
     text = "€".encode() * 3000
@@ -152,19 +188,46 @@ async def says_much_before_its_close(peer):
     peer.send(frames.close(1000))
 
 
-# The second takes longer over a message than it may keep the loop from turning.
-@pytest.mark.parametrize("times", [1, 40])
-async def test_a_receiver_gets_everything_the_server_says_before_its_close(times):
+async def next_by_a_task(ws):
+    return await asyncio.ensure_future(ws.recv())
+
+
+async def next_in_time(ws):
+    return await asyncio.wait_for(ws.recv(), 5)
+
+
+async def next_after_others(ws):
+    await asyncio.sleep(0)
+    return await ws.recv()
+
+
+async def next_after_work(ws):
+    """It takes longer than a receiver may keep the loop from turning."""
+    message = await ws.recv()
+    for _ in range(40):
+        int(message)
+    return message
+
+
+NEXT = [next_by_a_task, next_in_time, next_after_others, next_after_work]
+
+
+@pytest.mark.parametrize("receive_next", [ClientConnection.recv, *NEXT])
+async def test_a_receiver_gets_everything_the_server_says_before_its_close(receive_next):
     async with serve(says_much_before_its_close) as served:
         ws = await connect(served.url, max_queue=4)
+        received = []
 
         async def receive():
-            return [{int(message) for _ in range(times)} async for message in ws]
+            while True:
+                received.append(int(await receive_next(ws)))
 
         receiving = asyncio.ensure_future(receive())
         await asyncio.sleep(0)
         await ws.close()
-        assert await receiving == [{number} for number in range(3000)]
+        with pytest.raises(ConnectionClosedOK):
+            await receiving
+        assert received == list(range(3000))
 
 
 @pytest.mark.parametrize("how", ["stops", "is cancelled"])
@@ -173,13 +236,11 @@ async def test_close_does_not_wait_for_a_receiver_that(how):
         ws = await connect(served.url, max_queue=4)
 
         async def receive():
-            async for message in ws:
-                for _ in range(40):
-                    int(message)
-                if ws.listener.paused:  # for it takes too long
-                    if how == "stops":
-                        break
-                    receiving.cancel()
+            while not ws.listener.paused:
+                await next_after_work(ws)
+            if how == "is cancelled":
+                receiving.cancel()
+                await asyncio.sleep(0)
             return ws.state
 
         receiving = asyncio.ensure_future(receive())

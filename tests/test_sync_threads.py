@@ -6,7 +6,20 @@ import threading
 
 import pytest
 from support.certificates import client_context, server_context
-from support.frames import BINARY, PING, PONG, binary, close, frame, header, pattern, text
+from support.frames import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    PONG,
+    TEXT,
+    binary,
+    close,
+    frame,
+    header,
+    pattern,
+    text,
+)
 from support.servers import PEERS
 from sync_support.servers import echo, in_thread, running, scripted
 
@@ -143,6 +156,69 @@ def test_a_receiver_that_returns_leaves_the_closing_to_the_closer():
         with running(ws.recv) as outcome:
             ws.close()
         assert outcome == ["late"] or isinstance(outcome[0], ConnectionClosedOK)
+        assert ws.close_code == 1000
+
+
+def two_frames(number):
+    """A message of 6 KB."""
+    return frame(TEXT, f"{number:05d}" + "-" * 2000, fin=False) + frame(CONTINUATION, f"{number:04000d}")
+
+
+def numbers_of(messages):
+    """Each message must be whole: what its two fragments say must agree."""
+    numbers = []
+    for message in messages:
+        begin, end = message[:5], message[5:].strip("-")
+        assert len(message) == 6005
+        assert int(begin) == int(end)
+        numbers.append(int(begin))
+    return numbers
+
+
+def test_a_receiver_gets_everything_although_another_thread_closes():
+    """It is slower than the server, which says three times as much as a queue takes while nobody receives."""
+
+    def script(peer):
+        peer.accept()
+        sent = peer.close_frame()
+        for number in range(500):
+            peer.send(two_frames(number))
+        peer.send(frame(CLOSE, sent.payload))
+
+    def receive():
+        numbers = []
+        for message in ws:
+            numbers += numbers_of([message] * 40)[:1]
+        return numbers
+
+    with scripted(script) as server, connect(server.url) as ws:
+        with running(receive) as outcome:
+            ws.close()
+        assert outcome == [list(range(500))]
+
+
+def test_what_is_dropped_while_nobody_receives_leaves_no_parts_of_messages():
+    begun, received = Gate(), Gate()
+
+    def script(peer):
+        peer.accept()
+        sent = peer.close_frame()
+        for number in range(5000):  # more than the buffers of two sockets hold
+            peer.send(two_frames(number))
+        begun.open()
+        received.wait()
+        for number in range(5000, 5100):
+            peer.send(two_frames(number))
+        peer.send(frame(CLOSE, sent.payload))
+
+    with scripted(script) as server, connect(server.url) as ws:
+        with running(ws.close):
+            begun.wait()
+            got = [ws.recv() for _ in range(20)]
+            received.open()
+            got += list(ws)
+        assert numbers_of(got) == list(range(len(got)))
+        assert len(got) < 5000
         assert ws.close_code == 1000
 
 

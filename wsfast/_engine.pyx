@@ -265,7 +265,7 @@ cdef class WSTransport(PollingReader):
         return 0 if self._listener is None else self._listener._read_done(self)
 
     cdef int _invalid_text(self, bytes part) except -1:
-        exc = InvalidText.of_part(part)
+        exc = InvalidText.of_part(part, self._text.state != 0)
         self._fail(exc.code, str(exc), exc)
         return 0
 
@@ -556,7 +556,7 @@ cdef class WSTransport(PollingReader):
         if self._failure is None:
             self._failure = exc
             self._logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
-        else:
+        elif not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
             self._logger.error("another exception while the connection ends", exc_info=exc)
         if self._state == State.CLOSED:
             return

@@ -20,6 +20,7 @@ cdef class Incoming:
 
     cdef bytes add(self, WSFrame frame)
     cdef bytes _inflate(self, WSFrame frame, uint64_t limit)
+    cdef int forget(self) except -1
     cdef int _limit_next(self) except -1
 
 

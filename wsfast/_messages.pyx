@@ -126,6 +126,12 @@ cdef class Incoming:
             (<FrameFields>frame).payload_size = size
             memcpy(end, behind, TAIL_SIZE)
 
+    cdef int forget(self) except -1:
+        """Nothing more will be added."""
+        self.transport._looks_ahead = False
+        self._size = 0
+        return self._limit_next()
+
     cdef int _limit_next(self) except -1:
         """Let the engine refuse the next frame by its header, if it is too long."""
         cdef uint64_t limit = min(self._max_message - self._size, self._max_fragment)
@@ -256,8 +262,9 @@ cdef object _decode_slowly(const char *data, Py_ssize_t size):
 
 
 cdef int check_fragment(wsf_utf8 *utf8, const char *data, Py_ssize_t size, bint fin) except -1:
+    cdef bint inside = not wsf_utf8_complete(utf8)
     if not wsf_utf8_feed(utf8, <const uint8_t *>data, size) or (fin and not wsf_utf8_complete(utf8)):
-        raise InvalidText.of_part((<bytes>data[:size]))
+        raise InvalidText.of_part(data[:size], inside)
     return 0
 
 

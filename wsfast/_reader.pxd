@@ -17,15 +17,18 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
         Py_ssize_t _max_read        # bytes to read at once, at most
 
-        # For whoever puts messages together, and keeps the first five: incomplete frames are looked into.
+        # Kept by whoever puts messages together, and wants incomplete frames to be looked into.
         bint _looks_ahead
         uint64_t _frame_limit       # how long the next data frame may be, inflated
         bint _message_is_text       # that has begun
         bint _message_deflated
         wsf_utf8 _text              # what has come of it, in frames that were complete
-        wsf_utf8 _text_ahead        # and of the incomplete frame
+
+        # The frame of which only the beginning has come, if it was looked into.
         bint _ahead_is_text
         Py_ssize_t _ahead_header
+        Py_ssize_t _ahead_checked   # of its payload
+        wsf_utf8 _text_ahead
 
         # The bytes that are being delivered: what is left of them lies from _frame_end to _read_end. A callback may
         # read on, and must deliver these first. The reference is that of _consume().
@@ -55,7 +58,7 @@ cdef class FrameReader(FrameWriter):
     cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
     cdef int _look_ahead(self, const wsf_header *header, const char *payload, Py_ssize_t size) except -1
-    cdef int _check_ahead(self, const char *payload, Py_ssize_t checked, Py_ssize_t size) except -1
+    cdef int _check_ahead(self, const char *payload, Py_ssize_t size) except -1
 
     # Overridden by WSTransport.
     cdef Py_ssize_t _upgrade(self, bytes data) except -1

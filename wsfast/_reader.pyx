@@ -96,9 +96,7 @@ cdef class FrameReader(FrameWriter):
                 self._own = None
                 alive._consume(buffer, 0, self._own_size)
             elif self._ahead_is_text:
-                alive._check_ahead(
-                    buffer.data + self._ahead_header, self._own_size - nbytes - self._ahead_header,
-                    self._own_size - self._ahead_header)
+                alive._check_ahead(buffer.data + self._ahead_header, self._own_size - self._ahead_header)
             if alive._tells_read_done:
                 alive._read_done()
             return
@@ -255,22 +253,27 @@ cdef class FrameReader(FrameWriter):
             bint goes_on = header.opcode == WSMsgType.CONTINUATION
             bint deflated = self._message_deflated if goes_on else header.rsv & RSV1
         self._ahead_is_text = False
-        if deflated or header.opcode & 0x08 or self._state > State.CLOSING:
+        if deflated or header.opcode & 0x08:
             return 0
-        if header.payload_len > self._frame_limit:
+        if header.payload_len > self._frame_limit and self._state <= State.CLOSING:
             return self._violated(WSF_ERR_TOO_BIG, header.payload_len)
         self._ahead_is_text = self._message_is_text if goes_on else header.opcode == WSMsgType.TEXT
         if self._ahead_is_text:
             self._ahead_header = header.header_len
+            self._ahead_checked = 0
             self._text_ahead = self._text
-            self._check_ahead(payload, 0, size)
+            self._check_ahead(payload, size)
         return 0
 
-    cdef int _check_ahead(self, const char *payload, Py_ssize_t checked, Py_ssize_t size) except -1:
-        """Check payload[checked:size]."""
-        if not wsf_utf8_feed(&self._text_ahead, <const uint8_t *>payload + checked, size - checked):
+    cdef int _check_ahead(self, const char *payload, Py_ssize_t size) except -1:
+        """Check what is new in the `size` bytes that have come of a text."""
+        cdef const char *new = payload + self._ahead_checked
+        if not self._looks_ahead or self._state > State.CLOSING:
+            return 0  # it will not be delivered
+        if not wsf_utf8_feed(&self._text_ahead, <const uint8_t *>new, size - self._ahead_checked):
             self._own = None
-            self._invalid_text((<bytes>payload[:size]))
+            return self._invalid_text(payload[:size])
+        self._ahead_checked = size
         return 0
 
     # What WSTransport does with it.

@@ -494,12 +494,13 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
         return cls(error.encoding, error.object, error.start, error.end, error.reason)
 
     @classmethod
-    def of_part(cls, part: bytes) -> InvalidText:
-        """Return what is wrong with a text of which ``part`` makes it wrong."""
-        try:
-            part.decode()
-        except UnicodeDecodeError as error:
-            return cls.from_decode_error(error)
+    def of_part(cls, part: bytes, inside: bool) -> InvalidText:
+        """Return the error of a text that became invalid within ``part``, which may begin ``inside`` a character."""
+        if not inside:
+            try:
+                part.decode()
+            except UnicodeDecodeError as error:
+                return cls.from_decode_error(error)
         return cls("utf-8", part, 0, len(part), "invalid across fragments")
 
     def __reduce__(self) -> tuple[Any, ...]:

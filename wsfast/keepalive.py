@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from wsfast.tuning import Histogram
 
 
+# How often the loop turns before an answer is given up. If the program kept it busy, the answer may be there: libuv
+# runs timers and callbacks first, and reads then.
+_TURNS = 2
+
+
 class Watch:
     """The timer behind PINGs: says when the next one is due, and ends the connection if nothing followed the last.
 
@@ -39,7 +44,7 @@ class Watch:
         self._timer.cancel()
 
     def wait(self, seconds: float) -> None:
-        """No PING is due before that."""
+        """The next PING is due then."""
         self._timer = self._loop.call_later(seconds, self._due)
 
     def pinged(self) -> None:
@@ -51,19 +56,17 @@ class Watch:
             self._timer = self._loop.call_later(self._timeout, self._answer_is_due)
 
     def answered(self) -> None:
-        """The PONG is here: there is nothing to wait for but the next PING."""
+        """The PONG is here: only the next PING is to be waited for, and without a time-out it is already."""
         if self._timeout is not None:
             self._timer.cancel()
             self._wait_for_next()
 
-    def _answer_is_due(self, turns: int = 2) -> None:
+    def _answer_is_due(self, turns: int = _TURNS) -> None:
         # While reading is paused nothing can arrive, and that is not the server's fault.
         paused = not self._transport.underlying_transport.is_reading()
         if paused or self._transport.last_received > self._pinged_at:
             self._wait_for_next()
         elif turns > 0:
-            # If the program kept the loop busy, the answer may be there: libuv runs timers and callbacks first, and
-            # reads then.
             self._timer = self._loop.call_soon(self._answer_is_due, turns - 1)
         else:
             message = f"nothing was received within {self._timeout} seconds of a ping"

@@ -263,7 +263,6 @@ cdef class Receive(Awaitable):
 
     cdef int _yield(self, Stage stage, object value, PyObject **result) except -1:
         self._connection._inbox.receiving = True
-        self._connection._inbox.yielded = stage == Stage.YIELDED
         self._stage = stage
         Py_INCREF(value)
         result[0] = <PyObject *>value
@@ -293,7 +292,6 @@ cdef class Receive(Awaitable):
         elif self._stage == Stage.WAITING and inbox.waiter.is_armed():
             raise RuntimeError("coroutine is being awaited already")
         else:
-            inbox.yielded = False
             connection._run_begins()
         if inbox.ready():
             return self._finish(result)
@@ -311,8 +309,7 @@ cdef class Receive(Awaitable):
         return self._yield(Stage.WAITING, inbox.waiter.arm(), result)
 
     cdef int _abandon(self) except -1:
-        cdef Inbox inbox = self._connection._inbox
-        inbox.receiving = inbox.yielded = inbox.streaming = False
+        self._connection._inbox.receiving = self._connection._inbox.streaming = False
         return 0
 
     def __dealloc__(self):

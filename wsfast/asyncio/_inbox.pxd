@@ -56,7 +56,6 @@ cdef class Inbox(WSListener):
 
         # Who receives.
         bint receiving              # a recv has begun and is not over
-        bint yielded                # to other tasks, for one turn of the loop: there may be messages for it
         bint streaming              # it wants single frames
         object invalid_text         # why take() gave None
 
@@ -66,6 +65,7 @@ cdef class Inbox(WSListener):
         bint _reading_on            # past the mark, for the sake of a ping or of closing
         Py_ssize_t _slack           # how many more bytes
         readonly bint paused
+        object _patience            # the timer of a queue that is full while the connection closes
         bint _discarding
         readonly bint closed
 
@@ -85,5 +85,7 @@ cdef class Inbox(WSListener):
     cdef int _pop(self, Slot *slot) except -1
     cdef int _popped(self) except -1
     cdef int _control_flow(self) except -1
+    cdef int _wait_for_receiver(self) except -1
+    cdef int _stop_waiting(self) except -1
     cdef int _discard(self) except -1
     cdef int resume(self) except -1

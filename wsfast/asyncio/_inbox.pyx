@@ -44,6 +44,9 @@ cdef enum:
     # Read past a full queue for the sake of a ping or of closing: as much as the default limit of a message.
     SLACK = 1024 * 1024
 
+# How long a closing connection whose queue is full waits for the receiver to take a message, in seconds.
+cdef double PATIENCE = 0.25
+
 
 cdef enum Outcome:
     NONE
@@ -186,6 +189,7 @@ cdef class Inbox(WSListener):
 
     cpdef on_ws_disconnected(self, WSTransport transport):
         self.closed = True
+        self._stop_waiting()
         if self._borrowed:
             self._settle()
         owner, self.owner = self.owner, None
@@ -409,37 +413,46 @@ cdef class Inbox(WSListener):
 
     cdef int _control_flow(self) except -1:
         """There are more frames than the mark allows."""
-        if self.paused or self.closed or (self.receiving and self.waiter.is_armed()):
+        if self.paused or self._discarding or self.closed or (self.receiving and self.waiter.is_armed()):
             return 0
         if self._reading_on and self._slack > 0:
             return 0
-        if self.transport._state > State.CLOSING or (self.transport._state == State.CLOSING and not self.yielded):
+        if self.transport._state > State.CLOSING:
             return self._discard()
         self.paused = True
         self.transport.underlying_transport.pause_reading()
         if self.transport._state == State.CLOSING:
-            self.transport._loop.call_soon(self._discard_or_wait)
+            self._wait_for_receiver()
         return 0
 
-    def _discard_or_wait(self):
-        """Reading is paused while the connection closes: has the receiver, in its turn, gone on to receive?"""
-        if not self.paused or self.closed:
-            return
-        if self.yielded:
-            self.transport._loop.call_soon(self._discard_or_wait)
+    cdef int _wait_for_receiver(self) except -1:
+        self._patience = self.transport._loop.call_later(PATIENCE, self._discard_or_wait, self.frames)
+        return 0
+
+    def _discard_or_wait(self, Py_ssize_t frames):
+        """There were so many frames a while ago, and none has come since."""
+        if self.frames < frames:
+            self._wait_for_receiver()
         else:
             self._discard()
+
+    cdef int _stop_waiting(self) except -1:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        return 0
 
     cdef int _discard(self) except -1:
         """Nobody may ever receive what comes now, and the server's CLOSE is behind it."""
         self._discarding = True
-        self.transport._looks_ahead = False
+        self._incoming.forget()
         if self.paused:
             self.resume()
         return 0
 
     cdef int resume(self) except -1:
         self.paused = False
+        self._stop_waiting()
         if not self.closed:
             self.transport.underlying_transport.resume_reading()
         return 0

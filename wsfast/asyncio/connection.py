@@ -349,8 +349,8 @@ class ClientConnection(Connection, Identity):
         """Close the connection, and wait until it is closed: ``close_timeout`` at most.
 
         Does nothing if the connection is closed. What was received before remains for :meth:`recv`. What the server
-        sends while the connection closes goes to the task that is receiving; if none is, 1 MiB more than `max_queue`
-        allows is kept, and the rest discarded.
+        sends while the connection closes can be received, too; but once 1 MiB more waits than `max_queue` allows, and
+        nobody has received for a quarter of a second, all that follows is discarded.
 
         :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
         :param reason: at most 123 bytes in UTF-8

@@ -32,15 +32,20 @@ class Pings:
 
     def send(self, payload: bytes | None) -> asyncio.Future[float]:
         """Send a PING; its latency will be the result."""
-        if payload in self._waiting:
+        if payload is None:
+            payload = self._new_payload()
+        elif payload in self._waiting:
             raise ConcurrencyError("already waiting for a pong with the same data")
-        while payload is None or payload in self._waiting:
-            payload = os.urandom(4)
         answer: asyncio.Future[float] = self._loop.create_future()
         self._waiting[payload] = (answer, time.perf_counter())
         self._connection.protocol.send_ping(payload)
         self._connection._read_on()  # the answer may be behind messages for which there is no room
         return answer
+
+    def _new_payload(self) -> bytes:
+        while (payload := os.urandom(4)) in self._waiting:
+            pass
+        return payload
 
     def pong_received(self, payload: bytes) -> None:
         """A PONG answers its PING and all before it: a server need answer the last only (RFC 6455 section 5.5.3)."""
@@ -86,5 +91,5 @@ class Pings:
             return  # closing has a deadline of its own
         assert self._watch is not None
         self._watch.pinged()
-        self.send(None)
-        self._kept_alive_by = next(reversed(self._waiting))
+        self._kept_alive_by = self._new_payload()
+        self.send(self._kept_alive_by)

@@ -115,12 +115,12 @@ impl Connection {
         let reads = match self.try_reader() {
             None => false,
             Some(mut reader) => {
-                self.drain(&mut reader);
+                let room = self.drain(&mut reader);
                 match self.timers(&mut reader, now) {
                     Err(_) => return Ok(()),
                     Ok(timer) => wake = timer,
                 }
-                true
+                room
             }
         };
         if !reads && wake.is_some_and(|wake| wake <= now) {

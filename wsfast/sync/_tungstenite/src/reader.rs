@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use crate::core::Utf8;
-use crate::ending::Cause;
+use crate::ending::{Cause, Phase};
 use crate::frame::{self, Head};
 
 /// What one recv(2) may bring: more than a pipe or a loopback hands over at once, and the pages that it does not
@@ -18,6 +18,13 @@ const TRUST: usize = 1024 * 1024;
 
 /// A buffer that grew over this for one long message is not kept.
 const KEEP: usize = 2 * TRUST;
+
+/// While the connection closes, this much more is read past a full queue: the peer's CLOSE is behind it.
+const SLACK: usize = 1024 * 1024;
+/// What a queued frame counts against it besides its payload.
+const OVERHEAD: usize = 64;
+/// Then the receiver has so long to take a message, or what comes is dropped.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 pub struct Limits {
     pub message: u64,
@@ -114,7 +121,11 @@ pub struct Reader {
     /// Nothing that arrives has a meaning any more.
     pub discard: bool,
     pub limits: Limits,
-    pub queue: VecDeque<Queued>,
+    queue: VecDeque<Queued>,
+    queued: usize,
+    full_since: Option<Instant>,
+    /// Nobody receives while the connection closes: no data frame is delivered any more.
+    pub dropping: bool,
     pub assembly: Option<Assembly>,
     /// Until when `wst_recv` may wait, and may spin; kept for when it goes on after a signal.
     pub deadline: Option<Instant>,
@@ -143,6 +154,9 @@ impl Reader {
             discard: false,
             limits,
             queue: VecDeque::new(),
+            queued: 0,
+            full_since: None,
+            dropping: false,
             assembly: None,
             deadline: None,
             spin_until: None,
@@ -158,8 +172,31 @@ impl Reader {
         &self.data[self.start..]
     }
 
-    pub fn is_full(&self) -> bool {
-        self.queue.len() >= self.limits.queue
+    pub fn put(&mut self, frame: Queued) {
+        self.queued += frame.data.len() + OVERHEAD;
+        self.queue.push_back(frame);
+    }
+
+    pub fn take(&mut self) -> Option<Queued> {
+        let frame = self.queue.pop_front()?;
+        self.queued -= frame.data.len() + OVERHEAD;
+        self.full_since = None;
+        Some(frame)
+    }
+
+    /// Is there room for what would be read?
+    pub fn has_room(&mut self, phase: Phase) -> bool {
+        if self.queue.len() < self.limits.queue || self.discard || self.dropping || phase > Phase::Closing {
+            return true;
+        }
+        if phase == Phase::Open {
+            return false;
+        }
+        if self.queued < SLACK {
+            return true;
+        }
+        self.dropping = self.full_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
+        self.dropping
     }
 
     /// The receiver has copied what it was lent.
@@ -187,6 +224,8 @@ impl Reader {
     /// What was received has no meaning any more.
     pub fn forget_received(&mut self) {
         self.queue.clear();
+        self.queued = 0;
+        self.full_since = None;
         self.assembly = None;
     }
 
@@ -467,6 +506,26 @@ mod tests {
         }
         reader.data.push(0xC3);
         assert!(matches!(reader.parse(), Parsed::Violation(Cause::Text(_))));
+    }
+
+    #[test]
+    fn while_the_connection_closes_a_full_queue_waits_for_its_receiver_and_then_no_more() {
+        let mut reader = reader(b"");
+        let frame = |size| Queued { kind: TEXT, first: true, fin: true, data: vec![b'a'; size] };
+        reader.put(frame(0));
+        assert!(reader.has_room(Phase::Open));
+        reader.put(frame(0));
+        assert!(!reader.has_room(Phase::Open));
+        assert!(reader.has_room(Phase::Closing), "there is some slack");
+        reader.put(frame(SLACK));
+        assert!(!reader.has_room(Phase::Closing));
+        reader.full_since = Instant::now().checked_sub(PATIENCE);
+        reader.take();
+        assert!(!reader.has_room(Phase::Closing), "somebody receives");
+        reader.full_since = Instant::now().checked_sub(PATIENCE);
+        assert!(reader.has_room(Phase::Closing) && reader.dropping);
+        reader.forget_received();
+        assert!(reader.dropping, "for good");
     }
 
     #[test]

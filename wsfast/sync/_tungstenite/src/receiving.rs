@@ -56,7 +56,7 @@ impl Connection {
         }
         let mut filled = false;
         loop {
-            let queued = reader.queue.pop_front();
+            let queued = reader.take();
             let in_buffer = queued.is_none();
             let (kind, first, fin, data) = if let Some(Queued { kind, first, fin, data }) = queued {
                 reader.lend(data);
@@ -121,6 +121,7 @@ impl Connection {
                 return Err(1);
             }
             match reader.parse() {
+                Parsed::Data(_) if reader.dropping => {}
                 Parsed::Data(found) => return Ok(found),
                 Parsed::More(need) => return Err(need),
                 Parsed::Violation(cause) => self.violate(reader, cause),
@@ -268,39 +269,41 @@ impl Connection {
         Ok(size)
     }
 
-    /// Reads what is there, and queues the messages in it, as long as there is room. Never sleeps.
-    pub(crate) fn drain(&self, reader: &mut Reader) {
+    /// Reads what is there, and queues the messages in it, as long as there is room: false if there is none. Never
+    /// sleeps.
+    pub(crate) fn drain(&self, reader: &mut Reader) -> bool {
         for _ in 0..READS {
             let need = loop {
-                let closing = self.phase() > Phase::Open;
-                if reader.is_full() && !closing {
-                    return;
+                if !reader.has_room(self.phase()) {
+                    return false;
                 }
                 match self.parse(reader) {
-                    // Once we are closing, what has no room is dropped: it must not keep the peer's CLOSE away.
-                    Ok(_) if reader.is_full() => {}
                     Ok(Found { kind, first, fin, start, end }) => {
                         let data = reader.data[start..end].to_vec();
-                        reader.queue.push_back(Queued { kind, first, fin, data });
+                        reader.put(Queued { kind, first, fin, data });
                     }
                     Err(need) => break need,
                 }
             };
             if self.phase() == Phase::Closed {
-                return;
+                return true;
             }
             reader.make_room(need);
             match self.read(reader, libc::MSG_DONTWAIT) {
-                Ok(0) => return self.end_of_stream(reader),
+                Ok(0) => {
+                    self.end_of_stream(reader);
+                    return true;
+                }
                 Ok(_) => {}
                 Err(libc::EINTR) => {}
-                Err(errno) if would_block(errno) => return,
+                Err(errno) if would_block(errno) => return true,
                 Err(errno) => {
                     self.lost(errno);
-                    return;
+                    return true;
                 }
             }
         }
+        true
     }
 
     /// Reads what is there into the queue, and sleeps once until there is more. See wst_pump().
@@ -308,7 +311,7 @@ impl Connection {
         let deadline = timeout.and_then(after);
         let _user = self.socket.enter().ok_or(Stop::Closed)?;
         let mut reader = self.try_reader().ok_or(Stop::Busy)?;
-        self.drain(&mut reader);
+        let room = self.drain(&mut reader);
         if self.pongs.load(Ordering::Acquire) {
             return Err(Stop::Pong);
         }
@@ -317,8 +320,7 @@ impl Connection {
         if deadline.is_some_and(|deadline| deadline <= now) {
             return Err(Stop::Timeout);
         }
-        let full = reader.is_full() && self.phase() == Phase::Open;
         drop(reader);
-        Err(self.wait(!full, false, earliest(timers, deadline), now))
+        Err(self.wait(room, false, earliest(timers, deadline), now))
     }
 }

@@ -83,9 +83,8 @@ impl Connection {
         let (reads, wake) = match self.try_reader() {
             None => (false, None),
             Some(mut reader) => {
-                self.drain(&mut reader);
-                let wake = self.timers(&mut reader, now)?;
-                (!(reader.is_full() && self.phase() == Phase::Open), wake)
+                let room = self.drain(&mut reader);
+                (room, self.timers(&mut reader, now)?)
             }
         };
         if self.pongs.load(Ordering::Acquire) {
