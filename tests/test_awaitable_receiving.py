@@ -25,6 +25,7 @@ from wsfast.exceptions import (
     ConnectionClosedOK,
     InvalidText,
     PayloadTooBig,
+    TooManyFragments,
 )
 
 KIB = 1024
@@ -388,6 +389,16 @@ async def test_text_that_is_not_utf8_where_it_is_waited_for(decode):
             with pytest.raises(ConnectionClosedError) as caught:
                 await receiving
             assert isinstance(caught.value.__cause__, InvalidText)
+
+
+async def test_fragments_of_a_stream_are_counted():
+    async with awaitable(close_timeout=0.05) as (ws, _):
+        fragments = ws.recv_streaming()
+        await feed(ws, frames.frame(TEXT, fin=False) + frames.frame(CONTINUATION, fin=False) * 4095)
+        assert [await fragments.__anext__() for _ in range(4095)] == [""] * 4095
+        with pytest.raises(ConnectionClosedError) as caught:
+            await fragments.__anext__()
+        assert isinstance(caught.value.__cause__, TooManyFragments)
 
 
 async def test_text_that_is_not_utf8_and_then_a_normal_close_is_no_normal_end():

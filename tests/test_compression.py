@@ -8,7 +8,7 @@ import zlib
 import pytest
 import websockets
 from support import frames
-from support.awaiting import awaitable, compares, feed
+from support.awaiting import awaitable, compares, feed, turns
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, frame
 from support.listeners import Recorder
 from support.pair import pair
@@ -246,6 +246,18 @@ async def test_compressed_text_that_is_not_utf8(decode, fragments):
         with pytest.raises(ConnectionClosedError) as caught:
             await ws.recv(decode)
         assert isinstance(caught.value.__cause__, InvalidText)
+
+
+async def test_bombs_that_nobody_takes_cost_what_a_queue_and_a_read_hold():
+    """A megabyte each, and a thousand of them would fit into one read."""
+    async with awaitable(headers=ACCEPT, max_queue=4, max_size=1 << 20) as (ws, far):
+        sending = asyncio.ensure_future(far.send(deflated(bytes(1 << 20)) * 400))
+        while not ws.listener.paused:
+            await turns(1)
+        assert ws.listener.frames < 4 + 1 + (32 << 10) // 1000
+        for _ in range(400):
+            assert len(await ws.recv()) == 1 << 20
+        await sending
 
 
 @pytest.mark.parametrize("size", [999, 1000, 1001, 1002])

@@ -185,9 +185,10 @@ def test_a_length_of_almost_2_to_the_63_reserves_no_memory():
         ws.recv(timeout=0.05)
 
 
-def test_too_many_fragments():
+@pytest.mark.parametrize("receive", [lambda ws: ws.recv(), lambda ws: list(ws.recv_streaming())])
+def test_too_many_fragments(receive):
     data = frame(BINARY, b"", fin=False) + frame(CONTINUATION, b"", fin=False) * 4096
-    code, reason, cause = violate(data)
+    code, reason, cause = violate(data, receive)
     assert (code, reason) == (1009, "fragmented message exceeds limit of 4096 frames")
     assert isinstance(cause, TooManyFragments)
 

@@ -10,6 +10,8 @@ the first messages are inflated by zlib-ng (or zlib), and if most of them are la
 window that they leave behind, and takes over in the middle of a context.
 """
 
+from io import BytesIO
+
 from cpython.bytes cimport PyBytes_GET_SIZE
 
 from wsfast.exceptions import PayloadTooBig, ProtocolError
@@ -93,10 +95,10 @@ cdef class Inflater:
             Py_ssize_t block, start = 0, left = limit
             int streams = 1
             bint full = False       # the last block; then there may be more where it came from
-            list blocks = []
+            object inflated = BytesIO()  # which grows in place, and gives its buffer away: there is no second copy
         view = memoryview(data)
         if first is not None:
-            blocks.append(first)
+            inflated.write(first)
             start = size
             left -= PyBytes_GET_SIZE(first)
             full = True
@@ -121,8 +123,8 @@ cdef class Inflater:
             piece = self._decompress(rest, block)
             full = len(piece) == block
             left -= len(piece)
-            blocks.append(piece)
-        return b"".join(blocks) if left >= 0 else None
+            inflated.write(piece)
+        return inflated.getvalue() if left >= 0 else None
 
     cdef int _begin(self, bytes window=b"") except -1:
         self._stream = self._new_stream(zdict=window) if window else self._new_stream()

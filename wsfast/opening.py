@@ -445,7 +445,9 @@ def _takes_two(factory: ListenerFactory) -> bool:
 @functools.lru_cache(maxsize=1)
 def default_ssl_context(keylog_filename: str | None) -> ssl.SSLContext:
     """Loading the certificate authorities takes milliseconds, so it is done once (again if SSLKEYLOGFILE changes)."""
-    return ssl.create_default_context()
+    context = ssl.create_default_context()
+    context.hostname_checks_common_name = False  # RFC 9525 section 2; nor does rustls
+    return context
 
 
 def _logger(name: LoggerLike) -> Any:

@@ -27,4 +27,9 @@ CASES = [
         ],
         ["x" * 4095],
     ),
+    Case(
+        "    a message of more than 4096 fragments",
+        [frame(TEXT, "x", fin=False) + frame(CONTINUATION, "x", fin=False) * 4095],
+        fails=1009,
+    ),
 ]

@@ -23,7 +23,7 @@ from conformance import (
     utf8,
 )
 from conformance.case import Case
-from wsfast.exceptions import InvalidText, PayloadTooBig, ProtocolError
+from wsfast.exceptions import InvalidText, PayloadTooBig, ProtocolError, TooManyFragments
 
 SECTIONS: list[ModuleType] = [
     framing,
@@ -39,7 +39,7 @@ SECTIONS: list[ModuleType] = [
 ]
 CASES = [case for section in SECTIONS for case in section.CASES]
 
-BEHIND = {1002: ProtocolError, 1007: InvalidText, 1009: PayloadTooBig}
+BEHIND = {1002: ProtocolError, 1007: InvalidText, 1009: (PayloadTooBig, TooManyFragments)}
 
 
 DEADLINE = 5

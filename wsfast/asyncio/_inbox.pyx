@@ -43,6 +43,8 @@ cdef enum:
     FRAME_OVERHEAD = 64
     # Read past a full queue for the sake of a ping or of closing: as much as the default limit of a message.
     SLACK = 1024 * 1024
+    # What is compressed is inflated as it is queued, all of a read, and may grow a thousandfold.
+    COMPRESSED_READ_SIZE = 32 * 1024
 
 # How long a closing connection whose queue is full waits for the receiver to take a message, in seconds.
 cdef double PATIENCE = 0.25
@@ -155,6 +157,8 @@ cdef class Inbox(WSListener):
         self._low = -1 if low is None else low
         self._incoming = Incoming(transport, max_message, max_fragment)
         transport._tells_read_done = True
+        if not self._incoming.is_plain:
+            transport._max_read = min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE)
 
     def __dealloc__(self):
         cdef Slot *slot

@@ -82,14 +82,13 @@ pub enum Parsed {
 /// What `receive` has had so far of a message in several frames.
 pub struct Assembly {
     pub kind: Kind,
-    pub frames: u64,
     /// Nothing of a compressed message, whose frames are given as they are.
     pub data: Vec<u8>,
 }
 
 impl Assembly {
     pub fn new(kind: Kind) -> Self {
-        Assembly { kind, frames: 0, data: Vec::new() }
+        Assembly { kind, data: Vec::new() }
     }
 }
 
@@ -127,6 +126,8 @@ pub struct Reader {
     /// Nobody receives while the connection closes: no data frame is delivered any more.
     pub dropping: bool,
     pub assembly: Option<Assembly>,
+    /// How many frames `receive` has had of a message.
+    pub fragments: u64,
     /// Until when `wst_recv` may wait, and may spin; kept for when it goes on after a signal.
     pub deadline: Option<Instant>,
     pub spin_until: Option<Instant>,
@@ -158,6 +159,7 @@ impl Reader {
             full_since: None,
             dropping: false,
             assembly: None,
+            fragments: 0,
             deadline: None,
             spin_until: None,
             armed: Duration::ZERO,
