@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 import trustme
 from support import frames
-from support.certificates import client_context, self_signed_context, server_context
+from support.certificates import authority, client_context, self_signed_context, server_context
 from support.faces import FACES
 from support.frames import PING, PONG
 from support.servers import Peer, echo, serve
 
+from wsfast import opening
 from wsfast.exceptions import InvalidURI
+from wsfast.sync import tls
 
 on_asyncio = pytest.mark.asyncio(loop_factories=["asyncio"])
 faces = pytest.mark.parametrize("face", FACES)
@@ -51,8 +53,35 @@ UNTRUSTED = {
 }
 
 
+# The rows that the defaults must refuse as well, although they trust the authority.
+UNTRUSTED_BY_DEFAULT = [why for why, (_, client, _) in UNTRUSTED.items() if client is client_context]
+
+
 def other_authority() -> str:
     return trustme.CA().cert_pem.bytes().decode()
+
+
+@pytest.fixture
+def system_authority(tmp_path, monkeypatch):
+    """The tests' authority is the system's, and what was cached for who gives no context is forgotten."""
+    caches = (opening.default_ssl_context, tls._system_config, tls._system_authorities)
+    authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+async def is_refused(face: str, server: ssl.SSLContext, client: ssl.SSLContext | None, message: str) -> None:
+    async def never(peer: Peer) -> None:
+        assert not await peer.reader.read(1), "something was sent to a server that is not trusted"
+
+    async with serve(never, ssl_context=server) as served:
+        with pytest.raises(ssl.SSLCertVerificationError, match=message):
+            async with FACES[face](served.url, context=client):
+                raise AssertionError("it is open")
 
 
 @on_asyncio
@@ -60,14 +89,15 @@ def other_authority() -> str:
 @pytest.mark.parametrize("why", UNTRUSTED)
 async def test_a_server_that_cannot_be_trusted_is_refused(face, why):
     server, client, message = UNTRUSTED[why]
+    await is_refused(face, server(), client(), message)
 
-    async def never(peer: Peer) -> None:
-        assert not await peer.reader.read(), "something was sent to a server that is not trusted"
 
-    async with serve(never, ssl_context=server()) as served:
-        with pytest.raises(ssl.SSLCertVerificationError, match=message):
-            async with FACES[face](served.url, context=client()):
-                raise AssertionError("it is open")
+@on_asyncio
+@faces
+@pytest.mark.parametrize("why", UNTRUSTED_BY_DEFAULT)
+async def test_it_is_refused_by_default(face, why, system_authority):
+    server, _, message = UNTRUSTED[why]
+    await is_refused(face, server(), None, message)
 
 
 # What a server that knows no later version says to any offer: a record with its ServerHello (RFC 4346 section 7.4.1.3).
@@ -93,9 +123,10 @@ async def test_a_version_of_tls_that_is_too_old_is_refused(face):
 
 @on_asyncio
 @faces
-async def test_a_server_that_can_be_trusted_is_not(face):
+@pytest.mark.parametrize("context", [client_context, lambda: None], ids=["its context", "the default"])
+async def test_a_server_that_can_be_trusted_is_not(face, context, system_authority):
     async with serve(echo, ssl_context=server_context()) as served:
-        async with FACES[face](served.url, context=client_context()) as client:
+        async with FACES[face](served.url, context=context()) as client:
             await client.send("hello")
             assert await client.recv() == "hello"
             await client.close()
