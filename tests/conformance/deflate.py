@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections.abc import Iterator
 
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, text
 from support.frames import header as header_of
@@ -19,10 +20,16 @@ TICKS = [TICK % (60000 + n * 7, n) for n in range(50)]
 
 
 class Server:
-    """Compresses as a server does."""
+    """Compresses as a server does; `accepts` is the header with which it says what it keeps to."""
 
-    def __init__(self, *, bits: int = 15, takeover: bool = True, level: int = 6) -> None:
-        self.settings = {"level": level, "wbits": -bits}
+    def __init__(self, *, bits: int | None = None, takeover: bool = True, level: int = 6) -> None:
+        self.accepts = NEGOTIATED
+        if bits is not None:
+            self.accepts += f"; server_max_window_bits={bits}"
+        if not takeover:
+            self.accepts += "; server_no_context_takeover"
+        # zlib deflates with no window of 8 bits, but refers to the last 250 bytes only with one of 9 (there is a test).
+        self.settings = {"level": level, "wbits": -max(bits or 15, 9)}
         self.takeover = takeover
         self.stream = zlib.compressobj(**self.settings)
 
@@ -55,7 +62,27 @@ def case(name: str, says: list[bytes], *args: object, header: str = NEGOTIATED, 
     return Case(name, says, *args, extensions=header, options=options, **fields)  # type: ignore[arg-type]
 
 
+def sized(name: str, data: bytes | str, parameters: str = "", **settings: object) -> Iterator[Case]:
+    """Five messages of each size, consecutive ones of `data`, which is repeated; the long ones also in fragments."""
+    for size, cut in [(0, 0), (16, 0), (4096, 0), (131072, 0), (4096, 256), (131072, 256)]:
+        repeated = data * (5 * size // len(data) + 1)
+        messages = [repeated[n * size : (n + 1) * size] for n in range(5)]
+        server = Server(**settings)  # type: ignore[arg-type]
+        says = []
+        for deflated in map(server.deflate, messages):
+            cuts = range(cut, len(deflated), cut) if cut else ()
+            says += fragments(deflated, *cuts, opcode=TEXT if isinstance(data, str) else BINARY)
+        yield case(
+            f"{name}, {size}" + (f" in fragments of {cut}" if cut else ""),
+            says,
+            messages,
+            header=server.accepts + parameters,
+        )
+
+
 SIZES = (0, 16, 64, 256, 1024, 4096, 8192, 16384, 32768, 65536, 131072)
+JSON = ",\n".join(TICKS)
+PROSE = "Habe nun, ach! Philosophie, Juristerei und Medizin durchaus studiert, mit heißem Bemühn. "
 LIMITED = {"max_size": 1000}
 RANDOM = random.Random(0).randbytes(1000)
 HELLO = Server().deflate("Hello, world! " * 20)
@@ -69,23 +96,38 @@ EXAMPLES = {
 }
 
 CASES = [
-    *(
-        case(f"12.1 text of {size}", Server().messages("*" * size, "-" * size), ["*" * size, "-" * size])
-        for size in SIZES
-    ),
-    case("12.2 fifty ticks that refer to each other", Server().messages(*TICKS), TICKS),
-    case("12.2 in one write", [b"".join(Server().messages(*TICKS))], TICKS),
-    case("12.2 chopped", chopped(b"".join(Server().messages(*TICKS[:5])), 3), TICKS[:5]),
+    *sized("12.1/13.1 JSON", JSON),
+    *sized("12.2 a picture", bytes((x * x + y * y) >> 8 & 0xFF for y in range(256) for x in range(512))),
+    *sized("12.3 prose, as bytes", PROSE.encode()),
+    *sized("12.4 HTML", "".join(f"<tr><td>{n}</td><td>żółw 🐢</td></tr>\n" for n in range(1000))),
+    *sized("12.5 what gets no smaller", random.Random(1).randbytes(1 << 17)),
+    *sized("13.2 no context takeover", JSON, takeover=False),
+    *sized("13.3 a window of 9 bits", JSON, bits=9),
+    *sized("13.3 a window of 8 bits", JSON, bits=8),
+    *sized("13.4 a window of 15 bits", JSON, bits=15),
+    *sized("13.5 a window of 9 bits, no context takeover", JSON, bits=9, takeover=False),
+    *sized("13.6 a window of 15 bits, no context takeover", JSON, bits=15, takeover=False),
+    *sized("13 what binds the client", JSON, "; client_max_window_bits=9; client_no_context_takeover"),
     *(
         case(
-            f"13 a window of {bits} bits{'' if takeover else ', no context takeover'}",
-            Server(bits=bits, takeover=takeover).messages(*TICKS, "x" * 40_000, *TICKS),
+            f"    one character {size} times",
+            Server().messages("*" * size, "-" * size),
+            ["*" * size, "-" * size],
+        )
+        for size in SIZES
+    ),
+    case("    fifty ticks that refer to each other", Server().messages(*TICKS), TICKS),
+    case("    ticks in one write", [b"".join(Server().messages(*TICKS))], TICKS),
+    case("    ticks, chopped", chopped(b"".join(Server().messages(*TICKS[:5])), 3), TICKS[:5]),
+    *(
+        case(
+            f"    ticks far apart, {server.accepts}",
+            server.messages(*TICKS, "x" * 40_000, *TICKS),
             [*TICKS, "x" * 40_000, *TICKS],
-            header=f"{NEGOTIATED}; server_max_window_bits={bits}"
-            + ("" if takeover else "; server_no_context_takeover"),
+            header=server.accepts,
         )
         for bits in (9, 12, 15)
-        for takeover in (True, False)
+        for server in (Server(bits=bits), Server(bits=bits, takeover=False))
     ),
     *(case(name, [frame(TEXT, data, rsv=RSV1)], ["Hello"]) for name, data in EXAMPLES.items()),
     case(

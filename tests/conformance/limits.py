@@ -18,18 +18,41 @@ def fragmented(payload: bytes, size: int, opcode: int = BINARY) -> list[bytes]:
 
 CASES = [
     *(
-        Case(f"9.1/9.2 {size} bytes", [text("*" * size), binary(pattern(size))], ["*" * size, pattern(size)])
-        for size in (65536, 256 * 1024, MEBI)
+        Case(
+            f"9.1/9.2 {size} bytes",
+            [text("*" * size), binary(pattern(size))],
+            ["*" * size, pattern(size)],
+            options={"max_size": size},
+        )
+        for size in (65536, 256 * 1024, MEBI, 4 * MEBI, 16 * MEBI)
     ),
     *(
         Case(f"9.3/9.4 1 MiB in fragments of {size}", fragmented(pattern(MEBI), size), [pattern(MEBI)])
         for size in (1024, 65536, MEBI)
     ),
-    *(
-        Case(f"9.5/9.6 1 MiB in writes of {size}", chopped(binary(pattern(MEBI)), size), [pattern(MEBI)])
-        for size in (4096, 65536)
+    Case(
+        "9.3/9.4 4 MiB in fragments of 65536",
+        [*fragmented(b"*" * 4 * MEBI, 65536, TEXT), *fragmented(pattern(4 * MEBI), 65536)],
+        ["*" * 4 * MEBI, pattern(4 * MEBI)],
+        options={"max_size": 4 * MEBI},
     ),
-    Case("9.7 a thousand messages", [text("x" * 16) * 1000], ["x" * 16] * 1000),
+    *(
+        Case(
+            f"9.5/9.6 {total >> 10} KiB in writes of {size}",
+            chopped(binary(pattern(total)), size),
+            [pattern(total)],
+        )
+        for size in (64, 128, 256, 512, 1024, 2048, 4096, 65536)
+        for total in [min(size << 10, MEBI)]
+    ),
+    *(
+        Case(
+            f"9.7/9.8 a thousand messages of {size}",
+            [(text("x" * size) + binary(pattern(size))) * 500],
+            ["x" * size, pattern(size)] * 500,
+        )
+        for size in (0, 16, 64, 256, 1024, 4096)
+    ),
     Case("    as long as is allowed", [binary(pattern(LIMIT))], [pattern(LIMIT)], options=LIMITED),
     Case("    one byte over the limit", [binary(pattern(LIMIT + 1))], fails=1009, options=LIMITED),
     Case("    refused by its header", [header(BINARY, LIMIT + 1)], fails=1009, options=LIMITED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from types import ModuleType
 
 import pytest
@@ -57,6 +58,17 @@ ROWS += [(case, face) for case in CASES for face in TAKING_FRAMES if not asks_fo
 
 def test_the_names_are_unique():
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("bits", [8, 9, 12])
+def test_a_server_keeps_to_its_window(bits):
+    stream = zlib.decompressobj(wbits=-bits)
+    data, inflated = deflate.Server(bits=bits).deflate(deflate.JSON), b""
+    # A byte at a time: what a call has put out may be referred to without a window.
+    while piece := stream.decompress(data, 1):
+        data = stream.unconsumed_tail
+        inflated += piece
+    assert inflated.decode() == deflate.JSON
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
