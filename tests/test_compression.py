@@ -1,4 +1,4 @@
-"""Compressed connections of the asyncio faces: with the peers' servers, and against scripted ones."""
+"""Compressed connections of the asyncio faces, with real servers and scripted ones; every parameter, with all faces."""
 
 import asyncio
 import itertools
@@ -9,6 +9,7 @@ import pytest
 import websockets
 from support import frames
 from support.awaiting import awaitable, compares, feed, turns
+from support.faces import FACES
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, frame
 from support.listeners import Recorder
 from support.pair import pair
@@ -93,29 +94,37 @@ async def test_a_listener(peer):
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("server_takeover", [True, False])
 @pytest.mark.parametrize("client_takeover", [True, False])
 @pytest.mark.parametrize("server_bits", [None, 9, 12])
 @pytest.mark.parametrize("client_bits", [None, 9, 12])
-async def test_every_parameter_of_a_server(server_takeover, client_takeover, server_bits, client_bits):
+async def test_every_parameter(face, server_takeover, client_takeover, server_bits, client_bits):
+    """The server wants it so, and then the client asks for it, too."""
+
     async def echo(connection):
         async for message in connection:
             await connection.send(message)
 
-    theirs = TheirServer(not server_takeover, not client_takeover, server_bits, client_bits)
+    wanted = (not server_takeover, not client_takeover, server_bits)
+    offers = [PerMessageDeflate(threshold=0), PerMessageDeflate(*wanted, client_bits or True, threshold=0)]
+    agreed = (*wanted[:2], server_bits or 15, client_bits or 15)
+    theirs = TheirServer(*wanted, client_bits)
     async with websockets.serve(echo, "127.0.0.1", 0, extensions=[theirs], max_size=None) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        async with connect(url, max_size=None) as ws:
-            deal = ws.compression
-            assert deal.server_no_context_takeover is not server_takeover
-            assert deal.client_no_context_takeover is not client_takeover
-            assert (deal.server_max_window_bits, deal.client_max_window_bits) == (
-                server_bits or 15,
-                client_bits or 15,
-            )
-            for message in conversation(sizes=(0, 1, 500, 5000, 500)):
-                await ws.send(message, compress=True)
-                assert await ws.recv() == message
+        for offer in offers:
+            async with FACES[face](url, compression=offer) as client:
+                deal = client.compression
+                assert agreed == (
+                    deal.server_no_context_takeover,
+                    deal.client_no_context_takeover,
+                    deal.server_max_window_bits,
+                    deal.client_max_window_bits,
+                )
+                for message in conversation(sizes=(0, 1, 500, 5000, 500)):
+                    await client.send(message)
+                    assert await client.recv() == message
+                await client.close()
 
 
 @compares

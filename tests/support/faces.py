@@ -17,6 +17,7 @@ from typing import Any
 import wsfast.asyncio.client
 import wsfast.sync.client
 from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
 from wsfast.sync._native import lib
 
@@ -49,6 +50,10 @@ class Client:
 
     async def close(self) -> None:
         """Close, and wait until the connection is gone."""
+        raise NotImplementedError
+
+    @property
+    def compression(self) -> AgreedDeflate | None:
         raise NotImplementedError
 
     async def rest(self) -> tuple[list[str | bytes], End]:
@@ -94,6 +99,10 @@ class _Listening(WSListener, Client):
     async def close(self) -> None:
         self.transport.disconnect()
         await self.end()
+
+    @property
+    def compression(self) -> AgreedDeflate | None:
+        return self.transport.compression
 
     async def end(self) -> End:
         cause: BaseException | None
@@ -151,6 +160,10 @@ class _Awaiting(Client):
     async def close(self) -> None:
         await self.ws.close()
 
+    @property
+    def compression(self) -> AgreedDeflate | None:
+        return self.ws.compression
+
 
 class _Blocking(Client):
     """Every call is made in the one thread of an executor."""
@@ -173,6 +186,10 @@ class _Blocking(Client):
 
     async def close(self) -> None:
         await self.call(self.ws.close)
+
+    @property
+    def compression(self) -> AgreedDeflate | None:
+        return self.ws.compression
 
 
 @asynccontextmanager
