@@ -100,7 +100,17 @@ def test_module(path):
     if module in NO_INPUT_OR_OUTPUT:
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
     if path.suffix != ".py":
-        allowed = {"aiofastnet", "asyncio", "contextvars", "cpython", "cython", "libc", "socket", "threading"}
+        allowed = {
+            "aiofastnet",
+            "asyncio",
+            "contextvars",
+            "cpython",
+            "cython",
+            "io",
+            "libc",
+            "socket",
+            "threading",
+        }
         allowed |= {"weakref", "wsfast"}
         assert outside <= allowed
 
