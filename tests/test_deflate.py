@@ -63,6 +63,7 @@ def test_the_offer(options, offer):
         ({"level": -1, "library": "isal"}, ValueError),
         ({"mem_level": 0}, ValueError),
         ({"strategy": 5}, ValueError),
+        ({"strategy": zlib.Z_RLE, "library": "isal"}, ValueError),
         ({"threshold": -1}, ValueError),
         ({"library": "brotli"}, ValueError),
     ],

@@ -74,7 +74,8 @@ class PerMessageDeflate:
         does not let it choose
     :param level: how hard to compress: -1 to 9, or 0 to 3 with isal; None is the library's default
     :param mem_level: 1-9: how much memory to use for compressing
-    :param strategy: zlib's ``Z_DEFAULT_STRATEGY``, ``Z_FILTERED``, ``Z_HUFFMAN_ONLY``, ``Z_RLE`` or ``Z_FIXED``
+    :param strategy: ``Z_DEFAULT_STRATEGY`` of zlib, ``Z_FILTERED``, ``Z_HUFFMAN_ONLY``, ``Z_RLE`` or ``Z_FIXED``; isal
+        has the first only
     :param threshold: messages of fewer bytes are sent uncompressed; fragmented ones are always compressed
     :param library: ``"zlib"``, ``"zlib-ng"`` or ``"isal"``; None takes what is fastest among those that are installed
     :raises ValueError: a value is out of range
@@ -103,6 +104,8 @@ class PerMessageDeflate:
         _check_range("level", self.level, *levels)
         _check_range("mem_level", self.mem_level, 1, 9)
         _check_range("strategy", self.strategy, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED)
+        if self.library == "isal" and self.strategy != zlib.Z_DEFAULT_STRATEGY:
+            raise ValueError(f"strategy: isal has the default one only, not {self.strategy}")
         _check_range("threshold", self.threshold, 0, None)
 
     def offer(self) -> str:
