@@ -126,8 +126,7 @@ def frames_of(stream: bytes) -> Iterator[tuple[int, bytes]]:
     """The first byte and the payload of each frame whose end is there."""
     at = 0
     while (end := at + whole_frame(stream[at:])) > at:
-        size = stream[at + 1] & 0x7F
-        yield stream[at], stream[at + (2 if size < 126 else 4 if size == 126 else 10) : end]
+        yield stream[at], stream[at + header_size(stream[at:]) : end]
         at = end
 
 
