@@ -95,6 +95,7 @@ impl Assembly {
 /// A message of which not all frames arrived.
 struct Begun {
     kind: Kind,
+    frames: u64,
     size: u64,
     utf8: Utf8,
 }
@@ -126,8 +127,6 @@ pub struct Reader {
     /// Nobody receives while the connection closes: no data frame is delivered any more.
     pub dropping: bool,
     pub assembly: Option<Assembly>,
-    /// How many frames `receive` has had of a message.
-    pub fragments: u64,
     /// Until when `wst_recv` may wait, and may spin; kept for when it goes on after a signal.
     pub deadline: Option<Instant>,
     pub spin_until: Option<Instant>,
@@ -159,7 +158,6 @@ impl Reader {
             full_since: None,
             dropping: false,
             assembly: None,
-            fragments: 0,
             deadline: None,
             spin_until: None,
             armed: Duration::ZERO,
@@ -342,12 +340,16 @@ impl Reader {
             return Parsed::Data(Found { kind, first, fin, start, end });
         }
         if first {
-            self.begun = Some(Begun { kind, size: 0, utf8: Utf8::default() });
+            self.begun = Some(Begun { kind, frames: 0, size: 0, utf8: Utf8::default() });
         }
         let Some(begun) = &mut self.begun else {
             return Parsed::Violation(Cause::Protocol(frame::unexpected_continuation()));
         };
         let kind = begun.kind;
+        begun.frames += 1;
+        if !fin && begun.frames >= self.limits.fragments {
+            return Parsed::Violation(Cause::Fragments(self.limits.fragments));
+        }
         if !kind.compressed {
             // Whoever inflates a message knows how long it is.
             begun.size += (end - start) as u64;
@@ -453,6 +455,8 @@ mod tests {
         assert_eq!(violation(b"\x82\x09"), Cause::TooBig { size: 9, limit: 8, current: None });
         let twice = b"\x02\x06abcdef\x80\x05";
         assert_eq!(violation(twice), Cause::TooBig { size: 5, limit: 4, current: Some(6) });
+        let four = [&b"\x02\x00"[..], &b"\x00\x00".repeat(3)].concat();
+        assert_eq!(violation(&four), Cause::Fragments(4));
         let most = [0x82, 127, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];
         assert_eq!(violation(&most), Cause::TooBig { size: i64::MAX as u64, limit: 8, current: None });
     }

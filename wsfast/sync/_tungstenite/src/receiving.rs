@@ -87,14 +87,7 @@ impl Connection {
                     self.refuse(reader, Cause::Text("message is not UTF-8".to_string()));
                     continue;
                 }
-            } else {
-                reader.fragments = if first { 1 } else { reader.fragments + 1 };
-                if !fin && reader.fragments >= reader.limits.fragments {
-                    self.refuse(reader, Cause::Fragments(reader.limits.fragments));
-                    continue;
-                }
-            }
-            if !(stream || first && fin) {
+            } else if !stream {
                 let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(kind));
                 if !kind.compressed {
                     assembly.data.extend_from_slice(data);
