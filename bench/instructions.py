@@ -1,0 +1,89 @@
+"""Instructions per operation, by callgrind. They repeat to the digit, where times on a busy machine do not.
+
+    python -m bench.instructions                                what wsfast executes, outside the kernel
+    python -m bench.instructions rr flood --clients wsfast_listener picows_listener
+    python -m bench.instructions --json now.json                keep the counts
+    python -m bench.instructions --against then.json            compare with counts that were kept
+
+Each work runs twice under valgrind, with different numbers of rounds. What the second run executes more, divided by the
+rounds that it has more, is what one round costs: starting the interpreter and opening the connection cancel out.
+asyncio's own event loop drives the clients, since its iterations do not depend on time.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+from bench import cases, harness
+from bench.contenders import ROOT, why_not
+
+COLLECTED = re.compile(r"Collected : (\d+)")
+
+# The rounds of the two runs. What they measure is the same at any number, and valgrind is fifty times slower.
+FEW, MANY = 50, 250
+
+# A work: the case, how many messages one round is, and who can do it.
+WORKS = {
+    "rr": (cases.request_response(512), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
+    "rr8k": (cases.request_response(8192), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
+    "tls": (cases.request_response(512, tls=True), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
+    "batch": (cases.batch(512), ("wsfast_listener", "wsfast_awaitable:send_many")),
+    "flood": (cases.flood(128), ("wsfast_listener", "wsfast_listener:messages", "wsfast_awaitable")),
+    "connect": (cases.connect(), ("wsfast_listener", "wsfast_awaitable")),
+}
+
+
+def executed(client, case, rounds):
+    """The instructions of one whole process that does `rounds` of the case."""
+    case = replace(case, rounds=rounds, warmup=1, loop="asyncio", cores="two")
+    server_cpu, client_cpu = harness.cpus("two")
+    with harness.server_of(case, server_cpu) as server:
+        words = harness.command(client, case, server, client_cpu)
+        valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *words]
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(valgrind, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{client} failed in: {case.title}\n{done.stderr}")
+    return int(COLLECTED.search(done.stderr)[1])
+
+
+def per_operation(client, case):
+    """Instructions for one round trip, one message of a batch or flood, or one opening."""
+    if case.function == "flood":
+        few, many = (replace(case, count=count) for count in (2_000, 22_000))
+        return (executed(client, many, 1) - executed(client, few, 1)) / (2 * 20_000)
+    # A round of warm-up makes no difference, for both runs have it.
+    more = executed(client, case, MANY) - executed(client, case, FEW)
+    return more / ((MANY - FEW) * case.count)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("works", nargs="*", metavar="WORK", help=f"of {', '.join(WORKS)}; all by default")
+    parser.add_argument("--clients", nargs="+", help="files of bench/clients, with their variants")
+    parser.add_argument("--json", help="write the counts to this file")
+    parser.add_argument("--against", help="compare with the counts in this file")
+    wanted = parser.parse_args()
+    then = json.load(open(wanted.against)) if wanted.against else {}
+    now = {}
+    for work in wanted.works or WORKS:
+        case, clients = WORKS[work]
+        for client in wanted.clients or clients:
+            if reason := why_not(client):
+                print(f"{work:8} {client:28} left out: {reason}", file=sys.stderr)
+                continue
+            name = f"{work} {client}"
+            now[name] = per_operation(client, case)
+            change = f"{now[name] / then[name] - 1:+8.1%}" if name in then else ""
+            print(f"{work:8} {client:28} {now[name]:10,.0f} {change}", flush=True)
+    if wanted.json:
+        with open(wanted.json, "w") as file:
+            json.dump(now, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
