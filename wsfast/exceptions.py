@@ -39,7 +39,9 @@ the same classes, so an ``except`` clause written for either library works. Ever
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
+from datetime import timezone
 from typing import TYPE_CHECKING, Any
 
 from wsfast.codes import WSCloseCode
@@ -314,6 +316,20 @@ class InvalidStatus(InvalidHandshake):
     def __init__(self, response: UpgradeResponse) -> None:
         super().__init__(response)
         self.response = response
+
+    @property
+    def retry_after(self) -> float | None:
+        """In how many seconds the server wants to be asked again; None if it does not say (RFC 9110 section 10.2.3)."""
+        text = self.response.headers.get("Retry-After", "").strip()
+        if text.isascii() and text.isdigit():
+            return float(text)
+        from email.utils import parsedate_to_datetime  # it takes milliseconds to import
+
+        try:
+            # All dates of HTTP are GMT, also when they leave that out.
+            return max(0.0, parsedate_to_datetime(text).replace(tzinfo=timezone.utc).timestamp() - time.time())
+        except (TypeError, ValueError, OverflowError):
+            return None
 
     def __str__(self) -> str:
         return f"server rejected WebSocket connection: HTTP {self.response.status_code:d}"

@@ -20,9 +20,9 @@ from wsfast._messages import Messages
 from wsfast._socket import SocketTransport
 from wsfast._writer import mask_kernel
 from wsfast.codes import WSAutoPingStrategy
-from wsfast.connecting import check_timeouts
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
+from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
 from wsfast.tcp import SocketFactory
 from wsfast.tuning import Histogram, SocketOption, Tuning
 from wsfast.uri import WebSocketURI, parse_uri
@@ -35,8 +35,9 @@ else:
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
-# A larger limit on frames than memory can be addressed with is none.
-NO_LIMIT = 2**62
+# Bytes that are read at once until the connection is open: a reply is some 200, and a hostile one is to keep the event
+# loop for less than a millisecond at a time.
+_READ_WHILE_OPENING = 16 * 1024
 
 # The keyword arguments of create_connection() that are about TLS; the last two are aiofastnet's.
 TLS_ARGUMENTS = (
@@ -150,14 +151,20 @@ async def ws_connect(
             raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
         if name in TLS_ARGUMENTS and not uri.secure:
             raise ValueError(f"{name} is only meaningful with wss")
-    if max_frame_size is not None and not 0 < max_frame_size <= NO_LIMIT:
-        raise ValueError(f"max_frame_size must be positive, or None for no limit, not {max_frame_size!r}")
-    if max_redirects < 0:
-        raise ValueError(f"max_redirects must not be negative, not {max_redirects!r}")
-    check_timeouts(
-        websocket_handshake_timeout=websocket_handshake_timeout,
-        open_timeout=open_timeout,
-        close_timeout=close_timeout,
+    check_bools(disconnect_on_exception=disconnect_on_exception, enable_auto_pong=enable_auto_pong)
+    if use_aiofastnet is not None:
+        check_bools(use_aiofastnet=use_aiofastnet)
+    if not callable(ws_listener_factory):
+        raise TypeError(f"ws_listener_factory must be callable, not {ws_listener_factory!r}")
+    check_callables(socket_factory=socket_factory)
+    if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+        raise TypeError(f"ssl_context must be an ssl.SSLContext, not {ssl_context!r}")
+    max_payload = Limits.of_frames(max_frame_size)
+    count("max_redirects", max_redirects)
+    count("read_buffer_init_size", read_buffer_init_size)
+    timeouts = Timeouts(open_timeout, close_timeout, websocket_handshake_timeout)
+    pinging = Pinging.of_listener(
+        enable_auto_ping, auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy
     )
     tuning = Tuning(
         write_policy=write_policy,
@@ -171,7 +178,6 @@ async def ws_connect(
     )
     if timestamps == "kernel" and uri.secure:
         raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
-    auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
     offers = deflate.offers(compression, None)
     handshake = ClientHandshake(
         uri, subprotocols=subprotocols, extra_headers=extra_headers, compression=offers
@@ -182,7 +188,7 @@ async def ws_connect(
         listeners.append(_make_listener(ws_listener_factory, request, response))
         return receiver_of(listeners[0], transport, compressed=bool(offers))
 
-    opening = Opening(handshake, receiver, _logger(logger_name), auto_ping if enable_auto_ping else None)
+    opening = Opening(handshake, receiver, _logger(logger_name), tuning, pinging)
     loop = asyncio.get_running_loop()
     context = (ssl_context or default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
     transport = WSTransport(
@@ -190,10 +196,10 @@ async def ws_connect(
         opening,
         logger=opening.logger,
         secure=uri.secure,
-        max_frame_size=max_frame_size or NO_LIMIT,
+        max_frame_size=max_payload,
         auto_pong=enable_auto_pong,
         disconnect_on_exception=disconnect_on_exception,
-        close_timeout=close_timeout,
+        close_timeout=timeouts.close,
         tuning=tuning,
     )
     try:
@@ -202,8 +208,7 @@ async def ws_connect(
             opening,
             uri,
             context,
-            open_timeout=open_timeout,
-            handshake_timeout=websocket_handshake_timeout,
+            timeouts=timeouts,
             socket_factory=socket_factory,
             use_aiofastnet=use_aiofastnet,
             tuning=tuning,
@@ -222,8 +227,7 @@ async def establish(
     uri: WebSocketURI,
     context: ssl.SSLContext | None,
     *,
-    open_timeout: float | None,
-    handshake_timeout: float | None,
+    timeouts: Timeouts,
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
     tuning: Tuning,
@@ -232,9 +236,9 @@ async def establish(
     """Everything from DNS to the server's agreement. Whatever it raises, nothing is left behind."""
     loop = asyncio.get_running_loop()
     try:
-        async with deadline(open_timeout):
+        async with deadline(timeouts.open):
             await _connect(loop, transport, uri, context, socket_factory, use_aiofastnet, tuning, kwargs)
-            async with deadline(handshake_timeout):
+            async with deadline(timeouts.handshake):
                 await opening.opened
     except asyncio.TimeoutError as exc:
         opening.abandon()
@@ -255,21 +259,6 @@ def refuse_redirect(exc: InvalidStatus) -> None:
         ) from exc
 
 
-class _AutoPing:
-    """Checked settings of the auto-ping."""
-
-    def __init__(self, idle_timeout: float, reply_timeout: float, strategy: WSAutoPingStrategy) -> None:
-        if not idle_timeout > 0:
-            raise ValueError(f"auto_ping_idle_timeout must be positive, not {idle_timeout!r}")
-        if not 0 < reply_timeout <= idle_timeout:
-            raise ValueError(
-                f"auto_ping_reply_timeout must be positive and at most auto_ping_idle_timeout, not {reply_timeout!r}"
-            )
-        self.idle_timeout = idle_timeout
-        self.reply_timeout = reply_timeout
-        self.strategy = WSAutoPingStrategy(strategy)
-
-
 class Opening:
     """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN.
 
@@ -281,11 +270,13 @@ class Opening:
         handshake: ClientHandshake,
         receiver: Callable[[UpgradeRequest, UpgradeResponse], WSListener],
         logger: Any,
-        auto_ping: _AutoPing | None = None,
+        tuning: Tuning,
+        pinging: Pinging | None = None,
     ) -> None:
         self._handshake = handshake
         self._make_receiver = receiver
-        self._auto_ping = auto_ping
+        self._tuning = tuning
+        self._pinging = pinging
         self._transport: WSTransport | None = None
         self.logger = logger
         self.phase = "connecting"
@@ -294,6 +285,7 @@ class Opening:
     def connection_made(self, transport: WSTransport) -> None:
         self._transport = transport
         self.phase = "the WebSocket handshake"
+        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)
 
@@ -306,6 +298,7 @@ class Opening:
             response = self._handshake.feed(data)
             if response is None:
                 return 0
+            self._transport._read_at_most(self._tuning.max_read_size)
             if self._handshake.compression is not None:
                 self._transport._compress(self._handshake.compression)
             receiver = self._make_receiver(self._handshake.request, response)
@@ -328,9 +321,9 @@ class Opening:
                 beneath.get_extra_info("peername"),
                 mask_kernel,
             )
-        if self._auto_ping is not None:
-            ping = self._auto_ping
-            transport._keep_alive(ping.idle_timeout, ping.reply_timeout, ping.strategy)
+        ping = self._pinging
+        if ping is not None and ping.interval is not None:
+            transport._keep_alive(ping.interval, ping.timeout, ping.strategy)
         return len(self._handshake.trailing)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -453,4 +446,5 @@ def default_ssl_context(keylog_filename: str | None) -> ssl.SSLContext:
 def _logger(name: LoggerLike) -> Any:
     if name is None or isinstance(name, str):
         return logging.getLogger(f"wsfast.{name or 'client'}")
+    check_logger("logger_name", name)
     return name
