@@ -14,7 +14,7 @@ from sync_support.servers import scripted
 
 import wsfast.asyncio.client
 import wsfast.sync.client
-from wsfast import InvalidStatus
+from wsfast import InvalidHeader, InvalidStatus
 from wsfast.reconnecting import MAX_RETRY_AFTER, MINIMUM_LIFE, Attempts, process_exception
 
 LOGGER = logging.getLogger("wsfast.test")
@@ -132,6 +132,13 @@ def test_retry_after_is_the_least_delay_and_has_a_limit(attempts):
     assert attempts.failed(rejected(503, retry_after="1")) == 2
     assert attempts.failed(rejected(503, retry_after="9" * 5000)) == MAX_RETRY_AFTER
     assert attempts.failed(OSError()) == 4
+
+
+def test_the_log_has_no_control_characters_of_the_server(attempts, caplog):
+    caplog.set_level(logging.INFO)
+    attempts._process_exception = lambda exc: None
+    attempts.failed(InvalidHeader("X", "a\r\nERROR all is lost\x1b[2J"))
+    assert [record.getMessage().isprintable() for record in caplog.records] == [True]
 
 
 # The loops themselves: against servers, but with a clock and a sleep of the test's own.

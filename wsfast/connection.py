@@ -12,14 +12,8 @@ from typing import Any
 from multidict import CIMultiDict
 
 from wsfast.closing import MAX_CONTROL
-from wsfast.exceptions import (
-    Close,
-    ConnectionClosed,
-    ConnectionClosedError,
-    ConnectionClosedOK,
-    InvalidText,
-    ProtocolError,
-)
+from wsfast.closing import connection_closed as closed
+from wsfast.exceptions import ProtocolError
 from wsfast.handshake import UpgradeRequest
 
 __all__ = ["BYTES_LIKE", "DataLike", "Identity", "Request", "State", "closed", "control_payload"]
@@ -28,9 +22,6 @@ DataLike = str | bytes | bytearray | memoryview
 
 # Types of messages and fragments other than str.
 BYTES_LIKE = (bytes, bytearray, memoryview)
-
-# The codes of a normal closure (RFC 6455 section 7.4.1); 1005 stands for an empty CLOSE frame.
-_NORMAL = (1000, 1001, 1005)
 
 
 class State(enum.IntEnum):
@@ -87,17 +78,3 @@ def control_payload(data: DataLike) -> bytes:
             f"payload of {len(payload)} bytes is longer than {MAX_CONTROL}, the limit of control frames"
         )
     return payload
-
-
-def closed(
-    rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool | None, cause: BaseException | None
-) -> ConnectionClosed:
-    """What a call on the closed connection raises: OK if both ends have said so, and no message was lost."""
-    if rcvd is None or sent is None:
-        exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
-    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, InvalidText):
-        exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
-    else:
-        exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)
-    exception.__cause__ = cause
-    return exception

@@ -94,6 +94,7 @@ __all__ = [
     "WSInvalidUpgradeError",
     "WSProtocolError",
     "WebSocketException",
+    "printable",
 ]
 
 # 1005, 1006 and 1015 never travel, but they describe endings in a Close (RFC 6455 section 7.4.1).
@@ -127,7 +128,7 @@ class Close:
 
     def __str__(self) -> str:
         text = f"{int(self.code)} ({_explain(self.code)})"
-        return f"{text} {self.reason}" if self.reason else text
+        return f"{text} {printable(self.reason)}" if self.reason else text
 
 
 def _explain(code: int) -> str:
@@ -138,8 +139,28 @@ def _explain(code: int) -> str:
     return _EXPLANATIONS.get(code, "unknown")
 
 
+def printable(text: str) -> str:
+    """`text` with all that a log must not take from a server escaped: ends of lines and other controls, characters that
+    change the direction of writing, surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
 class WebSocketException(Exception):
-    """Base class of everything wsfast raises about WebSockets."""
+    """Base class of everything wsfast raises about WebSockets.
+
+    What a server sent is escaped in the text of an exception, where it is not printable; attributes have it as it came.
+    """
+
+    def __str__(self) -> str:
+        return printable(self._text())
+
+    def _text(self) -> str:
+        return super().__str__()
 
 
 class ConnectionClosed(WebSocketException):
@@ -157,7 +178,7 @@ class ConnectionClosed(WebSocketException):
         self.sent = sent
         self.rcvd_then_sent = rcvd_then_sent
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         if self.rcvd is None and self.sent is None:
             return "no close frame received or sent"
         if self.rcvd is None:
@@ -208,7 +229,7 @@ class InvalidURI(WebSocketException):
         self.msg = msg
         super().__init__(self.uri, msg)
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.uri} isn't a valid URI: {self.msg}"
 
     @property
@@ -225,7 +246,7 @@ class InvalidProxy(WebSocketException):
         self.msg = msg
         super().__init__(self.proxy, msg)
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.proxy} isn't a valid proxy: {self.msg}"
 
 
@@ -278,7 +299,7 @@ class InvalidProxyStatus(ProxyError):
         super().__init__(response)
         self.response = response
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"proxy rejected connection: HTTP {self.response.status_code:d}"
 
 
@@ -293,7 +314,7 @@ class InvalidMethod(InvalidHandshake):
         super().__init__(method)
         self.method = method
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"unsupported HTTP method: {self.method}"
 
 
@@ -304,7 +325,7 @@ class InvalidProtocol(InvalidHandshake):
         super().__init__(protocol)
         self.protocol = protocol
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"unsupported HTTP version: {self.protocol}"
 
 
@@ -331,7 +352,7 @@ class InvalidStatus(InvalidHandshake):
         except (TypeError, ValueError, OverflowError):
             return None
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"server rejected WebSocket connection: HTTP {self.response.status_code:d}"
 
 
@@ -343,7 +364,7 @@ class InvalidHeader(InvalidHandshake):
         self.name = name
         self.value = value
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         if self.value is None:
             return f"missing {self.name} header"
         if self.value == "":
@@ -386,7 +407,7 @@ class DuplicateParameter(NegotiationError):
         super().__init__(name)
         self.name = name
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"duplicate parameter: {self.name}"
 
 
@@ -397,7 +418,7 @@ class InvalidParameterName(NegotiationError):
         super().__init__(name)
         self.name = name
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"invalid parameter name: {self.name}"
 
 
@@ -409,7 +430,7 @@ class InvalidParameterValue(NegotiationError):
         self.name = name
         self.value = value
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         if self.value is None:
             return f"missing value for parameter {self.name}"
         if self.value == "":
@@ -431,7 +452,7 @@ class WSProtocolError(WebSocketException):
         self.code = code
         self.message = message
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:

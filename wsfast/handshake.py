@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from multidict import CIMultiDict
 from wsproto.utilities import generate_accept_token, generate_nonce
@@ -140,6 +140,9 @@ class UpgradeRequest:
             self._headers = _parse_headers(lines.removesuffix(b"\r\n\r\n"))
         return self._headers
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._raw,)
+
     def _request_line(self) -> list[bytes]:
         return self._raw.partition(b"\r\n")[0].split(b" ")
 
@@ -175,6 +178,10 @@ class UpgradeResponse:
         if self._headers is None:
             self._headers = _parse_headers(self._raw_headers)
         return self._headers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        status = int(self.status)
+        return type(self), (self.version, status, self.reason_phrase, self._raw_headers, self.body)
 
     def __repr__(self) -> str:
         return f"<UpgradeResponse {self.status_code} {self.reason_phrase!r}>"

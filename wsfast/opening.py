@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import os
+import socket
 import ssl
 import sys
 from collections.abc import Callable, Sequence
@@ -255,7 +256,7 @@ def refuse_redirect(exc: InvalidStatus) -> None:
     if exc.response.status_code in _REDIRECTS:
         location = exc.response.headers.get("Location")
         raise NotImplementedError(
-            f"redirects are not followed yet: the server redirects to {location}"
+            f"redirects are not followed yet: the server redirects to {location!r}"
         ) from exc
 
 
@@ -368,7 +369,7 @@ async def _connect(
     if sock is None:
         sock = await tcp.connect(**target)  # type: ignore[arg-type]
     try:
-        fast = _can_use_aiofastnet(loop, context, use_aiofastnet)
+        fast = _can_use_aiofastnet(loop, sock, context, use_aiofastnet)
         if tuning.timestamps == "kernel" and not (fast and sock.family in tcp.FAMILIES):
             raise ValueError("timestamps='kernel' needs a TCP socket that wsfast itself reads")
         if fast and context is None:
@@ -376,15 +377,64 @@ async def _connect(
             return
         if context is not None:
             kwargs.setdefault("server_hostname", uri.host)
-        connect = functools.partial(aiofastnet.create_connection, loop) if fast else loop.create_connection
+        connect = (
+            functools.partial(aiofastnet.create_connection, _Quiet(loop)) if fast else loop.create_connection
+        )
         await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
-    except BaseException:
+    except BaseException as exc:
         sock.close()
+        explained = None if context is None else _explained(exc)
+        if explained is not None:
+            raise explained from exc
         raise
 
 
+class _Quiet:
+    """An event loop as aiofastnet's TLS gets it.
+
+    aiofastnet 1.2 reports a connection that ends during the handshake to the loop, too, and the exception as a class,
+    at which handlers stumble. Whoever connects is told anyway.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), type):
+            self._loop.call_exception_handler(context)
+
+
+# What OpenSSL calls a first record that is none of TLS.
+_NO_RECORD = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+
+
+def _explained(exc: BaseException) -> ssl.SSLError | None:
+    """What the TLS handshake ended with, in words, if that has none."""
+    reason = getattr(exc, "reason", None)
+    if isinstance(exc, ssl.SSLError) and reason in _NO_RECORD:
+        return not_tls()
+    if isinstance(exc, ssl.SSLError) and not str(exc):
+        return type(exc)(ssl.SSL_ERROR_SSL, f"[SSL: {reason}]")
+    if isinstance(exc, ConnectionResetError) and exc.errno is None:
+        return ended_in_tls()
+    return None
+
+
+def not_tls() -> ssl.SSLError:
+    """The server answered in something else than TLS."""
+    return ssl.SSLError(ssl.SSL_ERROR_SSL, "the server does not speak TLS: is it a ws:// server?")
+
+
+def ended_in_tls() -> ssl.SSLError:
+    """The server closed the connection before TLS was agreed."""
+    return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the server closed the connection during the TLS handshake")
+
+
 def _can_use_aiofastnet(
-    loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None, wanted: bool | None
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None, wanted: bool | None
 ) -> bool:
     """False if the loop's own transports must do: they copy what they receive, and call no C.
 
@@ -396,12 +446,12 @@ def _can_use_aiofastnet(
     if wanted is not None:
         return wanted
     try:
-        # A descriptor that nobody reads: this only asks whether the loop knows how.
-        return loop.remove_reader(-1) is not None
+        # Nobody reads it yet, so this only asks whether the loop knows how. What loops say of a number that is no
+        # descriptor differs.
+        loop.remove_reader(sock.fileno())
     except (NotImplementedError, AttributeError):
         return False
-    except (ValueError, OSError):
-        return True
+    return True
 
 
 def _make_listener(

@@ -21,7 +21,7 @@ from wsfast.connecting import Connecting
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeResponse
-from wsfast.opening import refuse_redirect
+from wsfast.opening import ended_in_tls, not_tls, refuse_redirect
 from wsfast.options import Limits, Marks, Pinging, Timeouts
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
@@ -389,9 +389,12 @@ def _shake_hands(handle: Any, config: Any, name: str, deadline: _Deadline) -> No
     if result == lib.WST_TIMEOUT:
         raise TimeoutError("timed out during the TLS handshake")
     if result == lib.WST_EOF:
-        raise ssl_module.SSLEOFError(ssl_module.SSL_ERROR_EOF, "EOF occurred in violation of protocol")
+        raise ended_in_tls()
     if result:
-        raise ending.describe(handle).cause or OSError("the connection is closed")
+        cause = ending.describe(handle).cause or OSError("the connection is closed")
+        if "InvalidContentType" in str(cause):  # rustls' word for it
+            raise not_tls() from cause
+        raise cause
 
 
 def _upgrade(handle: Any, handshake: ClientHandshake, deadline: _Deadline) -> UpgradeResponse:
