@@ -7,7 +7,7 @@ import functools
 import logging
 import uuid
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 from multidict import CIMultiDict
 
@@ -16,7 +16,7 @@ from wsfast.closing import connection_closed as closed
 from wsfast.exceptions import ProtocolError
 from wsfast.handshake import UpgradeRequest
 
-__all__ = ["BYTES_LIKE", "DataLike", "Identity", "Request", "State", "closed", "control_payload"]
+__all__ = ["BYTES_LIKE", "DataLike", "Fixed", "Identity", "Request", "State", "closed", "control_payload"]
 
 DataLike = str | bytes | bytearray | memoryview
 
@@ -47,6 +47,19 @@ class Request:
     def headers(self) -> CIMultiDict[str]:
         """The headers that were sent."""
         return self._request.headers
+
+
+class Fixed:
+    """An option of ``connect()`` that a connection keeps as it is: an assignment would be in vain, so it is refused."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, connection: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(f"{self._name} is an argument of connect(), and no attribute of connections")
+
+    def __set__(self, connection: object, value: object) -> NoReturn:
+        raise AttributeError(f"{self._name} cannot be changed on a connection: give it to connect()")
 
 
 class Identity:

@@ -21,7 +21,7 @@ from wsfast._messages import Messages
 from wsfast._socket import SocketTransport
 from wsfast._writer import mask_kernel
 from wsfast.codes import WSAutoPingStrategy
-from wsfast.exceptions import InvalidStatus
+from wsfast.exceptions import InvalidHandshake, InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
 from wsfast.tcp import SocketFactory
@@ -244,6 +244,9 @@ async def establish(
     except asyncio.TimeoutError as exc:
         opening.abandon()
         if isinstance(exc.__context__, asyncio.CancelledError):
+            rejected = opening.rejected()
+            if rejected is not None:
+                raise rejected from exc
             raise TimeoutError(f"{opening.phase} took too long") from exc
         raise
     except BaseException:
@@ -337,6 +340,15 @@ class Opening:
             except Exception as failed:
                 exc = failed
         self.opened.set_exception(exc)
+
+    def rejected(self) -> InvalidStatus | None:
+        """The server has said no, but its explanation has not ended yet."""
+        try:
+            self._handshake.feed_eof()
+        except InvalidStatus as rejected:
+            return rejected
+        except (InvalidHandshake, RuntimeError):  # too little of a reply; or the handshake is over
+            return None
 
     def abandon(self) -> None:
         """ws_connect() raises: leave nothing behind."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from wsfast._engine import WSTransport
 from wsfast.asyncio._connection import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
-from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, closed, control_payload
+from wsfast.connection import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, closed, control_payload
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -23,7 +23,7 @@ from wsfast.exceptions import (
     ProtocolError,
 )
 from wsfast.handshake import UpgradeResponse
-from wsfast.options import Limits, Marks, Timeouts
+from wsfast.options import Limits, Marks, Pinging, Timeouts
 
 __all__ = ["ClientConnection"]
 
@@ -73,9 +73,13 @@ class ClientConnection(Connection, Identity):
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
         self._pings = Pings(self)
-        if ping_interval is not None:
+        self._keep_alive(Pinging(ping_interval, ping_timeout))
+
+    def _keep_alive(self, pinging: Pinging) -> None:
+        self._pinging = pinging
+        if pinging.interval is not None:
             self._stamp_reads()
-            self._pings.keep_alive(ping_interval, ping_timeout)
+        self._pings.keep_alive(pinging.interval, pinging.timeout)
 
     # ---- attributes
 
@@ -103,6 +107,28 @@ class ClientConnection(Connection, Identity):
     def close_timeout(self, seconds: float | None) -> None:
         self._close_timeout = Timeouts(None, seconds).close
         self.protocol._set_close_timeout(self._close_timeout)
+
+    @property
+    def ping_interval(self) -> float | None:
+        """Seconds between PINGs; None sends none. A change counts from now on."""
+        return self._pinging.interval
+
+    @ping_interval.setter
+    def ping_interval(self, seconds: float | None) -> None:
+        self._keep_alive(Pinging(seconds, self._pinging.timeout))
+
+    @property
+    def ping_timeout(self) -> float | None:
+        """Seconds that the answer to a PING may take; None is without end. A change counts from the next PING on."""
+        return self._pinging.timeout
+
+    @ping_timeout.setter
+    def ping_timeout(self, seconds: float | None) -> None:
+        self._keep_alive(Pinging(self._pinging.interval, seconds))
+
+    max_size = Fixed()
+    max_queue = Fixed()
+    write_limit = Fixed()
 
     @property
     def state(self) -> State:
