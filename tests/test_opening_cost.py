@@ -16,11 +16,11 @@ from wsfast.uri import parse_uri
 
 URI = parse_uri("ws://localhost/")
 
-# Bytes of one read while a connection is opened.
+# Bytes of one read of the blocking client; the event loop reads a quarter of it while a connection is opened.
 READ = 16 * 1024
 
-# Seconds of this thread's own time that one read may take: a read costs less than a hundredth of that, and took h11,
-# at 40 us per chunk, five times as long. So neither a slow machine nor a busy one fails.
+# Seconds of this thread's own time that one read may take. It costs a tenth of that, and cost h11 several times as much
+# on the same machine, so neither a slow machine nor a busy one fails.
 LIMIT = 0.02
 
 CHUNKED = b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -37,8 +37,8 @@ ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeRe
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
 # Bytes that are read at once until the connection is open: a reply is some 200, and a hostile one is to keep the event
-# loop for less than a millisecond at a time.
-_READ_WHILE_OPENING = 16 * 1024
+# loop for a millisecond at a time, at most.
+_READ_WHILE_OPENING = 4 * 1024
 
 # The keyword arguments of create_connection() that are about TLS; the last two are aiofastnet's.
 TLS_ARGUMENTS = (
