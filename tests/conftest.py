@@ -16,9 +16,9 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
-# The run time of a test depends on what else the machine does, so hypothesis shall not judge it. The same examples every
-# time, so that who runs the tests finds what is wrong with his change; `pytest --hypothesis-profile=hammer` searches at
-# random, and what it finds is kept as an @example.
+# The run time of a test depends on what else the machine does, so hypothesis shall not judge it. The examples are the
+# same every time, so a failure is the fault of a change; `pytest --hypothesis-profile=hammer` searches at random, and
+# what it finds is kept as an @example.
 settings.register_profile(
     "wsfast",
     deadline=None,
@@ -27,7 +27,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 settings.register_profile(
-    "hammer", settings.get_profile("wsfast"), derandomize=False, max_examples=int(os.environ.get("EXAMPLES", 2000))
+    "hammer",
+    settings.get_profile("wsfast"),
+    derandomize=False,
+    max_examples=int(os.environ.get("EXAMPLES", 2000)),
 )
 settings.load_profile("wsfast")
 

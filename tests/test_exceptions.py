@@ -134,7 +134,9 @@ def state(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=IDS)
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, *range(pickle.HIGHEST_PROTOCOL + 1)], ids=str)
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, *range(pickle.HIGHEST_PROTOCOL + 1)], ids=str
+)
 def test_pickle_and_copy(error: WebSocketException, duplicate) -> None:
     error.note = "mine"
     double = duplicate(error) if callable(duplicate) else pickle.loads(pickle.dumps(error, duplicate))

@@ -1,4 +1,4 @@
-"""What a hostile reply to the upgrade request costs: of the processor per read, of memory, and of time until the end."""
+"""What a hostile reply to the upgrade request costs: processor time per read, memory, and time until the end."""
 
 from __future__ import annotations
 

@@ -48,12 +48,21 @@ NO_NUMBERS = ["x", b"1", True, [], 1j]
 TIMEOUT = ([*NO_NUMBERS, -1, -0.5, NAN, -INF, -HUGE], [None, 0.0, 1, 5.5, INF, HUGE])
 PING = ([*NO_NUMBERS, 0, 0.0, -1, NAN, -INF, -HUGE], [None, 1e-3, 20, INF, HUGE])
 NUMBER = [*NO_NUMBERS, 1.5, NAN, INF, -1]
-SIZE = ([*NUMBER, 0, (1, -1), (1, "x"), (1, 2, 3), ()], [None, 1, 2**70, HUGE, (1, None), (None, 1), (None, None)])
-MARKS = ([*NUMBER, (1, 2), (2, -1), (1.5, None), (1, 2, 3)], [0, 1, 2**70, HUGE, (4, 2), (4, None), (None, 2)])
+SIZE = (
+    [*NUMBER, 0, (1, -1), (1, "x"), (1, 2, 3), ()],
+    [None, 1, 2**70, HUGE, (1, None), (None, 1), (None, None)],
+)
+MARKS = (
+    [*NUMBER, (1, 2), (2, -1), (1.5, None), (1, 2, 3)],
+    [0, 1, 2**70, HUGE, (4, 2), (4, None), (None, 2)],
+)
 BOOL = ([None, 0, 1, "no", 1.0], [True, False])
 CALLABLE = [5, "x", object()]
 TEXT = ([b"x", 5, "a\r\nb", "\0"], [None, "x"])
-HEADERS = (["X: 1", 5, {"X": "a\r\nb"}, {"a b": "x"}, [("X",)], {1: "x"}], [None, {}, {"X": "1"}, [("X", "1")]])
+HEADERS = (
+    ["X: 1", 5, {"X": "a\r\nb"}, {"a b": "x"}, [("X",)], {1: "x"}],
+    [None, {}, {"X": "1"}, [("X", "1")]],
+)
 LOGGER = ([5, object(), b"x"], [None])
 CONTEXT = [5, "x", False, object()]
 SECONDS = ([*NO_NUMBERS, None, 0, -1, NAN, -INF], [10.5, INF])
@@ -192,4 +201,6 @@ def test_the_same_option_is_judged_alike_by_every_face():
     for rows in ROWS.values():
         for name, (wrong, _) in rows.items():
             if name not in ("ssl", "sockopts"):
-                assert [ascii(value) for value in seen.setdefault(name, wrong)] == [ascii(value) for value in wrong]
+                assert [ascii(value) for value in seen.setdefault(name, wrong)] == [
+                    ascii(value) for value in wrong
+                ]

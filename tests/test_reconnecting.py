@@ -116,7 +116,9 @@ def test_statuses_that_do_not(attempts, status):
     ids=lambda value: ascii(value)[:40],
 )
 def test_retry_after(text, seconds):
-    assert rejected(503, retry_after=text).retry_after == (None if seconds is None else pytest.approx(seconds))
+    assert rejected(503, retry_after=text).retry_after == (
+        None if seconds is None else pytest.approx(seconds)
+    )
 
 
 def test_retry_after_a_date(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -79,7 +80,7 @@ class Connecting:
             "origin": origin,
             "compression": offers(compression, extensions),
         }
-        self._additional_headers = _kept(additional_headers)
+        self._additional_headers: HeadersLike | None = _kept(additional_headers)
         self._user_agent_header = user_agent_header
         # Made here to refuse wrong arguments; the first attempt uses it.
         self._first_handshake: ClientHandshake | None = self._new_handshake()
@@ -187,7 +188,7 @@ class Connecting:
             )
         except (TypeError, ValueError) as exc:  # it knows two arguments by picows' names
             text = str(exc).replace("extra_headers", "additional_headers")
-            text = text.replace("user_agent must", "user_agent_header must").replace("user_agent co", "user_agent_header co")
+            text = re.sub(r"^user_agent\b", "user_agent_header", text)
             raise (TypeError if isinstance(exc, TypeError) else ValueError)(text) from None
 
     def _next_handshake(self) -> ClientHandshake:

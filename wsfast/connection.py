@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 import functools
 import logging
-import uuid
 import weakref
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from multidict import CIMultiDict
 
@@ -15,6 +14,9 @@ from wsfast.closing import MAX_CONTROL
 from wsfast.closing import connection_closed as closed
 from wsfast.exceptions import ProtocolError
 from wsfast.handshake import UpgradeRequest
+
+if TYPE_CHECKING:
+    import uuid
 
 __all__ = ["BYTES_LIKE", "DataLike", "Fixed", "Identity", "Request", "State", "closed", "control_payload"]
 
@@ -70,6 +72,8 @@ class Identity:
     @functools.cached_property
     def id(self) -> uuid.UUID:
         """A unique identifier of the connection, for logs."""
+        import uuid  # imported with the first one
+
         return uuid.uuid4()
 
     @functools.cached_property

@@ -348,7 +348,9 @@ class InvalidStatus(InvalidHandshake):
 
         try:
             # All dates of HTTP are GMT, also when they leave that out.
-            return max(0.0, parsedate_to_datetime(text).replace(tzinfo=timezone.utc).timestamp() - time.time())
+            return max(
+                0.0, parsedate_to_datetime(text).replace(tzinfo=timezone.utc).timestamp() - time.time()
+            )
         except (TypeError, ValueError, OverflowError):
             return None
 

@@ -10,7 +10,6 @@ on bodies, and says in prose only which header was wrong. So the judgement of se
 from __future__ import annotations
 
 import base64
-import importlib.metadata
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,6 @@ from http import HTTPStatus
 from typing import Any, NoReturn
 
 from multidict import CIMultiDict
-from wsproto.utilities import generate_accept_token, generate_nonce
 
 from wsfast import deflate
 from wsfast.exceptions import (
@@ -70,14 +68,27 @@ _MAX_FRAMED_BODY = MAX_BODY + MAX_HEADER
 _TLS_RECORDS = (21, 22)
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("wsfast")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return "0"
+# wsproto takes a sixth of the time that importing wsfast would take, so it is imported with the first handshake.
 
 
-USER_AGENT = f"wsfast/{_version()} Python/{sys.version_info.major}.{sys.version_info.minor}"
+def generate_nonce() -> bytes:
+    """The key of a request."""
+    from wsproto.utilities import generate_nonce
+
+    return generate_nonce()
+
+
+def generate_accept_token(key: bytes) -> bytes:
+    """What the server has to make of the key."""
+    from wsproto.utilities import generate_accept_token
+
+    return generate_accept_token(key)
+
+
+# That of pyproject.toml, as a test makes sure: importlib.metadata takes longer to import than most of this package.
+VERSION = "0.1.0"
+
+USER_AGENT = f"wsfast/{VERSION} Python/{sys.version_info.major}.{sys.version_info.minor}"
 
 # What this module sets itself, or what would announce a body that a GET for an upgrade cannot have.
 _RESERVED = (

@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 
 import aiofastnet
 
@@ -390,7 +390,7 @@ async def _connect(
         if context is not None:
             kwargs.setdefault("server_hostname", uri.host)
         connect = (
-            functools.partial(aiofastnet.create_connection, _Quiet(loop)) if fast else loop.create_connection
+            functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
         )
         await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
     except BaseException as exc:
@@ -401,7 +401,7 @@ async def _connect(
         raise
 
 
-class _Quiet:
+class _QuietLoop:
     """An event loop as aiofastnet's TLS gets it.
 
     aiofastnet 1.2 reports a connection that ends during the handshake to the loop, too, and the exception as a class,
@@ -419,8 +419,18 @@ class _Quiet:
             self._loop.call_exception_handler(context)
 
 
+def _quiet(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+    return cast("asyncio.AbstractEventLoop", _QuietLoop(loop))
+
+
 # What OpenSSL calls a first record that is none of TLS.
-_NO_RECORD = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+_NO_RECORD = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "UNKNOWN_PROTOCOL",
+    "HTTP_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+)
 
 
 def _explained(exc: BaseException) -> ssl.SSLError | None:

@@ -50,7 +50,7 @@ def seconds(name: str, value: Any, *, none: str | None, zero: bool = True) -> fl
     try:
         span = float(value)
     except OverflowError:  # an int
-        span = math.inf if value > 0 else -math.inf
+        span = math.inf if value > 0 else -math.inf  # type: ignore[operator]
     if not (span >= 0 if zero else span > 0):  # NaN is refused, too
         what = "must not be negative" if zero else "must be positive"
         raise ValueError(f"{name} {what}{f', or None {none}' if none else ''}, not {value!r}")

@@ -15,7 +15,16 @@ from typing import Any, Union
 
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 
-__all__ = ["MAX_RETRY_AFTER", "MINIMUM_LIFE", "Attempts", "Delays", "LoggerLike", "Verdict", "backoff", "process_exception"]
+__all__ = [
+    "MAX_RETRY_AFTER",
+    "MINIMUM_LIFE",
+    "Attempts",
+    "Delays",
+    "LoggerLike",
+    "Verdict",
+    "backoff",
+    "process_exception",
+]
 
 LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
 Delays = Callable[[], Generator[float, None, None]]
@@ -50,8 +59,8 @@ def backoff() -> Generator[float, None, None]:
 def process_exception(exc: Exception) -> Exception | None:
     """Say whether a loop over connections tries again after `exc` (None) or raises the returned exception.
 
-    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 429, 500,
-    502, 503 and 504.
+    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 429,
+    500, 502, 503 and 504.
     """
     if isinstance(exc, (OSError, TimeoutError, asyncio.TimeoutError)):
         return None

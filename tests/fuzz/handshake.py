@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import h11
+
 from fuzz.pieces import cut
 from wsfast.exceptions import InvalidHandshake, SecurityError
 from wsfast.handshake import MAX_BODY, MAX_HEADER, ClientHandshake, UpgradeResponse
@@ -133,8 +134,11 @@ def compare_with_h11(reply: bytes, ours: Any) -> None:
             return
     theirs = read_by_h11(reply)
     assert isinstance(theirs, tuple), (ours, theirs)
-    status, reason, headers, body, whole, rest = theirs
-    assert (status, reason, sorted(headers)) == (described[0], described[1], sorted(described[3])), (ours, theirs)
+    status, reason, headers, body, rest = theirs
+    assert (status, reason, sorted(headers)) == (described[0], described[1], sorted(described[3])), (
+        ours,
+        theirs,
+    )
     if trailing is not None:
         assert trailing == rest
     elif status >= 200 and described[2] is not None and len(described[2]) < MAX_BODY:
@@ -144,7 +148,7 @@ def compare_with_h11(reply: bytes, ours: Any) -> None:
 
 
 def read_by_h11(reply: bytes) -> Any:
-    """Status, reason, headers and body, whether it is whole, and what is left; or "refused", or "unfinished"."""
+    """Status, reason, headers, body, and what is left; or "refused", or "unfinished"."""
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
     http.send(h11.Request(method="GET", target="/", headers=[("Host", "a"), ("Upgrade", "websocket")]))
     http.send(h11.EndOfMessage())
@@ -170,7 +174,7 @@ def read_by_h11(reply: bytes) -> Any:
             body += b"" if whole else event.data
     except h11.RemoteProtocolError:
         pass
-    return *head, body, whole, http.trailing_data[0]
+    return *head, body, http.trailing_data[0]
 
 
 def decode(value: bytes) -> str:

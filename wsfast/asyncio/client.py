@@ -245,7 +245,11 @@ class _Target:
         self._path = self.arguments.pop("path", None) if self._unix else None
         self._sock: socket.socket | None = self.arguments.pop("sock", None)
         self._ssl = self.arguments.pop("ssl", True if uri.secure else None)
-        if self._ssl is not None and self._ssl is not True and not isinstance(self._ssl, ssl_module.SSLContext):
+        if (
+            self._ssl is not None
+            and self._ssl is not True
+            and not isinstance(self._ssl, ssl_module.SSLContext)
+        ):
             raise TypeError(f"ssl must be an ssl.SSLContext, True or None, not {self._ssl!r}")
         if uri.secure and not self._ssl:
             raise ValueError("ssl=None is incompatible with a wss:// URI")
