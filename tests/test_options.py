@@ -12,28 +12,39 @@ import socket
 import ssl
 
 import pytest
+from sync_support.servers import echo, scripted
 
 import wsfast.asyncio.client
 import wsfast.sync.client
-from wsfast import WSListener, ws_connect
+from wsfast import WSListener, WSMsgType, ws_connect
 
 # Nobody listens there: whoever gets as far as to connect is refused.
 PLAIN, SECURE = "ws://127.0.0.1:1/", "wss://127.0.0.1:1/"
 
 
 def listener(url=PLAIN, ws_listener_factory=WSListener, **options):
-    asyncio.run(ws_connect(ws_listener_factory, url, **options))
+    async def connect():
+        transport, _ = await ws_connect(ws_listener_factory, url, **options)
+        transport.send(WSMsgType.TEXT, "x")
+        transport.send_close(1000)
+        await transport.wait_disconnected()
+
+    asyncio.run(connect())
 
 
 def awaitable(uri=PLAIN, **options):
     async def connect():
-        await wsfast.asyncio.client.connect(uri, **options)
+        async with wsfast.asyncio.client.connect(uri, **options) as ws:
+            await ws.send("x")
+            assert await ws.recv() == "x"
 
     asyncio.run(connect())
 
 
 def blocking(uri=PLAIN, **options):
-    wsfast.sync.client.connect(uri, **options)
+    with wsfast.sync.client.connect(uri, **options) as ws:
+        ws.send("x")
+        assert ws.recv() == "x"
 
 
 FACES = {
@@ -54,7 +65,7 @@ SIZE = (
 )
 MARKS = (
     [*NUMBER, (1, 2), (2, -1), (1.5, None), (1, 2, 3)],
-    [0, 1, 2**70, HUGE, (4, 2), (4, None), (None, 2)],
+    [0, 1, 2**70, HUGE, (4, 2), (4, None), (None, 2), (None, 2**70)],
 )
 BOOL = ([None, 0, 1, "no", 1.0], [True, False])
 CALLABLE = [5, "x", object()]
@@ -157,8 +168,10 @@ def cases(which):
                 yield pytest.param(face, name, value, id=f"{face}-{name}-{ascii(value)[:24]}")
 
 
-def call(face, name, value):
+def call(face, name, value, url=None):
     options = {name: value}
+    if url is not None:
+        options["url" if face == "listener" else "uri"] = url
     if name in NEEDS_TLS and value is not None:
         options["url" if face == "listener" else "uri"] = SECURE
     if name == "quickack" and value is True and not hasattr(socket, "TCP_QUICKACK"):
@@ -183,10 +196,18 @@ def test_a_wrong_value_is_refused_by_name(face, name, value):
     assert type(caught.value) in (TypeError, ValueError, wsfast.InvalidURI)
 
 
+# There is no time to connect in.
+NO_TIME = [("open_timeout", 0.0), ("websocket_handshake_timeout", 0.0)]
+
+
 @pytest.mark.parametrize(("face", "name", "value"), list(cases(1)))
-def test_a_right_value_is_taken(face, name, value):
-    with pytest.raises((ConnectionRefusedError, TimeoutError)):
-        call(face, name, value)
+def test_a_right_value_is_taken_and_does_no_harm(face, name, value):
+    if name in ("url", "uri", *NEEDS_TLS) or (name, value) in NO_TIME:
+        with pytest.raises((ConnectionRefusedError, TimeoutError)):
+            call(face, name, value)
+        return
+    with scripted(echo) as server:
+        call(face, name, value, server.url)
 
 
 @pytest.mark.parametrize(("face", "name"), [("awaitable", "ping_interval"), ("blocking", "ping_interval")])

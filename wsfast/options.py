@@ -144,7 +144,7 @@ def _marks(name: str, value: Any, none: str) -> tuple[int | None, int | None]:
     high, low = _pair(name, value)
     high, low = (count(name, mark, none=none) for mark in (high, low))
     if high is None and low is not None:
-        high = low * 4
+        high = min(low * 4, NO_LIMIT)
     if high is not None and low is None:
         low = high // 4
     if high is not None and low is not None and high < low:
