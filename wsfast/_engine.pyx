@@ -354,9 +354,6 @@ cdef class WSTransport(PollingReader):
 
     # ---- from the opening handshake to OPEN
 
-    def _read_at_most(self, Py_ssize_t size):
-        self._max_read = size
-
     def _set_close_timeout(self, close_timeout):
         """For what closes from now on."""
         self._close_timeout = close_timeout
