@@ -29,7 +29,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -58,6 +58,11 @@ test-asan: $(testing) $(built)
 	cd $(asan) && WSFAST_DEBUG=1 WSFAST_SANITIZE=address,undefined $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
 	LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(asan) \
 	    $(bin)/pytest -q -m memory
+
+# What hypothesis finds at random, with EXAMPLES= for each test; `make test` has the same examples every time.
+hammer-hypothesis: $(testing) $(built)
+	$(bin)/python -m pytest --hypothesis-profile=hammer tests/test_fuzz.py tests/test_frames_random.py tests/test_handshake.py \
+	    tests/test_deflate.py tests/test_uri.py tests/test_messages.py tests/test_streaming.py
 
 # The kept corpora of the C targets; those of Python are replayed by pytest.
 test-fuzz:

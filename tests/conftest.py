@@ -16,11 +16,33 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
-# The run time of a test depends on what else the machine does, so hypothesis shall not judge it.
+# The run time of a test depends on what else the machine does, so hypothesis shall not judge it. The examples are the
+# same every time, so a failure is the fault of a change; `pytest --hypothesis-profile=hammer` searches at random, and
+# what it finds is kept as an @example.
 settings.register_profile(
-    "wsfast", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    "wsfast",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+settings.register_profile(
+    "hammer",
+    settings.get_profile("wsfast"),
+    derandomize=False,
+    max_examples=int(os.environ.get("EXAMPLES", 2000)),
 )
 settings.load_profile("wsfast")
+
+# What this process inherits from whoever started it is not to matter, here and in the processes that tests start: a
+# background job has SIGINT ignored; a proxy, other authorities or a log of keys would change how wsfast connects.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.umask(0o022)
+for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "WS_PROXY", "WSS_PROXY", "SOCKS_PROXY"):
+    os.environ.pop(_name, None)
+    os.environ.pop(_name.lower(), None)
+for _name in ("SSLKEYLOGFILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONASYNCIODEBUG"):
+    os.environ.pop(_name, None)
 
 DEADLINE = 20
 

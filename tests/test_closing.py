@@ -311,8 +311,8 @@ OUTCOMES = [
     (Close(1000, ""), Close(1000, ""), ConnectionClosedOK),
     (Close(1001, ""), Close(1001, ""), ConnectionClosedOK),
     (Close(1005, ""), Close(1005, ""), ConnectionClosedOK),
-    (None, Close(1000, ""), ConnectionClosedOK),
-    (Close(1000, ""), None, ConnectionClosedOK),
+    (None, Close(1000, ""), ConnectionClosedError),
+    (Close(1000, ""), None, ConnectionClosedError),
     (Close(1011, ""), Close(1011, ""), ConnectionClosedError),
     (Close(1000, ""), Close(4000, ""), ConnectionClosedError),
     (Close(4000, ""), Close(1000, ""), ConnectionClosedError),
@@ -323,7 +323,9 @@ OUTCOMES = [
 @pytest.mark.parametrize(("received", "sent", "kind"), OUTCOMES)
 @pytest.mark.parametrize("received_first", [False, True])
 def test_the_exception_tells_ok_from_error_and_who_came_first(received, sent, kind, received_first):
-    error = connection_closed(received, sent, received_first)
+    cause = OSError()
+    error = connection_closed(received, sent, received_first, cause)
+    assert error.__cause__ is cause
     assert type(error) is kind
     assert (error.rcvd, error.sent) == (received, sent)
     assert error.rcvd_then_sent is (received_first if received and sent else None)

@@ -169,7 +169,7 @@ async def test_compression_is_offered_unless_it_is_turned_off():
         assert ws.compression is None
     async with awaitable(compression=None) as (ws, _):
         assert "Sec-WebSocket-Extensions" not in ws.request.headers
-    with pytest.raises(ValueError, match="compression: extra_headers has Sec-WebSocket-Extensions, too"):
+    with pytest.raises(ValueError, match="compression: additional_headers has Sec-WebSocket-Extensions, too"):
         connect("ws://localhost/", additional_headers={"Sec-WebSocket-Extensions": "x"})
 
 

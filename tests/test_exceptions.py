@@ -135,13 +135,49 @@ def state(error: BaseException) -> str:
 
 @pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=IDS)
 @pytest.mark.parametrize(
-    "duplicate", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
+    "duplicate", [copy.copy, copy.deepcopy, *range(pickle.HIGHEST_PROTOCOL + 1)], ids=str
 )
 def test_pickle_and_copy(error: WebSocketException, duplicate) -> None:
-    double = duplicate(error)
+    error.note = "mine"
+    double = duplicate(error) if callable(duplicate) else pickle.loads(pickle.dumps(error, duplicate))
     assert type(double) is type(error)
     assert str(double) == str(error)
     assert state(double) == state(error)
+    assert double.note == "mine"
+
+
+# Ends of lines, a colour, NUL, a control of C1, a separator of lines, a change of direction, half a surrogate pair.
+HOSTILE = "a\r\nb\x1b[31m\x00\x85\u2028\u202e\ud800"
+
+
+def poisoned(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(poisoned, value))
+    if isinstance(value, Close):
+        return Close(value.code, HOSTILE)
+    return HOSTILE if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=IDS)
+def test_a_text_has_no_control_characters_of_the_server(error: WebSocketException) -> None:
+    double = copy.copy(error)
+    double.args = poisoned(double.args)
+    for name, value in vars(double).items():
+        setattr(double, name, poisoned(value))
+    assert str(double).isprintable()
+    assert repr(double).isprintable()
+    assert "a\\r\\nb" in str(double) or str(double) == str(error)
+    assert all(value == poisoned(value) for value in vars(double).values()), "attributes have it as it came"
+
+
+def test_a_close_shows_no_control_characters() -> None:
+    close = Close(1000, HOSTILE)
+    assert close.reason == HOSTILE
+    assert str(close).isprintable()
+
+
+def test_printable_leaves_alone_what_is() -> None:
+    assert exceptions.printable("héllo wörld 日本語 \\n") == "héllo wörld 日本語 \\n"
 
 
 def test_every_exception_has_a_sample() -> None:

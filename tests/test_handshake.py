@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.metadata
 import pickle
 import sys
 from http import HTTPStatus
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from wsfast import handshake as module
 from wsfast.exceptions import (
     HeaderLineTooLong,
     InvalidHandshake,
@@ -205,19 +203,6 @@ def test_user_agent() -> None:
     assert USER_AGENT.endswith(f" Python/{version}")
     assert "User-Agent" not in shake(user_agent=None).request.headers
     assert shake(extra_headers={"user-agent": "mine"}).request.headers.getall("User-Agent") == ["mine"]
-
-
-def test_version_is_that_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: {"wsfast": "1.2.3"}[name])
-    assert module._version() == "1.2.3"
-
-
-def test_version_of_a_source_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    assert module._version() == "0"
 
 
 PAIRS = [("X-A", "1"), ("X-B", "2"), ("x-a", "3")]

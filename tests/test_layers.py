@@ -9,20 +9,22 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "wsfast"
 
 # Modules of wsfast that each module may import. A face is a package of its own; it may import everything.
-COLD = {"exceptions", "codes", "closing", "keepalive", "stats", "tuning"}
+COLD = {"exceptions", "codes", "closing", "keepalive", "stats", "tuning", "options"}
 MAY_IMPORT = {
     "codes": set(),
     "exceptions": {"codes", "handshake"},  # handshake for its types only
     "closing": {"codes", "exceptions"},
     "stats": set(),
-    "tuning": set(),
+    "options": {"codes"},
+    "reply": set(),
+    "tuning": {"options"},
     "uri": {"exceptions"},
-    "handshake": {"deflate", "exceptions", "uri"},
+    "handshake": {"deflate", "exceptions", "reply", "uri"},
     "deflate": {"exceptions"},
     "connection": {"closing", "exceptions", "handshake"},
     "reconnecting": {"exceptions"},
     "keepalive": {"codes", "exceptions", "closing", "tuning", "_engine", "_frame"},
-    "connecting": {"deflate", "handshake", "reconnecting", "uri"},
+    "connecting": {"deflate", "handshake", "options", "reconnecting", "tuning", "uri"},
     "_memory": set(),
     "_core": set(),
     "_frame": COLD | {"_core", "_memory"},
@@ -36,11 +38,11 @@ MAY_IMPORT = {
     "_binding": {"_engine"},
     "tcp": {"uri", "tuning"},
     "opening": COLD
-    | {"_engine", "_frame", "_writer", "_socket", "tcp", "connecting", "handshake", "uri", "deflate"}
+    | {"_engine", "_frame", "_writer", "_socket", "tcp", "handshake", "uri", "deflate"}
     | {"_messages"},
 }
 FACES = {"__init__", "asyncio", "sync"}
-NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "uri", "handshake", "deflate"}
+NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "options", "reply", "uri", "handshake", "deflate"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
 LIBC |= {"unistd.h"}

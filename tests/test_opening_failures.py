@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 
 import pytest
 from support import certificates, frames
+from support.faces import FACES
 from support.frames import text
 from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
@@ -165,16 +167,17 @@ async def test_a_server_that_stops_inside_the_reply_is_too_slow(options, sent):
         assert await server.result() == []
 
 
-@timeouts
-async def test_a_rejection_whose_body_never_ends_is_too_slow(options):
+@pytest.mark.parametrize("options", [{"open_timeout": 0.5}, {"websocket_handshake_timeout": 0.5}], ids=str)
+async def test_a_rejection_whose_body_never_ends_is_cut_at_the_deadline(options):
     async def handler(peer: Peer) -> None:
         await peer.read_request()
         peer.send(b"HTTP/1.1 403 No\r\nContent-Length: 100\r\n\r\nhalf")
         await peer.rest()
 
     async with serve(handler) as server:
-        with pytest.raises(TimeoutError):
+        with pytest.raises(InvalidStatus) as caught:
             await ws_connect(never, server.url, **options)
+    assert caught.value.response.body == b"half"
 
 
 async def test_a_server_that_drips_its_reply_does_not_extend_the_deadline():
@@ -387,3 +390,49 @@ async def test_what_on_ws_connected_sends_leaves_before_ws_connect_returns():
         transport.disconnect()
         await transport.wait_disconnected()
         assert await server.result() == [b"first", b"second", b"\x03\xe8"]
+
+
+# ---- a server that does not speak TLS: the same words by every face, and none in the log of the loop (conftest looks)
+
+
+async def sends_http(peer):
+    peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    await peer.reader.read()
+
+
+async def sends_nothing(peer):
+    await peer.reader.read(1)
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind", "words"),
+    [
+        (sends_http, ssl.SSLError, "the server does not speak TLS: is it a ws:// server?"),
+        (sends_nothing, ssl.SSLEOFError, "the server closed the connection during the TLS handshake"),
+    ],
+)
+@pytest.mark.parametrize(
+    "options", [{"face": name} for name in FACES] + [{"face": "listener", "use_aiofastnet": False}]
+)
+async def test_wss_to_a_server_without_tls_says_so(options, handler, kind, words):
+    options = dict(options)
+    face = FACES[options.pop("face")]
+    async with serve(handler) as server:
+        with pytest.raises(kind) as caught:
+            async with face(server.url.replace("ws:", "wss:"), **options):
+                pass
+    assert type(caught.value) is kind
+    assert caught.value.args[1] == words
+
+
+async def sends_an_alert(peer):
+    peer.send(b"\x15\x03\x01\x00\x02\x02\x46")
+    await peer.reader.read()
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_ws_to_a_server_with_tls_says_so(face):
+    async with serve(sends_an_alert) as server:
+        with pytest.raises(InvalidMessage, match=r"is TLS, not HTTP: is it a wss:// server"):
+            async with FACES[face](server.url):
+                pass

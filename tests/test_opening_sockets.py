@@ -187,6 +187,29 @@ def test_a_loop_without_add_reader_is_served_through_its_own_transports(size):
         loop.close()
 
 
+class Picky(asyncio.SelectorEventLoop):
+    """Takes descriptors only, as numbers, and no others: as rloop."""
+
+    def remove_reader(self, fd):
+        if fd.__index__() < 0:
+            raise OverflowError("can't convert negative int to unsigned")
+        return super().remove_reader(fd)
+
+
+def test_a_loop_is_asked_for_readers_with_a_real_descriptor():
+    async def main():
+        async with serve(echo) as server:
+            transport, _ = await ws_connect(Recorder, server.url)
+            assert is_fast(transport)
+            await finish(transport)
+
+    loop = Picky()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
 async def test_fast_transports_are_the_default():
     async with serve(echo) as server:
         transport, _ = await ws_connect(Recorder, server.url)

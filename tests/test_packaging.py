@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from wsfast import _binding
+from wsfast.handshake import VERSION
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,7 +39,7 @@ def test_build_requirements_are_said_twice_alike():
 
 
 def test_version():
-    assert version("wsfast") == PYPROJECT["project"]["version"]
+    assert version("wsfast") == VERSION == PYPROJECT["project"]["version"]
     newest = re.search(r"^## \[([\d.]+|Unreleased)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
     assert newest in ("Unreleased", PYPROJECT["project"]["version"])
 

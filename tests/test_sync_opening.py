@@ -273,7 +273,7 @@ def test_reconnect():
             if opened == 2:
                 ws.close()
                 break
-    assert (opened, len(delays)) == (2, 1)
+    assert (opened, len(delays)) == (2, 2)
 
 
 def test_reconnect_raises_what_is_fatal():

@@ -558,8 +558,10 @@ def test_a_handler_that_raises_while_closing_drops_the_connection(interrupt, don
 
 CTRL_C = """
 import os
+import signal
 import sys
 from wsfast.sync.client import connect
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits SIG_IGN
 ws = connect(sys.argv[1], ping_interval=None)
 try:
     print("waiting", flush=True)

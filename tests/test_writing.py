@@ -17,7 +17,6 @@ from support.mock import Wire
 from wsfast import (
     ConnectionClosed,
     ConnectionClosedError,
-    ConnectionClosedOK,
     WSCloseCode,
     WSMsgType,
     WSTransport,
@@ -379,7 +378,7 @@ sends = pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
 def test_sending_after_close_raises_what_was_sent_and_sends_nothing(wire, send, corked):
     wire.transport.send_close(WSCloseCode.GOING_AWAY, "bye")
     wire.sent()
-    with wire.transport.cork() if corked else nullcontext(), pytest.raises(ConnectionClosedOK) as info:
+    with wire.transport.cork() if corked else nullcontext(), pytest.raises(ConnectionClosedError) as info:
         send(wire.transport)
     assert (info.value.sent.code, info.value.sent.reason) == (1001, "bye")
     assert info.value.rcvd is None

@@ -277,7 +277,11 @@ cdef class WSTransport(PollingReader):
         return 0
 
     cdef int _raise_closed(self) except -1:
-        raise closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent)
+        raise self._closed()
+
+    def _closed(self):
+        cause = self._failure or self._cause if self.close_info is None else self.close_info.cause
+        return closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent, cause)
 
     # ---- the protocol's other methods, called by the transport beneath
 
@@ -316,8 +320,7 @@ cdef class WSTransport(PollingReader):
     def _disconnected_callbacks(self):
         """Tell everybody but wait_disconnected(), and let go of them: they refer to each other."""
         if self._keepalive is not None:
-            self._keepalive.stop(
-                closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent))
+            self._keepalive.stop(self._closed())
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
@@ -350,6 +353,10 @@ cdef class WSTransport(PollingReader):
         return 0
 
     # ---- from the opening handshake to OPEN
+
+    def _set_close_timeout(self, close_timeout):
+        """For what closes from now on."""
+        self._close_timeout = close_timeout
 
     def _compress(self, agreed):
         """Compression was negotiated; to be called before the listener is made."""

@@ -57,6 +57,9 @@ cdef class FrameReader(FrameWriter):
         size[0] = min(size[0], self._max_read)
         return NoResult.OK
 
+    def _read_at_most(self, Py_ssize_t size):
+        self._max_read = size
+
     cpdef get_buffer(self, Py_ssize_t hint):
         """For transports that know no C interface."""
         cdef:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wsfast.codes import WSCloseCode
-from wsfast.exceptions import Close, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK
+from wsfast.exceptions import Close, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, InvalidText
 
 # RFC 6455 section 7.4.1: codes that stand for "an empty CLOSE frame" and "no CLOSE frame"; never sent.
 NO_STATUS_RECEIVED = 1005
 ABNORMAL_CLOSURE = 1006
+
+# The codes of a normal closure (section 7.4.1).
+_NORMAL = (1000, 1001, NO_STATUS_RECEIVED)
 
 # The payload of a control frame, in bytes (section 5.5). Of that of a CLOSE frame the code takes two.
 MAX_CONTROL = 125
@@ -75,15 +78,21 @@ def disconnect_info(
     return WSDisconnectInfo("local" if aborted else "remote", ABNORMAL_CLOSURE, "", cause)
 
 
-def connection_closed(rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool) -> ConnectionClosed:
-    """What a call on a connection that is closing or closed raises; OK if no CLOSE frame tells of an error."""
-    normal = (1000, 1001, NO_STATUS_RECEIVED)
-    orderly = (rcvd is not None or sent is not None) and all(
-        close is None or close.code in normal for close in (rcvd, sent)
-    )
-    if orderly:
-        return ConnectionClosedOK(rcvd, sent, rcvd_then_sent if rcvd and sent else None)
-    return ConnectionClosedError(rcvd, sent, rcvd_then_sent if rcvd and sent else None)
+def connection_closed(
+    rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool | None, cause: BaseException | None = None
+) -> ConnectionClosed:
+    """What a call on a connection that is closing or closed raises, in every face.
+
+    As websockets decides: OK if both ends have said so, and no message was lost. `cause` becomes ``__cause__``.
+    """
+    if rcvd is None or sent is None:
+        exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
+    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, InvalidText):
+        exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
+    else:
+        exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)
+    exception.__cause__ = cause
+    return exception
 
 
 def close_reason(message: object) -> bytes:

@@ -5,32 +5,25 @@ from __future__ import annotations
 import enum
 import functools
 import logging
-import uuid
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from multidict import CIMultiDict
 
 from wsfast.closing import MAX_CONTROL
-from wsfast.exceptions import (
-    Close,
-    ConnectionClosed,
-    ConnectionClosedError,
-    ConnectionClosedOK,
-    InvalidText,
-    ProtocolError,
-)
+from wsfast.closing import connection_closed as closed
+from wsfast.exceptions import ProtocolError
 from wsfast.handshake import UpgradeRequest
 
-__all__ = ["BYTES_LIKE", "DataLike", "Identity", "Request", "State", "closed", "control_payload"]
+if TYPE_CHECKING:
+    import uuid
+
+__all__ = ["BYTES_LIKE", "DataLike", "Fixed", "Identity", "Request", "State", "closed", "control_payload"]
 
 DataLike = str | bytes | bytearray | memoryview
 
 # Types of messages and fragments other than str.
 BYTES_LIKE = (bytes, bytearray, memoryview)
-
-# The codes of a normal closure (RFC 6455 section 7.4.1); 1005 stands for an empty CLOSE frame.
-_NORMAL = (1000, 1001, 1005)
 
 
 class State(enum.IntEnum):
@@ -58,6 +51,19 @@ class Request:
         return self._request.headers
 
 
+class Fixed:
+    """An option of ``connect()`` that a connection keeps as it is: an assignment would be in vain, so it is refused."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, connection: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(f"{self._name} is an argument of connect(), and no attribute of connections")
+
+    def __set__(self, connection: object, value: object) -> NoReturn:
+        raise AttributeError(f"{self._name} cannot be changed on a connection: give it to connect()")
+
+
 class Identity:
     """How logs tell a connection from others. Made when asked for, because hardly any program asks."""
 
@@ -66,6 +72,8 @@ class Identity:
     @functools.cached_property
     def id(self) -> uuid.UUID:
         """A unique identifier of the connection, for logs."""
+        import uuid  # imported with the first one
+
         return uuid.uuid4()
 
     @functools.cached_property
@@ -87,17 +95,3 @@ def control_payload(data: DataLike) -> bytes:
             f"payload of {len(payload)} bytes is longer than {MAX_CONTROL}, the limit of control frames"
         )
     return payload
-
-
-def closed(
-    rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool | None, cause: BaseException | None
-) -> ConnectionClosed:
-    """What a call on the closed connection raises: OK if both ends have said so, and no message was lost."""
-    if rcvd is None or sent is None:
-        exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
-    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, InvalidText):
-        exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
-    else:
-        exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)
-    exception.__cause__ = cause
-    return exception

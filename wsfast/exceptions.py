@@ -39,7 +39,9 @@ the same classes, so an ``except`` clause written for either library works. Ever
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
+from datetime import timezone
 from typing import TYPE_CHECKING, Any
 
 from wsfast.codes import WSCloseCode
@@ -92,6 +94,7 @@ __all__ = [
     "WSInvalidUpgradeError",
     "WSProtocolError",
     "WebSocketException",
+    "printable",
 ]
 
 # 1005, 1006 and 1015 never travel, but they describe endings in a Close (RFC 6455 section 7.4.1).
@@ -125,7 +128,7 @@ class Close:
 
     def __str__(self) -> str:
         text = f"{int(self.code)} ({_explain(self.code)})"
-        return f"{text} {self.reason}" if self.reason else text
+        return f"{text} {printable(self.reason)}" if self.reason else text
 
 
 def _explain(code: int) -> str:
@@ -136,8 +139,28 @@ def _explain(code: int) -> str:
     return _EXPLANATIONS.get(code, "unknown")
 
 
+def printable(text: str) -> str:
+    """`text` with all that a log must not take from a server escaped: ends of lines and other controls, characters that
+    change the direction of writing, surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
 class WebSocketException(Exception):
-    """Base class of everything wsfast raises about WebSockets."""
+    """Base class of everything wsfast raises about WebSockets.
+
+    What a server sent is escaped in the text of an exception, where it is not printable; attributes have it as it came.
+    """
+
+    def __str__(self) -> str:
+        return printable(self._text())
+
+    def _text(self) -> str:
+        return super().__str__()
 
 
 class ConnectionClosed(WebSocketException):
@@ -155,7 +178,7 @@ class ConnectionClosed(WebSocketException):
         self.sent = sent
         self.rcvd_then_sent = rcvd_then_sent
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         if self.rcvd is None and self.sent is None:
             return "no close frame received or sent"
         if self.rcvd is None:
@@ -206,7 +229,7 @@ class InvalidURI(WebSocketException):
         self.msg = msg
         super().__init__(self.uri, msg)
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.uri} isn't a valid URI: {self.msg}"
 
     @property
@@ -223,7 +246,7 @@ class InvalidProxy(WebSocketException):
         self.msg = msg
         super().__init__(self.proxy, msg)
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.proxy} isn't a valid proxy: {self.msg}"
 
 
@@ -276,7 +299,7 @@ class InvalidProxyStatus(ProxyError):
         super().__init__(response)
         self.response = response
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"proxy rejected connection: HTTP {self.response.status_code:d}"
 
 
@@ -291,7 +314,7 @@ class InvalidMethod(InvalidHandshake):
         super().__init__(method)
         self.method = method
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"unsupported HTTP method: {self.method}"
 
 
@@ -302,7 +325,7 @@ class InvalidProtocol(InvalidHandshake):
         super().__init__(protocol)
         self.protocol = protocol
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"unsupported HTTP version: {self.protocol}"
 
 
@@ -315,7 +338,23 @@ class InvalidStatus(InvalidHandshake):
         super().__init__(response)
         self.response = response
 
-    def __str__(self) -> str:
+    @property
+    def retry_after(self) -> float | None:
+        """In how many seconds the server wants to be asked again; None if it does not say (RFC 9110 section 10.2.3)."""
+        text = self.response.headers.get("Retry-After", "").strip()
+        if text.isascii() and text.isdigit():
+            return float(text)
+        from email.utils import parsedate_to_datetime  # it takes milliseconds to import
+
+        try:
+            # All dates of HTTP are GMT, also when they leave that out.
+            return max(
+                0.0, parsedate_to_datetime(text).replace(tzinfo=timezone.utc).timestamp() - time.time()
+            )
+        except (TypeError, ValueError, OverflowError):
+            return None
+
+    def _text(self) -> str:
         return f"server rejected WebSocket connection: HTTP {self.response.status_code:d}"
 
 
@@ -327,7 +366,7 @@ class InvalidHeader(InvalidHandshake):
         self.name = name
         self.value = value
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         if self.value is None:
             return f"missing {self.name} header"
         if self.value == "":
@@ -370,7 +409,7 @@ class DuplicateParameter(NegotiationError):
         super().__init__(name)
         self.name = name
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"duplicate parameter: {self.name}"
 
 
@@ -381,7 +420,7 @@ class InvalidParameterName(NegotiationError):
         super().__init__(name)
         self.name = name
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"invalid parameter name: {self.name}"
 
 
@@ -393,7 +432,7 @@ class InvalidParameterValue(NegotiationError):
         self.name = name
         self.value = value
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         if self.value is None:
             return f"missing value for parameter {self.name}"
         if self.value == "":
@@ -415,7 +454,7 @@ class WSProtocolError(WebSocketException):
         self.code = code
         self.message = message
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:

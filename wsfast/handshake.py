@@ -1,26 +1,22 @@
 """The client's opening handshake (RFC 6455 section 4.1): the request to send, the reply to judge. No I/O.
 
-h11 writes and parses HTTP; wsproto makes the key and computes the accept token. wsproto's state machine
-(``H11Handshake``) stands aside. It keeps the reason phrase, the version and most headers of the reply to
-itself, hides the bytes after a 101 in its frame decoder, reports an interim 1xx as a rejection, lets the last
-of several Sec-WebSocket-Accept or -Protocol headers win, raises UnicodeDecodeError at a non-ASCII token,
-knows no limit on bodies, and says in prose only which header was wrong. So the judgement of section 4.1 is
-here, on h11's public interface.
+The request is written here; reply.py reads the answer as HTTP; wsproto makes the key and computes the accept token.
+wsproto's state machine (``H11Handshake``) stands aside. It keeps the reason phrase, the version and most headers of the
+reply to itself, hides the bytes after a 101 in its frame decoder, reports an interim 1xx as a rejection, lets the last
+of several Sec-WebSocket-Accept or -Protocol headers win, raises UnicodeDecodeError at a non-ASCII token, knows no limit
+on bodies, and says in prose only which header was wrong. So the judgement of section 4.1 is here.
 """
 
 from __future__ import annotations
 
 import base64
-import importlib.metadata
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import h11
 from multidict import CIMultiDict
-from wsproto.utilities import generate_accept_token, generate_nonce
 
 from wsfast import deflate
 from wsfast.exceptions import (
@@ -36,6 +32,7 @@ from wsfast.exceptions import (
     StatusLineTooLong,
     TooManyHeaders,
 )
+from wsfast.reply import MALFORMED, Reply, end_of_header
 from wsfast.uri import WebSocketURI
 
 __all__ = [
@@ -54,7 +51,7 @@ __all__ = [
 
 HeadersLike = Mapping[str, str] | Iterable[tuple[str, str]]
 
-# Bytes of the reply's header, interim replies included: h11's default for one header.
+# Bytes of the reply's header, interim replies included.
 MAX_HEADER = 16 * 1024
 
 # Headers of the reply, and bytes of one, its name included, or of the status line: websockets' limits.
@@ -64,20 +61,34 @@ MAX_LINE = 8 * 1024
 # Bytes of a rejection's body that are kept: plenty for any error page, and the default limit of a message.
 MAX_BODY = 1024 * 1024
 
+# Bytes of a rejection's body with its framing: chunks of a byte each would be six times as long, and trailers endless.
+_MAX_FRAMED_BODY = MAX_BODY + MAX_HEADER
+
 # How a TLS server answers what isn't TLS: with an alert or a handshake record (RFC 8446 section 5.1).
 _TLS_RECORDS = (21, 22)
 
-_TOO_LONG = f"the header of the server's reply is longer than {MAX_HEADER} bytes"
+
+# wsproto takes a sixth of the time that importing wsfast would take, so it is imported with the first handshake.
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("wsfast")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return "0"
+def generate_nonce() -> bytes:
+    """The key of a request."""
+    from wsproto.utilities import generate_nonce
+
+    return generate_nonce()
 
 
-USER_AGENT = f"wsfast/{_version()} Python/{sys.version_info.major}.{sys.version_info.minor}"
+def generate_accept_token(key: bytes) -> bytes:
+    """What the server has to make of the key."""
+    from wsproto.utilities import generate_accept_token
+
+    return generate_accept_token(key)
+
+
+# That of pyproject.toml, as a test makes sure: importlib.metadata takes longer to import than most of this package.
+VERSION = "0.1.0"
+
+USER_AGENT = f"wsfast/{VERSION} Python/{sys.version_info.major}.{sys.version_info.minor}"
 
 # What this module sets itself, or what would announce a body that a GET for an upgrade cannot have.
 _RESERVED = (
@@ -92,6 +103,9 @@ _RESERVED = (
 
 # RFC 9110 section 5.6.2.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+# The target of a request: visible ASCII, for a blank would end it.
+_TARGET = re.compile(r"[\x21-\x7e]+")
 
 # What a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
@@ -137,6 +151,9 @@ class UpgradeRequest:
             self._headers = _parse_headers(lines.removesuffix(b"\r\n\r\n"))
         return self._headers
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._raw,)
+
     def _request_line(self) -> list[bytes]:
         return self._raw.partition(b"\r\n")[0].split(b" ")
 
@@ -173,6 +190,10 @@ class UpgradeResponse:
             self._headers = _parse_headers(self._raw_headers)
         return self._headers
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        status = int(self.status)
+        return type(self), (self.version, status, self.reason_phrase, self._raw_headers, self.body)
+
     def __repr__(self) -> str:
         return f"<UpgradeResponse {self.status_code} {self.reason_phrase!r}>"
 
@@ -189,7 +210,7 @@ def _known_status(status: int) -> int:
 
 
 def _parse_headers(lines: bytes) -> CIMultiDict[str]:
-    """Parse lines that h11 wrote or has validated: nothing is folded, one blank follows the colon."""
+    """Parse lines that were written here: nothing is folded, one blank follows the colon."""
     headers: CIMultiDict[str] = CIMultiDict()
     for line in lines.split(b"\r\n") if lines else ():
         name, _, value = line.partition(b": ")
@@ -252,16 +273,18 @@ class ClientHandshake:
                 raise ValueError("compression: extra_headers has Sec-WebSocket-Extensions, too")
             extra["Sec-WebSocket-Extensions"] = ", ".join(offer.offer() for offer in compression)
         headers = _request_headers(uri, self._key, self._subprotocols, extra, origin, user_agent)
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEADER)
-        self.request_bytes = _serialize(self._http, uri, headers)
+        self.request_bytes = _serialize(uri, headers)
         self.request = UpgradeRequest(self.request_bytes)
         self.subprotocol: str | None = None
         self.extensions_header: str | None = None
         self.compression: deflate.AgreedDeflate | None = None
         self.trailing = b""
         self._received = bytearray()  # until the final reply's header is complete, all that came
+        self._begin = 0  # of the reply whose header is incomplete: interim replies may be before it
+        self._searched = 0  # up to here it does not end
         self._rejection: UpgradeResponse | None = None  # whose body is being received
-        self._body = bytearray()
+        self._reply: Reply | None = None  # the same, as HTTP
+        self._framed_size = 0  # of that body, in bytes
         self._over = False
 
     def feed(self, data: bytes | bytearray | memoryview) -> UpgradeResponse | None:
@@ -273,17 +296,13 @@ class ClientHandshake:
         """
         if self._over:
             raise RuntimeError("the handshake is over")
-        if not data:  # to h11 it would mean the end of the connection
+        if not data:
             return None
-        self._http.receive_data(bytes(data))
         try:
             if self._rejection is None:
                 self._received += data
-                response = self._read_header()
-                if response is not None:
-                    return response
-            if self._rejection is not None:
-                self._read_body(self._rejection)
+                return self._read_header()
+            self._read_body(self._rejection, data)
             return None
         except InvalidHandshake as error:
             self._fail(error)
@@ -311,56 +330,58 @@ class ClientHandshake:
     def _read_header(self) -> UpgradeResponse | None:
         self._check_is_http()
         while True:
-            event = self._next_event()
-            rest = b"" if event is h11.NEED_DATA else self._http.trailing_data[0]
-            size = len(self._received) - len(rest)
-            if size > MAX_HEADER:
-                raise SecurityError(_TOO_LONG)
-            if event is h11.NEED_DATA:
+            end = end_of_header(self._received, max(self._begin, self._searched - 2), MAX_HEADER)
+            if end < 0:
+                if len(self._received) > MAX_HEADER:
+                    raise SecurityError(f"the header of the server's reply is longer than {MAX_HEADER} bytes")
+                self._searched = len(self._received)
                 return None
-            if isinstance(event, h11.Response):
-                del self._received[size:]
-                self._rejection = self._response(event)
-                return None
-            if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
-                del self._received[size:]
-                return self._accept(event, rest)
+            reply = self._parse(bytes(self._received[self._begin : end]))
+            self._begin = end
+            if reply.status >= 200 or reply.status == 101:
+                break
             # Any other 1xx is interim (RFC 9110 section 15.2): the final reply follows it.
+        rest = bytes(self._received[end:])
+        del self._received[end:]
+        if reply.status == 101:
+            return self._accept(reply, rest)
+        self._reply = reply
+        self._rejection = self._response(reply)
+        self._read_body(self._rejection, rest)
+        return None
 
     def _check_is_http(self) -> None:
-        # Whatever else answers on this port (TLS, SSH, SMTP) shows in the first bytes. h11 would wait for a
-        # blank line, which these protocols never send.
+        # Whatever else answers on this port (TLS, SSH, SMTP) shows in the first bytes; the empty line behind a header
+        # never comes.
         if self._received[0] in _TLS_RECORDS:
             raise InvalidMessage("the server's reply is TLS, not HTTP: is it a wss:// server?")
         if not self._received.startswith(b"HTTP/"[: len(self._received)]):
             raise InvalidMessage("the server's reply isn't HTTP")
 
-    def _next_event(self) -> object:
+    def _parse(self, header: bytes) -> Reply:
         try:
-            return self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-                raise SecurityError(_TOO_LONG) from error
+            return Reply(header)
+        except MALFORMED as error:
             raise InvalidMessage(f"the server's reply isn't valid HTTP: {error}") from error
 
-    def _response(self, event: h11.Response | h11.InformationalResponse) -> UpgradeResponse:
-        _check_limits(event)
+    def _response(self, reply: Reply) -> UpgradeResponse:
+        _check_limits(reply)
         response = UpgradeResponse(
-            version=b"HTTP/" + event.http_version,
-            status=event.status_code,
-            reason_phrase=_decode(event.reason),
-            raw_headers=b"\r\n".join(b"%b: %b" % item for item in event.headers.raw_items()),
+            version=reply.version,
+            status=reply.status,
+            reason_phrase=_decode(reply.reason),
+            raw_headers=b"\r\n".join(b"%b: %b" % field for field in reply.fields),
         )
-        if event.http_version != b"1.1":
+        if reply.version != b"HTTP/1.1":
             version = response.version.decode("ascii")
             error = InvalidMessage(f"unsupported HTTP version: {version} (status {response.status_code})")
             error.response = response
             raise error
         return response
 
-    def _accept(self, event: h11.InformationalResponse, rest: bytes) -> UpgradeResponse:
-        response = self._response(event)
-        fields = list(event.headers)
+    def _accept(self, reply: Reply, rest: bytes) -> UpgradeResponse:
+        response = self._response(reply)
+        fields = [(name.lower(), value) for name, value in reply.fields]
         try:
             _check_upgrade(fields, generate_accept_token(self._key))
             self.subprotocol = _picked_subprotocol(fields, self._subprotocols)
@@ -376,40 +397,39 @@ class ClientHandshake:
         self.trailing = rest
         return response
 
-    def _read_body(self, rejection: UpgradeResponse) -> None:
-        while True:
-            try:
-                event = self._http.next_event()
-            except h11.RemoteProtocolError as error:
-                # The status matters more than the framing of its body.
-                raise self._rejected(rejection) from error
-            if event is h11.NEED_DATA:
-                return
-            if isinstance(event, h11.Data):
-                self._body += event.data
-            if isinstance(event, h11.EndOfMessage) or len(self._body) >= MAX_BODY:
-                raise self._rejected(rejection)
+    def _read_body(self, rejection: UpgradeResponse, data: bytes | bytearray | memoryview) -> None:
+        assert self._reply is not None
+        self._framed_size += len(data)
+        try:
+            self._reply.feed(data)
+        except MALFORMED as error:
+            # The status matters more than the framing of its body.
+            raise self._rejected(rejection) from error
+        full = len(self._reply.body) >= MAX_BODY or self._framed_size >= _MAX_FRAMED_BODY
+        if self._reply.complete or full:
+            raise self._rejected(rejection)
 
     def _rejected(self, rejection: UpgradeResponse) -> InvalidStatus:
-        rejection.body = bytes(self._body[:MAX_BODY])
+        assert self._reply is not None
+        rejection.body = bytes(self._reply.body[:MAX_BODY])
         error = InvalidStatus(rejection)
         error.raw_body = rejection.body
         return error
 
 
-# The reply (RFC 6455 section 4.1, after "Once the client's opening handshake has been sent"). Header names
-# come in lower case from h11, with whitespace around values stripped.
+# The reply (RFC 6455 section 4.1, after "Once the client's opening handshake has been sent"). Header names are in lower
+# case here.
 
 _Fields = Sequence[tuple[bytes, bytes]]
 
 
-def _check_limits(event: h11.Response | h11.InformationalResponse) -> None:
+def _check_limits(reply: Reply) -> None:
     """Check what MAX_HEADER leaves open: its bytes may be one line, or four thousand."""
-    if len(event.reason) > MAX_LINE:
+    if len(reply.reason) > MAX_LINE:
         raise StatusLineTooLong(f"the server's status line is longer than {MAX_LINE} bytes")
-    if len(event.headers) > MAX_HEADERS:
+    if len(reply.fields) > MAX_HEADERS:
         raise TooManyHeaders(f"the server's reply has more than {MAX_HEADERS} headers")
-    for name, value in event.headers:
+    for name, value in reply.fields:
         if len(name) + len(value) > MAX_LINE:
             raise HeaderLineTooLong(f"a header of the server's reply is longer than {MAX_LINE} bytes")
 
@@ -572,10 +592,9 @@ def _basic_auth(username: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
 
 
-def _serialize(http: h11.Connection, uri: WebSocketURI, headers: CIMultiDict[str]) -> bytes:
-    fields = [(name.encode("ascii"), value.encode("utf-8")) for name, value in headers.items()]
-    try:
-        request = h11.Request(method="GET", target=uri.resource_name, headers=fields)
-    except (h11.LocalProtocolError, UnicodeEncodeError) as error:  # parse_uri() makes none of these
-        raise ValueError(f"uri: its path and query cannot be sent: {error}") from error
-    return http.send(request) + http.send(h11.EndOfMessage())
+def _serialize(uri: WebSocketURI, headers: CIMultiDict[str]) -> bytes:
+    """Write the request (RFC 9112 section 3). The headers are checked; `uri` need not come from parse_uri()."""
+    if not _TARGET.fullmatch(uri.resource_name):
+        raise ValueError("uri: its path and query cannot be sent: they must be visible ASCII")
+    lines = [f"GET {uri.resource_name} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode()

@@ -7,10 +7,11 @@ import functools
 import inspect
 import logging
 import os
+import socket
 import ssl
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 
 import aiofastnet
 
@@ -20,9 +21,9 @@ from wsfast._messages import Messages
 from wsfast._socket import SocketTransport
 from wsfast._writer import mask_kernel
 from wsfast.codes import WSAutoPingStrategy
-from wsfast.connecting import check_timeouts
-from wsfast.exceptions import InvalidStatus
+from wsfast.exceptions import InvalidHandshake, InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
+from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
 from wsfast.tcp import SocketFactory
 from wsfast.tuning import Histogram, SocketOption, Tuning
 from wsfast.uri import WebSocketURI, parse_uri
@@ -35,8 +36,9 @@ else:
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
-# A larger limit on frames than memory can be addressed with is none.
-NO_LIMIT = 2**62
+# Bytes that are read at once until the connection is open: a reply is some 200, and a hostile one is to keep the event
+# loop for a millisecond at a time, at most.
+_READ_WHILE_OPENING = 4 * 1024
 
 # The keyword arguments of create_connection() that are about TLS; the last two are aiofastnet's.
 TLS_ARGUMENTS = (
@@ -150,14 +152,20 @@ async def ws_connect(
             raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
         if name in TLS_ARGUMENTS and not uri.secure:
             raise ValueError(f"{name} is only meaningful with wss")
-    if max_frame_size is not None and not 0 < max_frame_size <= NO_LIMIT:
-        raise ValueError(f"max_frame_size must be positive, or None for no limit, not {max_frame_size!r}")
-    if max_redirects < 0:
-        raise ValueError(f"max_redirects must not be negative, not {max_redirects!r}")
-    check_timeouts(
-        websocket_handshake_timeout=websocket_handshake_timeout,
-        open_timeout=open_timeout,
-        close_timeout=close_timeout,
+    check_bools(disconnect_on_exception=disconnect_on_exception, enable_auto_pong=enable_auto_pong)
+    if use_aiofastnet is not None:
+        check_bools(use_aiofastnet=use_aiofastnet)
+    if not callable(ws_listener_factory):
+        raise TypeError(f"ws_listener_factory must be callable, not {ws_listener_factory!r}")
+    check_callables(socket_factory=socket_factory)
+    if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+        raise TypeError(f"ssl_context must be an ssl.SSLContext, not {ssl_context!r}")
+    max_payload = Limits.of_frames(max_frame_size)
+    count("max_redirects", max_redirects)
+    count("read_buffer_init_size", read_buffer_init_size)
+    timeouts = Timeouts(open_timeout, close_timeout, websocket_handshake_timeout)
+    pinging = Pinging.of_listener(
+        enable_auto_ping, auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy
     )
     tuning = Tuning(
         write_policy=write_policy,
@@ -171,7 +179,6 @@ async def ws_connect(
     )
     if timestamps == "kernel" and uri.secure:
         raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
-    auto_ping = _AutoPing(auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy)
     offers = deflate.offers(compression, None)
     handshake = ClientHandshake(
         uri, subprotocols=subprotocols, extra_headers=extra_headers, compression=offers
@@ -182,7 +189,7 @@ async def ws_connect(
         listeners.append(_make_listener(ws_listener_factory, request, response))
         return receiver_of(listeners[0], transport, compressed=bool(offers))
 
-    opening = Opening(handshake, receiver, _logger(logger_name), auto_ping if enable_auto_ping else None)
+    opening = Opening(handshake, receiver, _logger(logger_name), tuning, pinging)
     loop = asyncio.get_running_loop()
     context = (ssl_context or default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
     transport = WSTransport(
@@ -190,10 +197,10 @@ async def ws_connect(
         opening,
         logger=opening.logger,
         secure=uri.secure,
-        max_frame_size=max_frame_size or NO_LIMIT,
+        max_frame_size=max_payload,
         auto_pong=enable_auto_pong,
         disconnect_on_exception=disconnect_on_exception,
-        close_timeout=close_timeout,
+        close_timeout=timeouts.close,
         tuning=tuning,
     )
     try:
@@ -202,8 +209,7 @@ async def ws_connect(
             opening,
             uri,
             context,
-            open_timeout=open_timeout,
-            handshake_timeout=websocket_handshake_timeout,
+            timeouts=timeouts,
             socket_factory=socket_factory,
             use_aiofastnet=use_aiofastnet,
             tuning=tuning,
@@ -222,8 +228,7 @@ async def establish(
     uri: WebSocketURI,
     context: ssl.SSLContext | None,
     *,
-    open_timeout: float | None,
-    handshake_timeout: float | None,
+    timeouts: Timeouts,
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
     tuning: Tuning,
@@ -232,13 +237,16 @@ async def establish(
     """Everything from DNS to the server's agreement. Whatever it raises, nothing is left behind."""
     loop = asyncio.get_running_loop()
     try:
-        async with deadline(open_timeout):
+        async with deadline(timeouts.open):
             await _connect(loop, transport, uri, context, socket_factory, use_aiofastnet, tuning, kwargs)
-            async with deadline(handshake_timeout):
+            async with deadline(timeouts.handshake):
                 await opening.opened
     except asyncio.TimeoutError as exc:
         opening.abandon()
         if isinstance(exc.__context__, asyncio.CancelledError):
+            rejected = opening.rejected()
+            if rejected is not None:
+                raise rejected from exc
             raise TimeoutError(f"{opening.phase} took too long") from exc
         raise
     except BaseException:
@@ -251,23 +259,8 @@ def refuse_redirect(exc: InvalidStatus) -> None:
     if exc.response.status_code in _REDIRECTS:
         location = exc.response.headers.get("Location")
         raise NotImplementedError(
-            f"redirects are not followed yet: the server redirects to {location}"
+            f"redirects are not followed yet: the server redirects to {location!r}"
         ) from exc
-
-
-class _AutoPing:
-    """Checked settings of the auto-ping."""
-
-    def __init__(self, idle_timeout: float, reply_timeout: float, strategy: WSAutoPingStrategy) -> None:
-        if not idle_timeout > 0:
-            raise ValueError(f"auto_ping_idle_timeout must be positive, not {idle_timeout!r}")
-        if not 0 < reply_timeout <= idle_timeout:
-            raise ValueError(
-                f"auto_ping_reply_timeout must be positive and at most auto_ping_idle_timeout, not {reply_timeout!r}"
-            )
-        self.idle_timeout = idle_timeout
-        self.reply_timeout = reply_timeout
-        self.strategy = WSAutoPingStrategy(strategy)
 
 
 class Opening:
@@ -281,11 +274,13 @@ class Opening:
         handshake: ClientHandshake,
         receiver: Callable[[UpgradeRequest, UpgradeResponse], WSListener],
         logger: Any,
-        auto_ping: _AutoPing | None = None,
+        tuning: Tuning,
+        pinging: Pinging | None = None,
     ) -> None:
         self._handshake = handshake
         self._make_receiver = receiver
-        self._auto_ping = auto_ping
+        self._tuning = tuning
+        self._pinging = pinging
         self._transport: WSTransport | None = None
         self.logger = logger
         self.phase = "connecting"
@@ -294,6 +289,7 @@ class Opening:
     def connection_made(self, transport: WSTransport) -> None:
         self._transport = transport
         self.phase = "the WebSocket handshake"
+        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)
 
@@ -306,6 +302,7 @@ class Opening:
             response = self._handshake.feed(data)
             if response is None:
                 return 0
+            self._transport._read_at_most(self._tuning.max_read_size)
             if self._handshake.compression is not None:
                 self._transport._compress(self._handshake.compression)
             receiver = self._make_receiver(self._handshake.request, response)
@@ -328,9 +325,9 @@ class Opening:
                 beneath.get_extra_info("peername"),
                 mask_kernel,
             )
-        if self._auto_ping is not None:
-            ping = self._auto_ping
-            transport._keep_alive(ping.idle_timeout, ping.reply_timeout, ping.strategy)
+        ping = self._pinging
+        if ping is not None and ping.interval is not None:
+            transport._keep_alive(ping.interval, ping.timeout, ping.strategy)
         return len(self._handshake.trailing)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -343,6 +340,15 @@ class Opening:
             except Exception as failed:
                 exc = failed
         self.opened.set_exception(exc)
+
+    def rejected(self) -> InvalidStatus | None:
+        """The server has said no, but its explanation has not ended yet."""
+        try:
+            self._handshake.feed_eof()
+        except InvalidStatus as rejected:
+            return rejected
+        except (InvalidHandshake, RuntimeError):  # too little of a reply; or the handshake is over
+            return None
 
     def abandon(self) -> None:
         """ws_connect() raises: leave nothing behind."""
@@ -375,7 +381,7 @@ async def _connect(
     if sock is None:
         sock = await tcp.connect(**target)  # type: ignore[arg-type]
     try:
-        fast = _can_use_aiofastnet(loop, context, use_aiofastnet)
+        fast = _can_use_aiofastnet(loop, sock, context, use_aiofastnet)
         if tuning.timestamps == "kernel" and not (fast and sock.family in tcp.FAMILIES):
             raise ValueError("timestamps='kernel' needs a TCP socket that wsfast itself reads")
         if fast and context is None:
@@ -383,15 +389,74 @@ async def _connect(
             return
         if context is not None:
             kwargs.setdefault("server_hostname", uri.host)
-        connect = functools.partial(aiofastnet.create_connection, loop) if fast else loop.create_connection
+        connect = (
+            functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
+        )
         await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
-    except BaseException:
+    except BaseException as exc:
         sock.close()
+        explained = None if context is None else _explained(exc)
+        if explained is not None:
+            raise explained from exc
         raise
 
 
+class _QuietLoop:
+    """An event loop as aiofastnet's TLS gets it.
+
+    aiofastnet 1.2 reports a connection that ends during the handshake to the loop, too, and the exception as a class,
+    at which handlers stumble. Whoever connects is told anyway.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), type):
+            self._loop.call_exception_handler(context)
+
+
+def _quiet(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+    return cast("asyncio.AbstractEventLoop", _QuietLoop(loop))
+
+
+# What OpenSSL calls a first record that is none of TLS.
+_NO_RECORD = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "UNKNOWN_PROTOCOL",
+    "HTTP_REQUEST",
+    "PACKET_LENGTH_TOO_LONG",
+)
+
+
+def _explained(exc: BaseException) -> ssl.SSLError | None:
+    """What the TLS handshake ended with, in words, if that has none."""
+    reason = getattr(exc, "reason", None)
+    if isinstance(exc, ssl.SSLError) and reason in _NO_RECORD:
+        return not_tls()
+    if isinstance(exc, ssl.SSLError) and not str(exc):
+        return type(exc)(ssl.SSL_ERROR_SSL, f"[SSL: {reason}]")
+    if isinstance(exc, ConnectionResetError) and exc.errno is None:
+        return ended_in_tls()
+    return None
+
+
+def not_tls() -> ssl.SSLError:
+    """The server answered in something else than TLS."""
+    return ssl.SSLError(ssl.SSL_ERROR_SSL, "the server does not speak TLS: is it a ws:// server?")
+
+
+def ended_in_tls() -> ssl.SSLError:
+    """The server closed the connection before TLS was agreed."""
+    return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the server closed the connection during the TLS handshake")
+
+
 def _can_use_aiofastnet(
-    loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None, wanted: bool | None
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None, wanted: bool | None
 ) -> bool:
     """False if the loop's own transports must do: they copy what they receive, and call no C.
 
@@ -403,12 +468,12 @@ def _can_use_aiofastnet(
     if wanted is not None:
         return wanted
     try:
-        # A descriptor that nobody reads: this only asks whether the loop knows how.
-        return loop.remove_reader(-1) is not None
+        # Nobody reads it yet, so this only asks whether the loop knows how. What loops say of a number that is no
+        # descriptor differs.
+        loop.remove_reader(sock.fileno())
     except (NotImplementedError, AttributeError):
         return False
-    except (ValueError, OSError):
-        return True
+    return True
 
 
 def _make_listener(
@@ -453,4 +518,5 @@ def default_ssl_context(keylog_filename: str | None) -> ssl.SSLContext:
 def _logger(name: LoggerLike) -> Any:
     if name is None or isinstance(name, str):
         return logging.getLogger(f"wsfast.{name or 'client'}")
+    check_logger("logger_name", name)
     return name

@@ -1,4 +1,8 @@
-"""After which errors a loop over connections connects again, and how soon: the same for every face that has one."""
+"""After which errors a loop over connections connects again, and how soon: the same for every face that has one.
+
+A connection that ends soon after it was made is no success: a server that accepts and closes at once must not be called
+a hundred times a second. So delays grow until a connection has lived for MINIMUM_LIFE.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,16 @@ from typing import Any, Union
 
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 
-__all__ = ["Attempts", "Delays", "LoggerLike", "Verdict", "backoff", "process_exception"]
+__all__ = [
+    "MAX_RETRY_AFTER",
+    "MINIMUM_LIFE",
+    "Attempts",
+    "Delays",
+    "LoggerLike",
+    "Verdict",
+    "backoff",
+    "process_exception",
+]
 
 LoggerLike = Union[logging.Logger, "logging.LoggerAdapter[Any]"]
 Delays = Callable[[], Generator[float, None, None]]
@@ -23,6 +36,14 @@ _FIRST_DELAY = 5.0
 _SECOND_DELAY = 3.1
 _DELAY_FACTOR = 1.618
 _LONGEST_DELAY = 90.0
+
+
+# Seconds that a connection must have lived for the delays to begin anew. Who reconnects after that does so at once.
+MINIMUM_LIFE = 5.0
+
+# Seconds that a server can ask for by Retry-After, at most: beyond that it is an outage that somebody should know of,
+# and the next attempt reports it.
+MAX_RETRY_AFTER = 3600.0
 
 
 def backoff() -> Generator[float, None, None]:
@@ -38,14 +59,14 @@ def backoff() -> Generator[float, None, None]:
 def process_exception(exc: Exception) -> Exception | None:
     """Say whether a loop over connections tries again after `exc` (None) or raises the returned exception.
 
-    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 500,
-    502, 503 and 504.
+    It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 429,
+    500, 502, 503 and 504.
     """
     if isinstance(exc, (OSError, TimeoutError, asyncio.TimeoutError)):
         return None
     if isinstance(exc, InvalidMessage) and isinstance(exc.__cause__, EOFError):
         return None
-    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
+    if isinstance(exc, InvalidStatus) and exc.response.status_code in (429, 500, 502, 503, 504):
         return None
     return exc
 
@@ -53,18 +74,32 @@ def process_exception(exc: Exception) -> Exception | None:
 class Attempts:
     """The attempts of one loop over connections."""
 
-    def __init__(self, process_exception: Verdict, delays: Delays, logger: LoggerLike) -> None:
+    def __init__(
+        self, process_exception: Verdict, delays: Delays, logger: LoggerLike, clock: Callable[[], float]
+    ) -> None:
         self._process_exception = process_exception
         self._new_delays = delays
         self._delays: Generator[float, None, None] | None = None
         self._logger = logger
+        self._clock = clock
+        self._connected_at: float | None = None
 
-    def succeeded(self) -> None:
-        """The next failure is a first one again."""
-        self._delays = None
+    def connected(self) -> None:
+        """A connection is made."""
+        self._connected_at = self._clock()
+
+    def ended(self) -> float:
+        """The body of the loop is done with the connection. How many seconds to wait before the next attempt."""
+        life = self._life()
+        if life >= MINIMUM_LIFE:
+            return 0.0
+        delay = self._next_delay()
+        self._logger.info("connection lived for %.1f seconds; reconnecting in %.1f seconds", life, delay)
+        return delay
 
     def failed(self, exc: Exception) -> float:
         """How many seconds to wait before the next attempt. Raises what is said to be fatal."""
+        self._life()
         try:
             verdict = self._process_exception(exc)
         except Exception as raised:  # a mistake that is easily made: it was to be returned
@@ -73,9 +108,22 @@ class Attempts:
             raise exc
         if verdict is not None:
             raise verdict from exc
-        if self._delays is None:
-            self._delays = self._new_delays()
-        delay = next(self._delays)
+        delay = self._next_delay()
+        if isinstance(exc, InvalidStatus) and exc.retry_after is not None:
+            delay = max(delay, min(exc.retry_after, MAX_RETRY_AFTER))
         reason = traceback.format_exception_only(type(exc), exc)[0].strip()
         self._logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)
         return delay
+
+    def _life(self) -> float:
+        """For how long the last connection has lived; if long enough, the delays begin anew."""
+        begin, self._connected_at = self._connected_at, None
+        life = 0.0 if begin is None else self._clock() - begin
+        if life >= MINIMUM_LIFE:
+            self._delays = None
+        return life
+
+    def _next_delay(self) -> float:
+        if self._delays is None:
+            self._delays = self._new_delays()
+        return next(self._delays)

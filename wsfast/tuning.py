@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
+
+from wsfast.options import check_bools, count, seconds
 
 SocketOption = tuple[int, int, int | bytes]
 
@@ -40,18 +42,16 @@ class Tuning:
     ) -> None:
         if write_policy not in ("immediate", "gather"):
             raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
-        if not busy_poll >= 0:  # NaN neither
-            raise ValueError(f"busy_poll must not be negative, not {busy_poll!r}")
+        seconds("busy_poll", busy_poll, none=None)
         if timestamps not in (None, "user", "kernel"):
             raise ValueError(f"timestamps must be None, 'user' or 'kernel', not {timestamps!r}")
         if timestamps == "kernel" and sys.platform != "linux":
             raise NotImplementedError("timestamps='kernel' is implemented for Linux only")
-        if max_read_size is not None and max_read_size < 1:
-            raise ValueError(f"max_read_size must be positive, or None for no limit, not {max_read_size!r}")
+        count("max_read_size", max_read_size, least=1, none="for no limit")
+        check_bools(quickack=quickack)
         if quickack and not hasattr(socket, "TCP_QUICKACK"):
             raise NotImplementedError("quickack: this system has no TCP_QUICKACK")
-        if so_busy_poll < 0:
-            raise ValueError(f"so_busy_poll must not be negative, not {so_busy_poll!r}")
+        count("so_busy_poll", so_busy_poll)
         if so_busy_poll and sys.platform != "linux":
             raise NotImplementedError("so_busy_poll: this system has no SO_BUSY_POLL")
         if ping_histogram is not None and not hasattr(ping_histogram, "record_value"):
@@ -61,10 +61,10 @@ class Tuning:
         self.gather = write_policy == "gather"
         self.busy_poll = busy_poll
         self.timestamps = timestamps
-        self.max_read_size = max_read_size or sys.maxsize
+        self.max_read_size = min(max_read_size or sys.maxsize, sys.maxsize)
         self.quickack = quickack
         self.ping_histogram = ping_histogram
-        self.sockopts = [_checked(option) for option in sockopts]
+        self.sockopts = _checked(sockopts)
         if so_busy_poll:
             self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, so_busy_poll))
 
@@ -73,13 +73,17 @@ class Tuning:
 ARGUMENTS = ("max_read_size", "quickack", "so_busy_poll", "sockopts")
 
 
-def _checked(option: SocketOption) -> SocketOption:
-    if not isinstance(option, tuple) or len(option) != 3:
-        raise TypeError(f"sockopts must be tuples (level, name, value), not {option!r}")
-    level, name, value = option
-    if not (isinstance(level, int) and isinstance(name, int) and isinstance(value, (int, bytes))):
-        raise TypeError(f"sockopts must be tuples of two ints and an int or bytes, not {option!r}")
-    return option
+def _checked(sockopts: Sequence[SocketOption]) -> list[SocketOption]:
+    if not isinstance(sockopts, Iterable):
+        raise TypeError(f"sockopts must be tuples (level, name, value), not {sockopts!r}")
+    options = list(sockopts)
+    for option in options:
+        if not isinstance(option, tuple) or len(option) != 3:
+            raise TypeError(f"sockopts must be tuples (level, name, value), not {option!r}")
+        level, name, value = option
+        if not (isinstance(level, int) and isinstance(name, int) and isinstance(value, (int, bytes))):
+            raise TypeError(f"sockopts must be tuples of two ints and an int or bytes, not {option!r}")
+    return options
 
 
 def set_options(sock: socket.socket, sockopts: Sequence[SocketOption]) -> None:

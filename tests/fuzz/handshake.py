@@ -1,16 +1,21 @@
 """Replies to the upgrade request: whatever a server says, and however it is cut, the verdict is one and the same.
 
 Input: a byte that seeds the pieces, then the reply. The key of the request is always the one of RFC 6455 section 1.3.
+h11, which shares no code with httptools, is the oracle of what is HTTP: nothing that it refuses may pass, what both
+take must say the same to both, and where llhttp refuses more there is a reason that is written here.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 from unittest import mock
 
+import h11
+
 from fuzz.pieces import cut
-from wsfast.exceptions import InvalidHandshake
+from wsfast.exceptions import InvalidHandshake, SecurityError
 from wsfast.handshake import MAX_BODY, MAX_HEADER, ClientHandshake, UpgradeResponse
 from wsfast.uri import parse_uri
 
@@ -32,6 +37,7 @@ def check(data: bytes) -> None:
         return
     seed, reply = data[0], data[1:]
     whole = verdict([reply])
+    compare_with_h11(reply, whole)
     if len(reply) <= MAX_HEADER:  # beyond it, how long a header is shows earlier in pieces than what it says
         in_pieces = verdict(list(cut(reply, seed or 1)))
         assert in_pieces == whole, (in_pieces, whole)
@@ -74,8 +80,7 @@ def refused(exc: InvalidHandshake) -> Any:
     assert exc.raw_header is None or len(exc.raw_header) <= MAX_HEADER
     assert exc.raw_body is None or len(exc.raw_body) <= MAX_BODY
     response = getattr(exc, "response", None)
-    text = str(exc).partition(" isn't valid HTTP:")[0]  # h11's words depend on when it is asked
-    return type(exc), text, exc.raw_body, None if response is None else described(response)
+    return type(exc), str(exc), exc.raw_body, None if response is None else described(response)
 
 
 def check_accepted(handshake: ClientHandshake, response: UpgradeResponse, reply: bytes, rest: bytes) -> None:
@@ -106,3 +111,74 @@ def check_is_over(handshake: ClientHandshake) -> None:
         except RuntimeError:
             continue
         raise AssertionError("the handshake went on after its verdict")
+
+
+# What llhttp refuses and h11 takes: a line that ends without CR, controls in a field or in the reason phrase, and a
+# length that is said twice, is beyond 64 bits, or is said of a chunked body.
+_STRICTER = re.compile(rb"(?<!\r)\n|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|content-length", re.IGNORECASE)
+
+
+def compare_with_h11(reply: bytes, ours: Any) -> None:
+    """`ours`: what the verdict on the whole reply is."""
+    if ours[0] == "accepted":
+        described, trailing = ours[1], ours[4]
+    else:
+        kind, text, _, described = ours
+        trailing = None
+        if issubclass(kind, SecurityError) or text == "the server's reply isn't HTTP" or "TLS" in text:
+            return
+        if described is None:
+            theirs = read_by_h11(reply)
+            stricter = "isn't valid HTTP" in text and _STRICTER.search(reply)
+            assert stricter or not isinstance(theirs, tuple), (ours, theirs)
+            return
+    theirs = read_by_h11(reply)
+    assert isinstance(theirs, tuple), (ours, theirs)
+    status, reason, headers, body, rest = theirs
+    assert (status, reason, sorted(headers)) == (described[0], described[1], sorted(described[3])), (
+        ours,
+        theirs,
+    )
+    if trailing is not None:
+        assert trailing == rest
+    elif status >= 200 and described[2] is not None and len(described[2]) < MAX_BODY:
+        # Where the framing of a body is broken, one of the two may have noticed later.
+        shorter, longer = sorted((described[2], body), key=len)
+        assert longer.startswith(shorter), (ours, theirs)
+
+
+def read_by_h11(reply: bytes) -> Any:
+    """Status, reason, headers, body, and what is left; or "refused", or "unfinished"."""
+    http = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+    http.send(h11.Request(method="GET", target="/", headers=[("Host", "a"), ("Upgrade", "websocket")]))
+    http.send(h11.EndOfMessage())
+    http.receive_data(reply)
+    try:
+        event = http.next_event()
+        while isinstance(event, h11.InformationalResponse) and event.status_code != 101:
+            event = http.next_event()
+    except h11.RemoteProtocolError:
+        return "refused"
+    if event is h11.NEED_DATA:
+        return "unfinished"
+    assert isinstance(event, (h11.Response, h11.InformationalResponse))
+    headers = [(name.decode(), decode(value)) for name, value in event.headers.raw_items()]
+    head = event.status_code, decode(event.reason), headers
+    body, whole = b"", False
+    try:
+        while head[0] != 101 and not whole:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                break
+            whole = isinstance(event, h11.EndOfMessage)
+            body += b"" if whole else event.data
+    except h11.RemoteProtocolError:
+        pass
+    return *head, body, http.trailing_data[0]
+
+
+def decode(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

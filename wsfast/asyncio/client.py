@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import Any
 
 from wsfast._engine import WSListener, WSTransport
-from wsfast.asyncio.connection import ClientConnection, queue_marks
-from wsfast.connecting import Connecting, Limits
+from wsfast.asyncio.connection import ClientConnection
+from wsfast.connecting import Connecting
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import USER_AGENT, HeadersLike, UpgradeRequest, UpgradeResponse
-from wsfast.opening import NO_LIMIT, TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
+from wsfast.opening import TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
+from wsfast.options import NO_LIMIT, Limits, Marks
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
 from wsfast.tuning import ARGUMENTS as TUNING_ARGUMENTS
@@ -57,7 +58,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval`, and the connection is closed with code
         1011 if nothing at all is received within `ping_timeout` of it; None turns either off
     :param close_timeout: from the start of closing until the connection is dropped whatever the server does
-    :param reconnect_delays: makes the iterator of delays between attempts to reconnect
+    :param reconnect_delays: makes the iterator of delays between attempts to reconnect. It begins anew after a
+        connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
     :param max_size: of a received message, or a tuple: of a message and of a fragment; a larger one closes the
         connection with code 1009
     :param max_queue: how many received frames may wait for :meth:`ClientConnection.recv` before reading pauses, or a
@@ -97,8 +99,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         ping_timeout: float | None = 20,
         close_timeout: float | None = 10,
         reconnect_delays: Delays = backoff,
-        max_size: Limits = 2**20,
-        max_queue: Limits = 16,
+        max_size: Marks = 2**20,
+        max_queue: Marks = 16,
         write_limit: int | tuple[int, int | None] = 2**15,
         logger: LoggerLike | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
@@ -106,6 +108,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         busy_poll: float = 0,
         **kwargs: Any,
     ) -> None:
+        tuned = {name: kwargs.pop(name) for name in TUNING_ARGUMENTS if name in kwargs}
         super().__init__(
             uri,
             origin=origin,
@@ -119,34 +122,35 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             process_exception=process_exception,
             open_timeout=open_timeout,
             close_timeout=close_timeout,
+            ping_interval=ping_interval,
+            ping_timeout=ping_timeout,
             reconnect_delays=reconnect_delays,
             logger=logger,
+            create_connection=create_connection,
+            limits=Limits(max_size, max_queue, write_limit),
+            tuning=Tuning(write_policy=write_policy, busy_poll=busy_poll, **tuned),
         )
-        tuned = {name: kwargs.pop(name) for name in TUNING_ARGUMENTS if name in kwargs}
-        self._tuning = Tuning(write_policy=write_policy, busy_poll=busy_poll, **tuned)
-        queue_marks(max_queue)  # raises what is wrong with it
         self._target = _Target(self.ws_uri, kwargs)
-        self.close_timeout = close_timeout
         self._create_connection = ClientConnection if create_connection is None else create_connection
-        self._settings: dict[str, Any] = {
-            "ping_interval": ping_interval,
-            "ping_timeout": ping_timeout,
-            "close_timeout": close_timeout,
-            "max_queue": max_queue,
-            "write_limit": write_limit,
-            "max_size": max_size,
-            "logger": self.logger,
-        }
 
     async def _connect(self) -> ClientConnection:
         handshake = self._next_handshake()
         connections: list[ClientConnection] = []
+        settings: dict[str, Any] = {
+            "ping_interval": self._pinging.interval,
+            "ping_timeout": self._pinging.timeout,
+            "close_timeout": self._timeouts.close,
+            "max_queue": self._limits.queue,
+            "write_limit": self._limits.write,
+            "max_size": (self._limits.message, self._limits.fragment),
+            "logger": self.logger,
+        }
 
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-            connections.append(self._create_connection(transport, **self._settings))
+            connections.append(self._create_connection(transport, **settings))
             return connections[0].listener
 
-        opening = Opening(handshake, receiver, self.logger)
+        opening = Opening(handshake, receiver, self.logger, self._tuning)
         context = self._target.ssl_context()
         transport = WSTransport(
             asyncio.get_running_loop(),
@@ -156,7 +160,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             max_frame_size=NO_LIMIT,
             auto_pong=True,
             disconnect_on_exception=True,
-            close_timeout=self.close_timeout,
+            close_timeout=self._timeouts.close,
             tuning=self._tuning,
         )
         try:
@@ -165,8 +169,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
                 opening,
                 self.ws_uri,
                 context,
-                open_timeout=self.open_timeout,
-                handshake_timeout=None,
+                timeouts=self._timeouts,
                 socket_factory=self._target.socket_factory(),
                 use_aiofastnet=None,
                 tuning=self._tuning,
@@ -203,16 +206,20 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
 
     # async for ... in connect(...):
 
+    _sleep = staticmethod(asyncio.sleep)
+
     async def __aiter__(self) -> AsyncIterator[ClientConnection]:
         attempts = self._attempts()
         while True:
             try:
                 async with self as connection:
+                    attempts.connected()
                     yield connection
             except Exception as exc:
-                await asyncio.sleep(attempts.failed(exc))
+                delay = attempts.failed(exc)
             else:
-                attempts.succeeded()
+                delay = attempts.ended()
+            await self._sleep(delay)
 
 
 def unix_connect(
@@ -238,6 +245,12 @@ class _Target:
         self._path = self.arguments.pop("path", None) if self._unix else None
         self._sock: socket.socket | None = self.arguments.pop("sock", None)
         self._ssl = self.arguments.pop("ssl", True if uri.secure else None)
+        if (
+            self._ssl is not None
+            and self._ssl is not True
+            and not isinstance(self._ssl, ssl_module.SSLContext)
+        ):
+            raise TypeError(f"ssl must be an ssl.SSLContext, True or None, not {self._ssl!r}")
         if uri.secure and not self._ssl:
             raise ValueError("ssl=None is incompatible with a wss:// URI")
         if not uri.secure and self._ssl is not None:

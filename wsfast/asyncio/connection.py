@@ -13,8 +13,7 @@ from typing import Any, NoReturn
 from wsfast._engine import WSTransport
 from wsfast.asyncio._connection import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
-from wsfast.connecting import Limits
-from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, closed, control_payload
+from wsfast.connection import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, closed, control_payload
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -24,8 +23,9 @@ from wsfast.exceptions import (
     ProtocolError,
 )
 from wsfast.handshake import UpgradeResponse
+from wsfast.options import Limits, Marks, Pinging, Timeouts
 
-__all__ = ["ClientConnection", "queue_marks"]
+__all__ = ["ClientConnection"]
 
 # Opcode of a text frame (RFC 6455 section 5.2).
 _TEXT = 1
@@ -56,17 +56,16 @@ class ClientConnection(Connection, Identity):
         ping_interval: float | None = 20,
         ping_timeout: float | None = 20,
         close_timeout: float | None = 10,
-        max_queue: Limits = 16,
+        max_queue: Marks = 16,
         write_limit: int | tuple[int, int | None] = 2**15,
-        max_size: Limits = None,
+        max_size: Marks = None,
         logger: Any = None,
     ) -> None:
-        sizes = max_size if isinstance(max_size, tuple) else (max_size, None)
-        super().__init__(protocol, queue_marks(max_queue), sizes)
-        high, low = write_limit if isinstance(write_limit, tuple) else (write_limit, None)
-        protocol.set_write_buffer_limits(high, low)
+        limits = Limits(max_size, max_queue, write_limit)
+        super().__init__(protocol, limits.queue, (limits.message, limits.fragment))
+        protocol.set_write_buffer_limits(*limits.write)
         self.protocol = protocol
-        self.close_timeout = close_timeout
+        self._close_timeout = close_timeout
         self._loop = asyncio.get_running_loop()
         self._base_logger = logging.getLogger("wsfast.client") if logger is None else logger
         # Set while a fragmented message is being sent, and done when it is over.
@@ -74,9 +73,13 @@ class ClientConnection(Connection, Identity):
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
         self._pings = Pings(self)
-        if ping_interval is not None:
+        self._keep_alive(Pinging(ping_interval, ping_timeout))
+
+    def _keep_alive(self, pinging: Pinging) -> None:
+        self._pinging = pinging
+        if pinging.interval is not None:
             self._stamp_reads()
-            self._pings.keep_alive(ping_interval, ping_timeout)
+        self._pings.keep_alive(pinging.interval, pinging.timeout)
 
     # ---- attributes
 
@@ -94,6 +97,38 @@ class ClientConnection(Connection, Identity):
     def remote_address(self) -> Any:
         """The address of the server: ``(host, port)`` for IPv4, see ``socket.getpeername()``."""
         return self.transport.get_extra_info("peername")
+
+    @property
+    def close_timeout(self) -> float | None:
+        """How long closing may take, in seconds; None is without end. A change counts until closing begins."""
+        return self._close_timeout
+
+    @close_timeout.setter
+    def close_timeout(self, seconds: float | None) -> None:
+        self._close_timeout = Timeouts(None, seconds).close
+        self.protocol._set_close_timeout(self._close_timeout)
+
+    @property
+    def ping_interval(self) -> float | None:
+        """Seconds between PINGs; None sends none. A change counts from now on."""
+        return self._pinging.interval
+
+    @ping_interval.setter
+    def ping_interval(self, seconds: float | None) -> None:
+        self._keep_alive(Pinging(seconds, self._pinging.timeout))
+
+    @property
+    def ping_timeout(self) -> float | None:
+        """Seconds that the answer to a PING may take; None is without end. A change counts from the next PING on."""
+        return self._pinging.timeout
+
+    @ping_timeout.setter
+    def ping_timeout(self, seconds: float | None) -> None:
+        self._keep_alive(Pinging(self._pinging.interval, seconds))
+
+    max_size = Fixed()
+    max_queue = Fixed()
+    write_limit = Fixed()
 
     @property
     def state(self) -> State:
@@ -401,21 +436,6 @@ async def _next(chunks: Iterator[Any] | AsyncIterator[Any]) -> Any:
         return await chunks.__anext__() if isinstance(chunks, AsyncIterator) else next(chunks)
     except (StopIteration, StopAsyncIteration):
         return _END
-
-
-def queue_marks(max_queue: Limits) -> tuple[int | None, int | None]:
-    """At how many frames to pause reading and to resume it."""
-    high, low = max_queue if isinstance(max_queue, tuple) else (max_queue, None)
-    if high is None and low is not None:
-        high = low * 4
-    if high is not None and low is None:
-        low = high // 4
-    if high is not None and low is not None:
-        if low < 0:
-            raise ValueError("max_queue: low must be positive or equal to zero")
-        if high < low:
-            raise ValueError("max_queue: high must be greater than or equal to low")
-    return high, low
 
 
 enter_methods(ClientConnection)

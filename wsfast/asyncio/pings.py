@@ -79,10 +79,14 @@ class Pings:
 
     # ---- the timer
 
-    def keep_alive(self, interval: float, timeout: float | None) -> None:
+    def keep_alive(self, interval: float | None, timeout: float | None) -> None:
         """From now on send a PING every `interval` seconds, and close the connection if nothing arrives within
-        `timeout` of it."""
-        self._watch = Watch(self._connection.protocol, interval, timeout, self._ping)
+        `timeout` of it. None sends none."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+        if interval is not None and not self._connection.protocol.is_disconnected:
+            self._watch = Watch(self._connection.protocol, interval, timeout, self._ping)
 
     def _ping(self) -> None:
         if self._kept_alive_by is not None:  # other bytes were sign enough of life

@@ -17,16 +17,18 @@ from types import TracebackType
 from typing import Any
 
 from wsfast._messages import MAX_FRAGMENTS
-from wsfast.connecting import Connecting, Limits
+from wsfast.connecting import Connecting
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeResponse
-from wsfast.opening import refuse_redirect
+from wsfast.opening import ended_in_tls, not_tls, refuse_redirect
+from wsfast.options import Limits, Marks, Pinging, Timeouts
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.tls import ClientCert
+from wsfast.tuning import Tuning
 
 __all__ = [
     "ClientConnection",
@@ -77,7 +79,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
     After an error that may pass it tries again; after others it raises them. It is a context manager, too.
 
     :param process_exception: tells errors after which to reconnect from fatal ones
-    :param reconnect_delays: makes the iterator of delays between attempts to reconnect
+    :param reconnect_delays: makes the iterator of delays between attempts to reconnect. It begins anew after a
+        connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
     """
 
     def __init__(
@@ -103,8 +106,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         ping_timeout: float | None = 20,
         close_timeout: float | None = 10,
         reconnect_delays: Delays = backoff,
-        max_size: Limits = 2**20,
-        max_queue: Limits = 16,
+        max_size: Marks = 2**20,
+        max_queue: Marks = 16,
         busy_poll: float = 0,
         logger: LoggerLike | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
@@ -123,9 +126,20 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             process_exception=process_exception,
             open_timeout=open_timeout,
             close_timeout=close_timeout,
+            ping_interval=ping_interval,
+            ping_timeout=ping_timeout,
             reconnect_delays=reconnect_delays,
             logger=logger,
+            create_connection=create_connection,
+            limits=Limits(max_size, max_queue),
+            tuning=Tuning(busy_poll=busy_poll),
         )
+        if ssl is not None and not isinstance(ssl, ssl_module.SSLContext):
+            raise TypeError(f"ssl must be an ssl.SSLContext, not {ssl!r}")
+        if server_hostname is not None and not isinstance(server_hostname, str):
+            raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
+        if sock is not None and not isinstance(sock, socket.socket):
+            raise TypeError(f"sock must be a socket, not {sock!r}")
         if not self.ws_uri.secure:
             for name, value in (
                 ("ssl", ssl),
@@ -139,13 +153,13 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         self._server_hostname = server_hostname
         self._sock = sock
         self._target = _Target(sock, kwargs)
-        self._options = _options(max_size, max_queue, ping_interval, ping_timeout, close_timeout, busy_poll)
         self._create_connection = ClientConnection if create_connection is None else create_connection
 
     def connect(self) -> ClientConnection:
         """Connect once."""
         handshake = self._next_handshake()
-        deadline = _Deadline(self.open_timeout)
+        deadline = _Deadline(self._timeouts.open)
+        options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
         config = tls.config(self._ssl, self._client_cert) if self.ws_uri.secure else None
         sock = self._target.connect(self.ws_uri.host, self.ws_uri.port, deadline)
         try:
@@ -154,7 +168,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             sock.close()
             raise
         # From here on the descriptor is the crate's.
-        handle = ffi.gc(lib.wst_new(sock.detach(), self._options), lib.wst_free)
+        handle = ffi.gc(lib.wst_new(sock.detach(), options), lib.wst_free)
         try:
             if config is not None:
                 _shake_hands(handle, config, self._server_hostname or self.ws_uri.host, deadline)
@@ -165,8 +179,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 response=response,
                 subprotocol=handshake.subprotocol,
                 compression=handshake.compression,
-                max_message=self._options.max_message,
-                max_fragment=self._options.max_fragment,
+                max_message=options.max_message,
+                max_fragment=options.max_fragment,
                 addresses=addresses,
                 logger=self.logger,
             )
@@ -199,16 +213,20 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
 
     # for ... in reconnect(...):
 
+    _sleep = staticmethod(time.sleep)
+
     def __iter__(self) -> Iterator[ClientConnection]:
         attempts = self._attempts()
         while True:
             try:
                 with self as connection:
+                    attempts.connected()
                     yield connection
             except Exception as exc:
-                time.sleep(attempts.failed(exc))
+                delay = attempts.failed(exc)
             else:
-                attempts.succeeded()
+                delay = attempts.ended()
+            self._sleep(delay)
 
 
 def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
@@ -286,32 +304,20 @@ def unix_connect(
     return connecter if legacy is False else connecter.connect()
 
 
-def _options(
-    max_size: Limits,
-    max_queue: Limits,
-    ping_interval: float | None,
-    ping_timeout: float | None,
-    close_timeout: float | None,
-    busy_poll: float,
-) -> Any:
-    message, fragment = max_size if isinstance(max_size, tuple) else (max_size, None)
-    queue = max_queue[0] if isinstance(max_queue, tuple) else max_queue
+def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tuning) -> Any:
     options = ffi.new("wst_options *")
-    for name, limit in (("max_message", message), ("max_fragment", fragment), ("max_queue", queue)):
-        if limit is not None and limit < 0:
-            raise ValueError(
-                f"max_{'queue' if name == 'max_queue' else 'size'} must not be negative, not {limit!r}"
-            )
-        setattr(options, name, _NO_LIMIT if limit is None else min(limit, _NO_LIMIT))
+    sizes = ("max_message", limits.message), ("max_fragment", limits.fragment), ("max_queue", limits.queue[0])
+    for name, limit in sizes:
+        setattr(options, name, _NO_LIMIT if limit is None else limit)
     options.max_fragments = MAX_FRAGMENTS
-    times = ("ping_interval", ping_interval), ("ping_timeout", ping_timeout), ("close_timeout", close_timeout)
+    times = (
+        ("ping_interval", pinging.interval),
+        ("ping_timeout", pinging.timeout),
+        ("close_timeout", timeouts.close),
+    )
     for name, seconds in times:
-        if seconds is not None and (seconds < 0 or (seconds == 0 and name == "ping_interval")):
-            raise ValueError(f"{name} must be positive, not {seconds!r}")
         setattr(options, name, -1.0 if seconds is None else seconds)
-    if busy_poll < 0:
-        raise ValueError(f"busy_poll must not be negative, not {busy_poll!r}")
-    options.busy_poll = busy_poll
+    options.busy_poll = tuning.busy_poll
     return options
 
 
@@ -383,9 +389,12 @@ def _shake_hands(handle: Any, config: Any, name: str, deadline: _Deadline) -> No
     if result == lib.WST_TIMEOUT:
         raise TimeoutError("timed out during the TLS handshake")
     if result == lib.WST_EOF:
-        raise ssl_module.SSLEOFError(ssl_module.SSL_ERROR_EOF, "EOF occurred in violation of protocol")
+        raise ended_in_tls()
     if result:
-        raise ending.describe(handle).cause or OSError("the connection is closed")
+        cause = ending.describe(handle).cause or OSError("the connection is closed")
+        if "InvalidContentType" in str(cause):  # rustls' word for it
+            raise not_tls() from cause
+        raise cause
 
 
 def _upgrade(handle: Any, handshake: ClientHandshake, deadline: _Deadline) -> UpgradeResponse:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from wsfast.closing import MAX_REASON, cut_reason
 from wsfast.codes import close_code_on_wire_ok
-from wsfast.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload
+from wsfast.connection import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,
@@ -89,6 +89,13 @@ class ClientConnection(Connection, Identity):
         """The subprotocol that the server picked, or None."""
         self.compression = compression
         """What was agreed on compressing messages; None if they are not."""
+
+    # The crate has got them.
+    close_timeout = Fixed()
+    ping_interval = Fixed()
+    ping_timeout = Fixed()
+    max_size = Fixed()
+    max_queue = Fixed()
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.remote_address}>"

@@ -1,0 +1,122 @@
+"""What a hostile reply to the upgrade request costs: processor time per read, memory, and time until the end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tracemalloc
+
+import pytest
+from support.faces import FACES
+from support.servers import serve
+
+from wsfast import InvalidHandshake, InvalidStatus
+from wsfast.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
+from wsfast.uri import parse_uri
+
+URI = parse_uri("ws://localhost/")
+
+# Bytes of one read of the blocking client; the event loop reads a quarter of it while a connection is opened.
+READ = 16 * 1024
+
+# Seconds of this thread's own time that one read may take. It costs a tenth of that, and cost h11 several times as much
+# on the same machine, so neither a slow machine nor a busy one fails.
+LIMIT = 0.02
+
+CHUNKED = b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n"
+SIZE = 2 * MAX_BODY
+HOSTILE = {
+    "chunks of a byte": CHUNKED + b"1\r\nx\r\n" * (SIZE // 6),
+    "extensions": CHUNKED + b"1;a=b;c=d;e\r\nx\r\n" * (SIZE // 16),
+    "an endless extension": CHUNKED + b"1;" + b"a" * SIZE,
+    "trailers": CHUNKED + b"0\r\n" + b"A: b\r\n" * (SIZE // 6),
+    "an endless trailer": CHUNKED + b"0\r\nA: " + b"b" * SIZE,
+    "an endless size": CHUNKED + b"0" * SIZE,
+    "interim replies": b"HTTP/1.1 103\r\n\r\n" * (SIZE // 16),
+    "interim replies with headers": b"HTTP/1.1 103\r\nA:b\r\n\r\n" * (SIZE // 21),
+    "headers": b"HTTP/1.1 200\r\n" + b"A:\r\n" * (SIZE // 4),
+    "folded lines": b"HTTP/1.1 200\r\nA: b" + b"\r\n " * (READ // 3 - 10) + b"\r\n\r\n",
+    "ends of lines": b"HTTP/1.1 200\r\nA: b\r\n" + b"\r" * SIZE,
+    "a line": b"HTTP/1.1 200 " + b"a" * SIZE,
+    "a body": b"HTTP/1.1 403 No\r\n\r\n" + b"x" * SIZE,
+}
+
+
+def cost(data, step):
+    """Seconds of processor time that the slowest read takes, and how many bytes were kept."""
+    handshake, slowest, at = ClientHandshake(URI), 0.0, 0
+    while at < len(data):
+        begin = time.thread_time()
+        try:
+            handshake.feed(data[at : at + step])
+        except InvalidHandshake:
+            return max(slowest, time.thread_time() - begin), at + step
+        slowest = max(slowest, time.thread_time() - begin)
+        at += step
+    return slowest, at
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("step", [READ, 1000])
+def test_a_read_is_cheap_and_their_number_is_bounded(name, step):
+    results = [cost(HOSTILE[name], step) for _ in range(3)]
+    assert min(seconds for seconds, _ in results) < LIMIT
+    assert results[0][1] <= MAX_BODY + 3 * MAX_HEADER
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_byte_by_byte_costs_what_bytes_cost(name):
+    data = HOSTILE[name][:20_000]
+    begin = time.thread_time()
+    cost(data, 1)
+    assert time.thread_time() - begin < 2.0
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_memory_is_bounded(name):
+    cost(HOSTILE[name], READ)  # imports, caches
+    tracemalloc.start()
+    try:
+        cost(HOSTILE[name], READ)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MAX_BODY
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_refusal_without_end_ends(face):
+    async def handler(peer):
+        await peer.read_request()
+        peer.send(CHUNKED)
+        while not peer.writer.is_closing():
+            peer.send(b"1\r\nx\r\n" * 10_000)
+            await asyncio.sleep(0)
+            if peer.writer.transport.get_write_buffer_size() > 1 << 20:
+                try:
+                    await peer.writer.drain()
+                except ConnectionError:
+                    return
+
+    async with serve(handler) as server:
+        with pytest.raises(InvalidStatus) as caught:
+            async with FACES[face](server.url):
+                pass
+    assert set(caught.value.response.body) == {ord("x")}
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_refusal_that_takes_too_long_is_a_refusal(face):
+    """With as much of its body as came before the deadline."""
+
+    async def handler(peer):
+        await peer.read_request()
+        peer.send(b"HTTP/1.1 429 Slow down\r\nRetry-After: 9\r\nContent-Length: 100\r\n\r\npart")
+        await peer.reader.read()
+
+    async with serve(handler) as server:
+        with pytest.raises(InvalidStatus) as caught:
+            async with FACES[face](server.url, open_timeout=0.5):
+                pass
+    assert caught.value.response.body == b"part"
+    assert caught.value.retry_after == 9

@@ -1,0 +1,227 @@
+"""Every option of every face: what is wrong is refused by its name, before anything is connected; what is right is not.
+
+The options are found by the signatures, so one without a row here fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import socket
+import ssl
+
+import pytest
+from sync_support.servers import echo, scripted
+
+import wsfast.asyncio.client
+import wsfast.sync.client
+from wsfast import WSListener, WSMsgType, ws_connect
+
+# Nobody listens there: whoever gets as far as to connect is refused.
+PLAIN, SECURE = "ws://127.0.0.1:1/", "wss://127.0.0.1:1/"
+
+
+def listener(url=PLAIN, ws_listener_factory=WSListener, **options):
+    async def connect():
+        transport, _ = await ws_connect(ws_listener_factory, url, **options)
+        transport.send(WSMsgType.TEXT, "x")
+        transport.send_close(1000)
+        await transport.wait_disconnected()
+
+    asyncio.run(connect())
+
+
+def awaitable(uri=PLAIN, **options):
+    async def connect():
+        async with wsfast.asyncio.client.connect(uri, **options) as ws:
+            await ws.send("x")
+            assert await ws.recv() == "x"
+
+    asyncio.run(connect())
+
+
+def blocking(uri=PLAIN, **options):
+    with wsfast.sync.client.connect(uri, **options) as ws:
+        ws.send("x")
+        assert ws.recv() == "x"
+
+
+FACES = {
+    "listener": (listener, ws_connect),
+    "awaitable": (awaitable, wsfast.asyncio.client.connect),
+    "blocking": (blocking, wsfast.sync.client.reconnect),
+}
+
+NAN, INF, HUGE = math.nan, math.inf, 10**400
+NO_NUMBERS = ["x", b"1", True, [], 1j]
+# What is wrong, and what is right.
+TIMEOUT = ([*NO_NUMBERS, -1, -0.5, NAN, -INF, -HUGE], [None, 0.0, 1, 5.5, INF, HUGE])
+PING = ([*NO_NUMBERS, 0, 0.0, -1, NAN, -INF, -HUGE], [None, 1e-3, 20, INF, HUGE])
+NUMBER = [*NO_NUMBERS, 1.5, NAN, INF, -1]
+SIZE = (
+    [*NUMBER, 0, (1, -1), (1, "x"), (1, 2, 3), ()],
+    [None, 1, 2**70, HUGE, (1, None), (None, 1), (None, None)],
+)
+MARKS = (
+    [*NUMBER, (1, 2), (2, -1), (1.5, None), (1, 2, 3)],
+    [0, 1, 2**70, HUGE, (4, 2), (4, None), (None, 2), (None, 2**70)],
+)
+BOOL = ([None, 0, 1, "no", 1.0], [True, False])
+CALLABLE = [5, "x", object()]
+TEXT = ([b"x", 5, "a\r\nb", "\0"], [None, "x"])
+HEADERS = (
+    ["X: 1", 5, {"X": "a\r\nb"}, {"a b": "x"}, [("X",)], {1: "x"}],
+    [None, {}, {"X": "1"}, [("X", "1")]],
+)
+LOGGER = ([5, object(), b"x"], [None])
+CONTEXT = [5, "x", False, object()]
+SECONDS = ([*NO_NUMBERS, None, 0, -1, NAN, -INF], [10.5, INF])
+
+ALL = {
+    "open_timeout": TIMEOUT,
+    "close_timeout": TIMEOUT,
+    "subprotocols": (["chat", [1], ["a b"], ["a", "a"]], [None, [], ["a", "b"]]),
+    "compression": ([5, "gzip", True, b"deflate"], [None]),
+    "busy_poll": ([*NO_NUMBERS, None, -1, NAN, -INF], [0, 1, 1e-6, INF]),
+}
+CONNECT = {
+    "uri": ([5, None, b"ws://a", "http://a/", "x"], [PLAIN]),
+    "origin": TEXT,
+    "extensions": ([5, [5], "deflate"], [None, []]),
+    "additional_headers": HEADERS,
+    "user_agent_header": TEXT,
+    "process_exception": (CALLABLE, [lambda exc: exc]),
+    "reconnect_delays": (CALLABLE, [lambda: iter([0])]),
+    "ping_interval": PING,
+    "ping_timeout": PING,
+    "max_size": SIZE,
+    "max_queue": (MARKS[0], [None, *MARKS[1]]),
+    "logger": LOGGER,
+    "create_connection": (CALLABLE, [None]),
+}
+ROWS = {
+    "listener": {
+        **ALL,
+        "ws_listener_factory": ([None, *CALLABLE], [WSListener]),
+        "url": CONNECT["uri"],
+        "ssl_context": (CONTEXT, [None, ssl.create_default_context()]),
+        "disconnect_on_exception": BOOL,
+        "websocket_handshake_timeout": TIMEOUT,
+        "logger_name": (LOGGER[0], [None, "x"]),
+        "enable_auto_ping": BOOL,
+        "auto_ping_idle_timeout": SECONDS,
+        "auto_ping_reply_timeout": (SECONDS[0] + [11], [10, 1e-3]),
+        "auto_ping_strategy": ([None, 0, 3, "x", NAN], [1, 2]),
+        "enable_auto_pong": BOOL,
+        "max_frame_size": ([*NUMBER, 0, (1, 1)], [None, 1, 2**70, HUGE]),
+        "extra_headers": HEADERS,
+        "max_redirects": ([*NUMBER, None], [0, 5]),
+        "read_buffer_init_size": ([*NUMBER, None], [0, 1]),
+        "socket_factory": (CALLABLE, [None]),
+        "use_aiofastnet": ([0, "x"], [None, True]),
+        "write_policy": ([None, "later", 1], ["immediate", "gather"]),
+        "timestamps": (["x", 5, True], [None, "user"]),
+        "max_read_size": ([*NUMBER, 0], [None, 1, HUGE]),
+        "quickack": BOOL,
+        "so_busy_poll": ([*NUMBER, None], [0]),
+        "sockopts": ([5, None, [5], [(1, 2)], [(1, "2", 3)]], [(), []]),
+        "ping_histogram": ([5, object()], [None]),
+    },
+    "awaitable": {
+        **ALL,
+        **CONNECT,
+        "write_limit": (MARKS[0], MARKS[1]),
+        "write_policy": ([None, "later", 1], ["immediate", "gather"]),
+        # Of **kwargs.
+        "ssl": (CONTEXT, [None, True, ssl.create_default_context()]),
+        "max_read_size": ([*NUMBER, 0], [None, 1, HUGE]),
+        "quickack": BOOL,
+        "so_busy_poll": ([*NUMBER, None], [0]),
+        "sockopts": ([5, None, [5], [(1, 2)]], [(), []]),
+    },
+    "blocking": {
+        **ALL,
+        **CONNECT,
+        "sock": ([5, "x"], [None]),
+        "ssl": (CONTEXT, [None]),
+        "server_hostname": ([5, b"x"], [None, "localhost"]),
+    },
+}
+# Options whose wrong values are asked for elsewhere, and by which test.
+ELSEWHERE = {
+    "proxy": "test_*_connecting, test_sync_opening: not implemented yet",
+    "proxy_ssl_context": "the same",
+    "proxy_ssl": "the same",
+    "proxy_server_hostname": "the same",
+    "client_cert": "test_sync_tls",
+    "kwargs": "test_awaitable_connecting, test_opening: unknown names, and options of TLS without it",
+}
+
+NEEDS_TLS = {"ssl", "ssl_context", "server_hostname"}
+
+
+def cases(which):
+    for face, rows in ROWS.items():
+        for name, values in rows.items():
+            for value in values[which]:
+                yield pytest.param(face, name, value, id=f"{face}-{name}-{ascii(value)[:24]}")
+
+
+def call(face, name, value, url=None):
+    options = {name: value}
+    if url is not None:
+        options["url" if face == "listener" else "uri"] = url
+    if name in NEEDS_TLS and value is not None:
+        options["url" if face == "listener" else "uri"] = SECURE
+    if name == "quickack" and value is True and not hasattr(socket, "TCP_QUICKACK"):
+        pytest.skip("no TCP_QUICKACK")
+    FACES[face][0](**options)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_every_option_has_a_row(face):
+    options = set(inspect.signature(FACES[face][1]).parameters)
+    assert options - set(ROWS[face]) == options & set(ELSEWHERE)
+
+
+@pytest.mark.parametrize(("face", "name", "value"), list(cases(0)))
+def test_a_wrong_value_is_refused_by_name(face, name, value):
+    with pytest.raises((TypeError, ValueError, wsfast.InvalidURI)) as caught:
+        call(face, name, value)
+    named = "isn't a valid URI" if isinstance(caught.value, wsfast.InvalidURI) else name
+    if name == "url":
+        named = "uri" if named == name else named
+    assert named in str(caught.value), caught.value
+    assert type(caught.value) in (TypeError, ValueError, wsfast.InvalidURI)
+
+
+# There is no time to connect in.
+NO_TIME = [("open_timeout", 0.0), ("websocket_handshake_timeout", 0.0)]
+
+
+@pytest.mark.parametrize(("face", "name", "value"), list(cases(1)))
+def test_a_right_value_is_taken_and_does_no_harm(face, name, value):
+    if name in ("url", "uri", *NEEDS_TLS) or (name, value) in NO_TIME:
+        with pytest.raises((ConnectionRefusedError, TimeoutError)):
+            call(face, name, value)
+        return
+    with scripted(echo) as server:
+        call(face, name, value, server.url)
+
+
+@pytest.mark.parametrize(("face", "name"), [("awaitable", "ping_interval"), ("blocking", "ping_interval")])
+def test_who_wants_no_pings_is_told_how(face, name):
+    with pytest.raises(ValueError, match=r"ping_interval must be positive, or None to send no pings, not 0"):
+        call(face, name, 0)
+
+
+def test_the_same_option_is_judged_alike_by_every_face():
+    """A name that two faces have has the same rows, but for what only one of them can be told."""
+    seen = {}
+    for rows in ROWS.values():
+        for name, (wrong, _) in rows.items():
+            if name not in ("ssl", "sockopts"):
+                assert [ascii(value) for value in seen.setdefault(name, wrong)] == [
+                    ascii(value) for value in wrong
+                ]
