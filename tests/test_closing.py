@@ -85,13 +85,23 @@ def test_after_disconnect_nothing_is_delivered(wire):
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_disconnect_ends_the_sending_side_and_reads_on(loop, secure):
-    """Closing a socket that holds unread bytes resets it, and may destroy what was sent last."""
+    """Closing a socket that holds unread bytes resets it, and may destroy what was sent last. And the end of our side is
+    the end of everything for some servers, so it waits for their CLOSE."""
     wire = Wire(loop, secure=secure)
     wire.transport.disconnect()
-    assert wire.mock.calls == ["resume_reading", "close" if secure else "write_eof"]
+    assert wire.mock.calls == ["resume_reading"]
+    wire.feed(text("late"))
+    assert wire.mock.calls == ["resume_reading"]
+    wire.feed(frames.close(1000, "bye"))
+    ended = ["resume_reading", "resume_reading", "close" if secure else "write_eof"]
+    assert wire.mock.calls == ended
+    assert wire.transport.close_handshake == WSCloseHandshake(
+        WSCloseInfo(1000, "bye"), WSCloseInfo(1000, None), False
+    )
     wire.transport.disconnect()
     wire.transport.send_close(1001)
-    assert wire.mock.calls == ["resume_reading", "close" if secure else "write_eof"]
+    assert wire.mock.calls == ended
+    assert wire.listener.frames == []
     assert wire.sent() == [Sent(CLOSE, b"\x03\xe8")]
     wire.lose()
     wire.transport.disconnect()

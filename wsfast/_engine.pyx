@@ -37,7 +37,7 @@ from wsfast._socket cimport acknowledge_at_once
 from wsfast._writer cimport FIN, State
 
 from wsfast import closing
-from wsfast.exceptions import Close, InvalidText, PayloadTooBig, ProtocolError, WSProtocolError
+from wsfast.exceptions import Close, InvalidText, KeepaliveTimeout, PayloadTooBig, ProtocolError, WSProtocolError
 from wsfast.keepalive import Keepalive
 from wsfast.tuning import Tuning
 
@@ -217,7 +217,7 @@ cdef class WSTransport(PollingReader):
     cdef int _answer_ping(self, bytes payload) except -1:
         """RFC 6455 section 5.5.3: of several PINGs only the last need be answered. So while the server does not read,
         one answer is owed, however many PINGs it sends."""
-        if self._state != State.OPEN:
+        if not self._is_open():
             return 0
         if self._writing_paused:
             self._pong_owed = payload
@@ -250,7 +250,9 @@ cdef class WSTransport(PollingReader):
         code = wsf_status_close_code(status)
         reason = (<bytes>wsf_status_reason(status)).decode()
         if self._state >= State.DRAINING:
-            self._state = State.FAILED  # nobody waits for these frames any more
+            self._state = max(self._state, <int>State.FAILED)  # nobody waits for these frames any more
+            if self._disconnecting:
+                self._drain()
         elif code == 1009:
             self._fail(code, reason, PayloadTooBig(
                 payload_size or None, self._frame_limit, self._message_size or None))
@@ -292,6 +294,8 @@ cdef class WSTransport(PollingReader):
         self._opening.connection_made(self)
 
     def connection_lost(self, exc):
+        if self._state == State.CLOSED:
+            return
         self._stop_polling()
         if self._state == State.CONNECTING:
             self._state = State.CLOSED
@@ -299,6 +303,7 @@ cdef class WSTransport(PollingReader):
             self._opening = None
             return
         self._state = State.CLOSED
+        self._forget_late()
         if self._close_timer is not None:
             self._close_timer.cancel()
             self._close_timer = None
@@ -321,6 +326,8 @@ cdef class WSTransport(PollingReader):
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
+        if listener is None:
+            return
         try:
             listener.on_ws_disconnected(self)
         except BaseException as exc:
@@ -336,17 +343,25 @@ cdef class WSTransport(PollingReader):
         self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
         return False
 
-    cdef int _writing_changed(self) except -1:
+    cdef int _catch_up(self) except -1:
+        if self._drain_owed:
+            self._drain_owed = False
+            self._drain()
         if not self._writing_paused and self._pong_owed is not None:
             payload, self._pong_owed = self._pong_owed, None
             self._answer_ping(payload)
-        if self._listener is None:
+        if self._listener is None or self._told_paused == self._writing_paused:
             return 0
-        callback = "pause_writing" if self._writing_paused else "resume_writing"
+        self._told_paused = self._writing_paused
+        callback = "pause_writing" if self._told_paused else "resume_writing"
         try:
             getattr(self._listener, callback)()
         except Exception as exc:
             self._callback_raised(callback, exc)
+        return 0
+
+    cdef int _break_off(self) except -1:
+        self.abort()
         return 0
 
     # ---- from the opening handshake to OPEN
@@ -372,6 +387,8 @@ cdef class WSTransport(PollingReader):
         self._start_polling()
 
     def _connected(self):
+        if self._listener is None:
+            return  # it is gone already
         try:
             self._listener.on_ws_connected(self)
         except BaseException as exc:
@@ -430,16 +447,25 @@ cdef class WSTransport(PollingReader):
         if reason and not close_code:
             raise ValueError("close_message needs a close_code")
         if self._state == State.OPEN:
-            self._send_close_frame(close_code, reason)
+            self._send_close_frame(close_code, reason, State.CLOSING)
 
-    cdef int _send_close_frame(self, int code, bytes reason) except -1:
-        cdef bytes payload = code.to_bytes(2, "big") + reason if code else b""
+    cdef int _send_close_frame(self, int code, bytes reason, State next) except -1:
+        """Send the one CLOSE frame, if it can be sent. The state is `next` before it leaves, so nothing follows it."""
+        cdef:
+            bytes payload = code.to_bytes(2, "big") + reason if code else b""
+            bint in_fragments = self._sending_fragments
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
-        self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        if not self._is_open():
+            return 0  # or somebody closed it just now, in a finalizer for instance
         self._close_sent = sent
         self._received_then_sent = self._close_received is not None
-        self._state = State.CLOSING
-        return self._start_close_timer()
+        self._state = next
+        try:
+            self._send_checked(
+                FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload), in_fragments)
+        finally:
+            self._start_close_timer()
+        return 0
 
     cdef int _close_frame_received(self, WSFrame frame) except -1:
         """RFC 6455 section 5.5.1: the code and reason must be legal, and the CLOSE frame is answered."""
@@ -465,18 +491,20 @@ cdef class WSTransport(PollingReader):
                 self._dispatch(frame)
         finally:
             if self._state == State.OPEN:
-                self._send_close_frame(code, reason.encode())
+                self._send_close_frame(code, reason.encode(), State.DRAINING)
                 if self._cork_depth == 0:
                     self._flush()
-            if self._state == State.CLOSING:
+            if self._state <= State.CLOSING:
                 self._state = State.DRAINING
+            if self._disconnecting:
+                self._drain()
         return 0
 
     cpdef disconnect(self, bint graceful=True):
         """End the connection. Nothing is delivered any more.
 
-        :param graceful: send a CLOSE frame with code 1000 if none was sent, let everything that was sent reach the
-            server, and then close; this takes ``close_timeout`` at most. If False, as :meth:`abort`.
+        :param graceful: send a CLOSE frame with code 1000 if none was sent, wait for the server's, and then close;
+            what was sent before reaches the server. This takes ``close_timeout`` at most. If False, as :meth:`abort`.
 
         Does nothing if the connection is gone.
         """
@@ -485,7 +513,7 @@ cdef class WSTransport(PollingReader):
             self.abort()
         elif self._state != State.CLOSED:
             if self._state == State.OPEN:
-                self._send_close_frame(1000, b"")
+                self._send_close_frame(1000, b"", State.DRAINING)
             self._drain()
 
     cpdef abort(self):
@@ -497,7 +525,9 @@ cdef class WSTransport(PollingReader):
         if self._state != State.CONNECTING:
             self._state = max(self._state, <int>State.DRAINING)
         self._gathered_size = 0
-        self.underlying_transport.abort()
+        self._forget_late()
+        if self.underlying_transport is not None:
+            self.underlying_transport.abort()
 
     async def wait_disconnected(self):
         """Wait until the connection is gone and ``on_ws_disconnected`` has returned.
@@ -515,17 +545,25 @@ cdef class WSTransport(PollingReader):
             raise self._failure
 
     cdef int _drain(self) except -1:
-        """Say that nothing more will be sent, and read until the server has closed the connection too."""
+        """Read until the server's CLOSE, if there is one to come; then say that nothing more will be sent, and read
+        until the server has closed the connection too. To say so at once would be shorter, but there are servers that
+        take it for the end of everything, and those which TLS does not let send anything after it."""
+        self._disconnecting = True
         if self._state < State.DRAINING:
             self._state = State.DRAINING
-        if self._half_closed or self._state == State.CLOSED:
-            return 0
-        self._half_closed = True
-        self._flush()
         self._start_close_timer()
+        if self._writing:
+            self._drain_owed = self._owed = True
+            return 0
+        self._flush()
+        if self._half_closed or self._state == State.CLOSED or self.underlying_transport is None:
+            return 0
         if self.underlying_transport.is_closing():
             return 0
         self.underlying_transport.resume_reading()
+        if self._state == State.DRAINING and self._close_sent is not None and self._close_received is None:
+            return 0
+        self._half_closed = True
         if self.underlying_transport.can_write_eof():
             self.underlying_transport.write_eof()
         else:
@@ -540,6 +578,7 @@ cdef class WSTransport(PollingReader):
 
     def _close_timed_out(self):
         self._cause = TimeoutError(f"the server did not close the connection within {self._close_timeout} seconds")
+        self._forget_late()
         self.underlying_transport.abort()
 
     def _callback_raised(self, str callback, exc):
@@ -553,19 +592,25 @@ cdef class WSTransport(PollingReader):
 
     def _fail(self, int code, str reason, exc):
         """End the connection because of `exc`: CLOSE with this code, and the exception to whoever waits."""
-        if self._failure is None:
+        cdef bint first = self._failure is None
+        if first:
             self._failure = exc
-            self._logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
-        elif not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
-            self._logger.error("another exception while the connection ends", exc_info=exc)
-        if self._state == State.CLOSED:
-            return
+        # The state before anything else: nothing more is delivered, also not to a logging handler that polls.
         if self._state == State.OPEN:
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
-            self._send_close_frame(code, closing.cut_reason(reason))
-        self._state = State.FAILED
-        self._drain()
+            self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
+        if self._state != State.CLOSED:
+            self._state = State.FAILED
+        if first:
+            if isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
+                self._logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
+            else:  # a bug, which nobody may be waiting for
+                self._logger.error("connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
+        elif not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
+            self._logger.error("another exception while the connection ends", exc_info=exc)
+        if self._state != State.CLOSED:
+            self._drain()
 
 
 cdef object python_override(WSListener listener, str name):
