@@ -6,7 +6,7 @@ import pytest
 from scenarios.client import run
 from scenarios.program import draw
 
-BOUTS, SCENARIOS = 8, 20
+BOUTS, SCENARIOS = 16, 10
 
 
 @pytest.mark.memory

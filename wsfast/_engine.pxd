@@ -9,6 +9,7 @@ from libc.stdint cimport uint64_t
 from wsfast._core cimport wsf_status
 from wsfast._deflate cimport Inflater
 from wsfast._frame cimport WSCloseCode, WSFrame, WSMsgType
+from wsfast._methods cimport python_override
 from wsfast._polling cimport PollingReader
 from wsfast._writer cimport State
 
@@ -85,7 +86,3 @@ cdef class WSTransport(PollingReader):
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
     cdef int _start_close_timer(self) except -1
     cdef int _drain(self) except -1
-
-
-# The listener's method of this name if it was written in Python, else None: a cpdef method is called without a look-up.
-cdef object python_override(WSListener listener, str name)

@@ -24,7 +24,6 @@ import asyncio
 cimport cython
 from aiofastnet.transport cimport Transport
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.object cimport PyTypeObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -32,6 +31,7 @@ from wsfast._core cimport wsf_close_code_valid, wsf_status, wsf_status_close_cod
 from wsfast._deflate cimport Deflater, Inflater
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport scratch_of_thread
+from wsfast._methods cimport enter_method, python_override
 from wsfast._polling cimport PollingReader
 from wsfast._socket cimport acknowledge_at_once
 from wsfast._writer cimport FIN, State
@@ -44,13 +44,6 @@ from wsfast.tuning import Tuning
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
-
-    ctypedef struct PyMethodDef:
-        pass
-    ctypedef struct PyMethodDescrObject:
-        PyMethodDef *d_method
-    object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
-    void PyType_Modified(PyTypeObject *cls)
 
 
 cdef enum:
@@ -140,8 +133,7 @@ cdef class WSTransport(PollingReader):
 
     .. attribute:: last_received
 
-        When the last bytes were received, in seconds of ``time.monotonic()``; kept only with ``enable_auto_ping`` or
-        ``timestamps``.
+        When bytes were last received, by ``time.monotonic()``; kept only with ``enable_auto_ping`` or ``timestamps``.
 
     .. attribute:: is_secure
 
@@ -176,8 +168,6 @@ cdef class WSTransport(PollingReader):
     def __repr__(self):
         names = ("connecting", "open", "closing", "draining", "failed", "closed")
         return f"<WSTransport {names[self._state]} {self.underlying_transport!r}>"
-
-    # ---- attributes
 
     @property
     def is_client_side(self):
@@ -281,8 +271,6 @@ cdef class WSTransport(PollingReader):
     cdef int _raise_closed(self) except -1:
         raise closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent)
 
-    # ---- the protocol's other methods, called by the transport beneath
-
     def connection_made(self, transport):
         self.underlying_transport = transport
         if isinstance(transport, Transport):
@@ -364,8 +352,6 @@ cdef class WSTransport(PollingReader):
         self.abort()
         return 0
 
-    # ---- from the opening handshake to OPEN
-
     def _compress(self, agreed):
         """Compression was negotiated; to be called before the listener is made."""
         self.compression = agreed
@@ -396,8 +382,6 @@ cdef class WSTransport(PollingReader):
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
 
-    # ---- pings
-
     def _keep_alive(self, idle_timeout, reply_timeout, strategy):
         """Send PINGs and end the connection if nothing answers; None as `idle_timeout` never pings by itself."""
         self._keepalive = Keepalive(
@@ -426,8 +410,6 @@ cdef class WSTransport(PollingReader):
         self._check_thread("notify_user_specific_pong_received")
         if self._expect_pong:
             self._keepalive.pong_received()
-
-    # ---- closing
 
     cpdef send_close(self, close_code=0, close_message=None):
         """Send a CLOSE frame; nothing can be sent after it. Frames are delivered until the server answers.
@@ -546,8 +528,7 @@ cdef class WSTransport(PollingReader):
 
     cdef int _drain(self) except -1:
         """Read until the server's CLOSE, if there is one to come; then say that nothing more will be sent, and read
-        until the server has closed the connection too. To say so at once would be shorter, but there are servers that
-        take it for the end of everything, and those which TLS does not let send anything after it."""
+        until the server has closed the connection too. Said sooner, that is the end of everything for some servers."""
         self._disconnecting = True
         if self._state < State.DRAINING:
             self._state = State.DRAINING
@@ -595,7 +576,7 @@ cdef class WSTransport(PollingReader):
         cdef bint first = self._failure is None
         if first:
             self._failure = exc
-        # The state before anything else: nothing more is delivered, also not to a logging handler that polls.
+        # The state first: nothing more is delivered, also not to a logging handler that polls.
         if self._state == State.OPEN:
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
@@ -613,26 +594,6 @@ cdef class WSTransport(PollingReader):
             self._drain()
 
 
-cdef object python_override(WSListener listener, str name):
-    if name in getattr(listener, "__dict__", ()):
-        return getattr(listener, name)
-    for cls in type(listener).__mro__:
-        if name in cls.__dict__:
-            # Py_TPFLAGS_HEAPTYPE: a class made by a class statement of Python, not an extension type.
-            return getattr(listener, name) if cls.__flags__ & (1 << 9) else None
-    return None
-
-
-def _enter_method(cls, str name):
-    """Enter an inherited method into the class itself: the interpreter calls it faster there (CPython 3.11 to 3.13 take
-    their short cut for methods of C only if the object is of the very class that defines them; for send() it saves a
-    fifth of the call)."""
-    cdef object inherited = getattr(cls, name)
-    (<dict>(<PyTypeObject *>cls).tp_dict)[name] = PyDescr_NewMethod(
-        <PyTypeObject *>cls, (<PyMethodDescrObject *>inherited).d_method)
-    PyType_Modified(<PyTypeObject *>cls)
-
-
-_enter_method(WSTransport, "send")
-_enter_method(WSTransport, "send_many")
-_enter_method(WSTransport, "poll")
+enter_method(WSTransport, "send")
+enter_method(WSTransport, "send_many")
+enter_method(WSTransport, "poll")

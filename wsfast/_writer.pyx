@@ -4,11 +4,10 @@ A frame costs no more than one send(2): header and masked payload are built side
 _memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because
 the connection is corked or because of write_policy="gather", are built one behind the other and leave together.
 
-One write at a time. While a frame is checked, built and handed to the transport, Python may run: a finalizer (whatever
-allocates may collect garbage), the handler of a signal, the loop's exception handler, the transport's pause_writing().
-Any of them may send, close and uncork. None of that happens inside the write: what they send is put aside
-(_send_later()), whatever else they cause is noted in _owed, and _settle() sees to it as soon as the write is over. So
-nothing that a write has checked can change before it is done, and frames leave in the order in which they were sent.
+One write at a time. While a frame is built and handed to the transport, Python may run: a finalizer (whatever allocates
+may collect garbage), the handler of a signal, the loop's exception handler, pause_writing(). Any of them may send, close
+and uncork. None of that happens inside the write: frames are put aside by _send_later(), all else is noted in _owed, and
+_settle() sees to it when the write is over. So nothing that a write has checked changes before it is done.
 """
 
 cimport cython
@@ -33,7 +32,7 @@ from wsfast._core cimport (
     wsf_mask_key,
 )
 from wsfast._deflate cimport TAIL_SIZE, Deflater, compression
-from wsfast._frame cimport WSMsgType
+from wsfast._frame cimport WSMsgType, opcode_of
 from wsfast._memory cimport CACHE_LINE, WRITE_SIZE, scratch_of_thread
 
 
@@ -137,7 +136,7 @@ cdef class FrameWriter(Protocol):
         :raises TypeError, ValueError: an argument is wrong; nothing was sent
         """
         self._check_thread("send")
-        cdef int head = self._first_byte(_opcode(msg_type), fin, rsv1, rsv2, rsv3)
+        cdef int head = self._first_byte(opcode_of(msg_type), fin, rsv1, rsv2, rsv3)
         if compress is not None:
             head |= compression(compress)
         self._send_object(head, message)
@@ -148,7 +147,7 @@ cdef class FrameWriter(Protocol):
         If a message is refused (see :meth:`send`), those before it are sent and the exception is raised.
         """
         self._check_thread("send_many")
-        cdef int head = self._first_byte(_opcode(msg_type), True, False, False, False) | compression(compress)
+        cdef int head = self._first_byte(opcode_of(msg_type), True, False, False, False) | compression(compress)
         if isinstance(messages, (str, bytes, bytearray, memoryview)):
             raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
         self._cork_depth += 1
@@ -181,7 +180,7 @@ cdef class FrameWriter(Protocol):
             raise TypeError("buffer must be a bytearray, not None")
         if msg_offset < WSF_MAX_HEADER:
             raise ValueError(f"msg_offset must be at least {WSF_MAX_HEADER}, the longest header, not {msg_offset}")
-        cdef WSMsgType opcode = <WSMsgType>_opcode(msg_type)
+        cdef WSMsgType opcode = <WSMsgType>opcode_of(msg_type)
         PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
         try:
             if msg_offset > view.len:
@@ -599,17 +598,3 @@ cdef int _wrong_sequence(bint in_fragments) except -1:
     if in_fragments:
         raise ValueError("msg_type must be CONTINUATION until the fragmented message ends")
     raise ValueError("msg_type must not be CONTINUATION: no fragmented message was begun")
-
-
-cdef int _opcode(msg_type) except -1:
-    """A WSMsgType, or the int that it is, for _first_byte() to check."""
-    cdef long opcode
-    if not isinstance(msg_type, int):
-        raise TypeError(f"msg_type must be a WSMsgType, not {msg_type!r}")
-    try:
-        opcode = msg_type
-    except OverflowError:
-        opcode = -1
-    if opcode & ~0x0F:
-        raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}")
-    return opcode

@@ -202,12 +202,12 @@ class Peer:
             self.broken = self.eof = True
             self._sock.close()
 
-    def finish(self) -> bool:
-        """Read to the end, as a server that closes when both have said CLOSE. True when there is no more to read."""
-        self.read(1 << 30)
+    def finish(self) -> int:
+        """Read on, as a server that closes when both have said CLOSE. Returns how many bytes there were."""
+        got = self.read(1 << 30)
         if self.close is not None and self.close_sent and not self._unsent:
             self._shut_down()
-        return self.eof
+        return got
 
     def _shut_down(self) -> None:
         if self._tls is not None:
