@@ -94,8 +94,8 @@ def test_after_disconnect_nothing_is_delivered(wire):
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_disconnect_ends_the_sending_side_and_reads_on(loop, secure):
-    """Closing a socket that holds unread bytes resets it, and may destroy what was sent last. And the end of our side is
-    the end of everything for some servers, so it waits for their CLOSE."""
+    """Closing a socket that holds unread bytes resets it, and may destroy what was sent last. And the end of our
+    side is the end of everything for some servers, so it waits for their CLOSE."""
     wire = Wire(loop, secure=secure)
     wire.transport.disconnect()
     assert wire.mock.calls == ["resume_reading"]

@@ -4,10 +4,10 @@ A frame costs no more than one send(2): header and masked payload are built side
 _memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because
 the connection is corked or because of write_policy="gather", are built one behind the other and leave together.
 
-One write at a time. While a frame is built and handed to the transport, Python may run: a finalizer (whatever allocates
-may collect garbage), the handler of a signal, the loop's exception handler, pause_writing(). Any of them may send, close
-and uncork. None of that happens inside the write: frames are put aside by _send_later(), all else is noted in _owed, and
-_settle() sees to it when the write is over. So nothing that a write has checked changes before it is done.
+One write at a time. While a frame is built and handed to the transport, Python may run: a finalizer, a signal handler,
+the loop's exception handler, pause_writing(). Any of them may send, close and uncork. None of that happens inside the
+write: frames are put aside by _send_later(), all else is noted in _owed, and _settle() sees to it when the write is
+over. So nothing that a write has checked changes before it is done.
 """
 
 cimport cython

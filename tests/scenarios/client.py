@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from support import certificates
+
 from scenarios.peer import Peer, record
 from scenarios.program import Action, Program
-from support import certificates
 from wsfast import ConnectionClosed, WSFrame, WSListener, WSMsgType, WSProtocolError, WSTransport, ws_connect
 
 DEPTH = 4  # of callbacks within callbacks
@@ -182,7 +183,13 @@ class Actor:
         except (ConnectionClosed, BufferError):
             pass
         except (ValueError, RuntimeError, NotImplementedError) as exc:
-            expected = ("msg_type must", "poll() ", "cork() was left", "reads must", "Cannot call write() after")
+            expected = (
+                "msg_type must",
+                "poll() ",
+                "cork() was left",
+                "reads must",
+                "Cannot call write() after",
+            )
             if not str(exc).startswith(expected):
                 self.fault(f"{action}: {exc!r}")
         except Scripted:
@@ -444,7 +451,9 @@ def _judge(actor: Actor, peer: Peer, transport: WSTransport) -> None:
     keys = peer.keys
     assert len(keys) < 5 or len(set(keys)) > len(keys) // 2, "masks repeat"
     if not (actor.gave_up or peer.broken or transport.close_info.cause) and peer.close is not None:
-        assert transport.close_handshake.recv is not None, f"the server's CLOSE was not seen: {transport.close_info}"
+        assert transport.close_handshake.recv is not None, (
+            f"the server's CLOSE was not seen: {transport.close_info}"
+        )
     actor.check_kept()
 
 

@@ -6,6 +6,7 @@ in which order, and whether it is whole.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import zlib
@@ -43,7 +44,9 @@ class Peer:
         self._tls: ssl.SSLObject | None = None
         if tls:
             self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            self._tls = certificates.server_context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._tls = certificates.server_context().wrap_bio(
+                self._incoming, self._outgoing, server_side=True
+            )
             self._shaken = False
         self._unsent = bytearray()
         self._request = bytearray()
@@ -211,12 +214,8 @@ class Peer:
 
     def _shut_down(self) -> None:
         if self._tls is not None:
-            try:
+            with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
-            except ssl.SSLError:
-                pass
             self.write(b"")
-        try:
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass

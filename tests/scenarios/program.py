@@ -23,7 +23,24 @@ CALLBACKS = (
 )
 
 # Around the sizes of buffers: those of a control frame, 16-bit lengths, gathering, a piece of a large frame.
-SIZES = (24, 30, 125, 126, 1000, 4096, 20_000, 50_000, 65_400, 65_536, 100_000, 130_900, 131_058, 131_059, 131_072, 300_000)
+SIZES = (
+    24,
+    30,
+    125,
+    126,
+    1000,
+    4096,
+    20_000,
+    50_000,
+    65_400,
+    65_536,
+    100_000,
+    130_900,
+    131_058,
+    131_059,
+    131_072,
+    300_000,
+)
 
 
 class Program(NamedTuple):
@@ -115,7 +132,9 @@ def _action(r: random.Random, depth: int) -> Action:
     if kind == "poll":
         return ("poll",)
     if kind == "close":
-        return r.choice([("send_close", r.choice([0, 1000, 4000])), ("disconnect",), ("disconnect",), ("abort",)])
+        return r.choice(
+            [("send_close", r.choice([0, 1000, 4000])), ("disconnect",), ("disconnect",), ("abort",)]
+        )
     return r.choice(
         [
             ("collect",),
