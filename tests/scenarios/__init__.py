@@ -10,6 +10,6 @@ over a pair of sockets whose buffers are as small as the kernel allows, so that 
 A seed that fails is printed with its program. `make hammer` does this under AddressSanitizer and UBSan.
 
 The check has been seen to fail, under sanitizers. Without the rule of one write at a time, the 8th seed of 1, 2, 3...
-finds frames out of order and the 10th a damaged one. Without the export of a buffer that is sent in place, the 138th reads
-freed memory.
+finds frames out of order and the 10th a damaged one. Without the export of a buffer that is sent in place, the 138th
+reads freed memory.
 """
