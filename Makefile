@@ -4,6 +4,7 @@
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
+#   make hammer      scenarios made at random, under sanitizers, for HAMMER_SECONDS= each
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; it says what it needs
 #   make test-c test-asan test-fuzz lint bench docs clean
 #
@@ -29,7 +30,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -52,12 +53,25 @@ test-rust: | check
 asan := build/asan
 preload := $(shell $(CC) -print-file-name=libasan.so 2>/dev/null) $(shell $(CC) -print-file-name=libubsan.so 2>/dev/null)
 
-test-asan: $(testing) $(built)
+# What runs a program on these modules.
+with_asan := LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/$(asan):$(CURDIR)/tests
+
+test-asan: $(asan)/.built
+	$(with_asan) $(bin)/pytest -q -m memory
+
+$(asan)/.built: $(testing) $(built)
 	@mkdir -p $(asan)
 	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(asan)
 	cd $(asan) && WSFAST_DEBUG=1 WSFAST_SANITIZE=address,undefined $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
-	LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(asan) \
-	    $(bin)/pytest -q -m memory
+	@touch $@
+
+# The same generators as in the tests, with new seeds each time.
+HAMMER_SECONDS ?= 600
+
+hammer: hammer-listener hammer-hypothesis
+
+hammer-listener: $(asan)/.built
+	$(with_asan) $(bin)/python -m scenarios --seconds $(HAMMER_SECONDS)
 
 # What hypothesis finds at random, with EXAMPLES= for each test; `make test` has the same examples every time.
 hammer-hypothesis: $(testing) $(built)

@@ -186,7 +186,7 @@ def test_the_first_of_several_exceptions_reaches_the_waiter_and_the_others_the_l
     wire.feed(text("a"))
     error = wire.end()
     assert error.args == ("first",)
-    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["second"]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["first", "second"]
 
 
 def test_a_callback_that_closes_and_raises_sends_one_close(loop):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 from support import frames
@@ -10,7 +11,15 @@ from support.frames import CLOSE, PING, TEXT, Sent, binary, frame, text
 from support.listeners import Got, Scripted
 from support.mock import Wire
 
-from wsfast import WSCloseCode, WSCloseHandshake, WSCloseInfo, WSDisconnectInfo, WSMsgType
+from wsfast import (
+    ConnectionClosed,
+    ProtocolError,
+    WSCloseCode,
+    WSCloseHandshake,
+    WSCloseInfo,
+    WSDisconnectInfo,
+    WSMsgType,
+)
 from wsfast.closing import connection_closed, cut_reason
 from wsfast.exceptions import Close, ConnectionClosedError, ConnectionClosedOK
 
@@ -85,13 +94,23 @@ def test_after_disconnect_nothing_is_delivered(wire):
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_disconnect_ends_the_sending_side_and_reads_on(loop, secure):
-    """Closing a socket that holds unread bytes resets it, and may destroy what was sent last."""
+    """Closing a socket that holds unread bytes resets it, and may destroy what was sent last. And the end of our
+    side is the end of everything for some servers, so it waits for their CLOSE."""
     wire = Wire(loop, secure=secure)
     wire.transport.disconnect()
-    assert wire.mock.calls == ["resume_reading", "close" if secure else "write_eof"]
+    assert wire.mock.calls == ["resume_reading"]
+    wire.feed(text("late"))
+    assert wire.mock.calls == ["resume_reading"]
+    wire.feed(frames.close(1000, "bye"))
+    ended = ["resume_reading", "resume_reading", "close" if secure else "write_eof"]
+    assert wire.mock.calls == ended
+    assert wire.transport.close_handshake == WSCloseHandshake(
+        WSCloseInfo(1000, "bye"), WSCloseInfo(1000, None), False
+    )
     wire.transport.disconnect()
     wire.transport.send_close(1001)
-    assert wire.mock.calls == ["resume_reading", "close" if secure else "write_eof"]
+    assert wire.mock.calls == ended
+    assert wire.listener.frames == []
     assert wire.sent() == [Sent(CLOSE, b"\x03\xe8")]
     wire.lose()
     wire.transport.disconnect()
@@ -468,3 +487,43 @@ def test_after_the_servers_eof_nothing_can_be_sent(loop):
 )
 def test_a_reason_of_wsfast_s_own_is_cut_at_a_character(reason, cut):
     assert cut_reason(reason) == cut
+
+
+@pytest.mark.parametrize("callback", ["on_ws_connected", "on_ws_frame", "on_ws_disconnected"])
+def test_a_bug_in_a_callback_is_logged_once_with_its_traceback(loop, caplog, callback):
+    def fail(self, transport, frame=None):
+        raise LookupError("mine")
+
+    wire = Wire(loop, Scripted(**{callback: fail}))
+    wire.feed(text("a"))
+    assert isinstance(wire.end(), LookupError)
+    [record] = [record for record in caplog.records if record.name == "wsfast.test"]
+    assert record.levelname == "ERROR"
+    assert record.exc_info[1].args == ("mine",)
+    assert "in fail" in caplog.text
+
+
+def test_what_the_server_did_wrong_is_logged_without_a_traceback(loop, caplog):
+    wire = Wire(loop)
+    wire.feed(b"\x83\x00")
+    assert isinstance(wire.end(), ProtocolError)
+    [record] = [record for record in caplog.records if record.name == "wsfast.test"]
+    assert record.levelname == "WARNING"
+    assert not record.exc_info
+
+
+def test_a_logging_handler_that_polls_or_sends_changes_nothing(loop):
+    class Acting(logging.Handler):
+        def emit(self, record):
+            with pytest.raises(ConnectionClosed):
+                wire.transport.send(TEXT, "late")
+            with pytest.raises(ConnectionClosed):
+                wire.transport.poll(0)
+
+    logger = logging.Logger("acting")
+    logger.addHandler(Acting())
+    wire = Wire(loop, logger=logger)
+    wire.feed(text("a") + b"\x83\x00" + text("b"))
+    assert wire.listener.payloads == [b"a"]
+    assert [sent.opcode for sent in wire.sent()] == [CLOSE]
+    wire.lose()

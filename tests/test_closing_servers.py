@@ -14,7 +14,7 @@ import pytest
 from support import certificates, frames
 from support.frames import CLOSE, Sent, binary, text
 from support.listeners import Recorder, Scripted
-from support.servers import Peer, break_off, serve
+from support.servers import Peer, aiohttp_echo, break_off, picows_echo, serve, websockets_echo
 
 from wsfast import ProtocolError, WSCloseCode, WSCloseHandshake, WSCloseInfo, WSMsgType, ws_connect
 
@@ -72,6 +72,58 @@ async def test_disconnect_sends_close_1000_and_waits_for_the_server(tls):
         assert transport.close_info == ("local", 1000, "", None)
         assert listener.events == ["connected", "disconnected"]
         assert await server.result() == Sent(CLOSE, b"\x03\xe8")
+
+
+ECHOES = {"websockets": websockets_echo, "picows": picows_echo, "aiohttp": aiohttp_echo, "raw": None}
+
+
+@TLS
+@pytest.mark.parametrize("name", ECHOES)
+async def test_disconnect_sees_the_server_s_close(tls, name):
+    async with contextlib.AsyncExitStack() as stack:
+        if ECHOES[name] is None:
+            url = (await stack.enter_async_context(serve(answering, **server_options(tls)))).url
+        else:
+            url = await stack.enter_async_context(ECHOES[name](**server_options(tls)))
+        transport, listener = await ws_connect(Recorder, url, **client_options(tls))
+        transport.disconnect()
+        await transport.wait_disconnected()
+        assert transport.close_info == ("local", 1000, "", None)
+        assert transport.close_handshake.recv.code == 1000
+        assert listener.frames == []
+
+
+@TLS
+async def test_disconnect_of_a_server_that_takes_the_end_of_our_side_for_the_end_of_all(tls):
+    """tornado's way: it does not answer a CLOSE with which the end of the stream arrived."""
+
+    async def handler(peer: Peer) -> None:
+        await peer.accept()
+        sent = (await peer.frames_until_close())[-1]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if not peer.reader.at_eof():
+            peer.send(frames.frame(CLOSE, sent.payload))
+
+    async with serve(handler, **server_options(tls)) as server:
+        transport, _ = await ws_connect(Recorder, server.url, **client_options(tls))
+        transport.disconnect()
+        await transport.wait_disconnected()
+        assert transport.close_handshake.recv == WSCloseInfo(1000, None)
+
+
+@TLS
+async def test_disconnect_of_a_server_that_closes_without_an_answer(tls):
+    async def handler(peer: Peer) -> None:
+        await peer.accept()
+        await peer.frames_until_close()
+
+    async with serve(handler, **server_options(tls)) as server:
+        transport, _ = await ws_connect(Recorder, server.url, **client_options(tls))
+        transport.disconnect()
+        await transport.wait_disconnected()
+        assert transport.close_info == ("local", 1000, "", None)
+        assert transport.close_handshake.recv is None
 
 
 async def unresponsive(peer: Peer) -> None:

@@ -119,6 +119,7 @@ def test_disconnect_inside_a_cork_lets_what_was_sent_leave(wire):
         wire.transport.send(WSMsgType.TEXT, "a")
         wire.transport.disconnect()
     assert wire.sent() == [Sent(TEXT, b"a"), Sent(CLOSE, b"\x03\xe8")]
+    wire.feed(frames.close(1000))
     assert wire.mock.calls[-1] == "write_eof"
 
 
@@ -405,6 +406,7 @@ def test_disconnect_in_pause_writing_comes_after_the_large_message_that_caused_i
     wire.mock.write = write
     big = frames.pattern(400_000)
     wire.transport.send(WSMsgType.BINARY, big)
+    wire.feed(frames.close(1000))
     assert wire.mock.calls[-1] == "write_eof"
     assert wire.sent() == [Sent(BINARY, big), Sent(CLOSE, b"\x03\xe8")]
     wire.lose()

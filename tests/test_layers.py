@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "keepalive": {"codes", "exceptions", "closing", "tuning", "_engine", "_frame"},
     "connecting": {"deflate", "handshake", "options", "reconnecting", "tuning", "uri"},
     "_memory": set(),
+    "_methods": set(),
     "_core": set(),
     "_frame": COLD | {"_core", "_memory"},
     "_deflate": {"exceptions"},
@@ -33,7 +34,8 @@ MAY_IMPORT = {
     "_reader": COLD | {"_core", "_memory", "_frame", "_writer"},
     "_socket": {"_reader"},
     "_polling": {"_core", "_reader", "_socket", "stats"},
-    "_engine": COLD | {"_core", "_memory", "_frame", "_writer", "_reader", "_socket", "_polling", "_deflate"},
+    "_engine": COLD
+    | {"_core", "_memory", "_methods", "_frame", "_writer", "_reader", "_socket", "_polling", "_deflate"},
     "_messages": COLD | {"_core", "_frame", "_deflate", "_engine"},
     "_binding": {"_engine"},
     "tcp": {"uri", "tuning"},

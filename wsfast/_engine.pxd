@@ -9,7 +9,9 @@ from libc.stdint cimport uint64_t
 from wsfast._core cimport wsf_status
 from wsfast._deflate cimport Inflater
 from wsfast._frame cimport WSCloseCode, WSFrame, WSMsgType
+from wsfast._methods cimport python_override
 from wsfast._polling cimport PollingReader
+from wsfast._writer cimport State
 
 
 cdef class WSListener:
@@ -47,6 +49,8 @@ cdef class WSTransport(PollingReader):
         Inflater _inflater          # for the listener to use, if compression was negotiated
         uint64_t _message_size      # received of an unfinished message, if the listener counts it
 
+        bint _told_paused           # what the listener was told last: pause_writing() or resume_writing()
+
         # Pings.
         bint _auto_pong
         bytes _pong_owed
@@ -58,6 +62,8 @@ cdef class WSTransport(PollingReader):
 
         # The end.
         bint _disconnect_on_exception
+        bint _disconnecting         # disconnect() was called, or something failed
+        bint _drain_owed            # during a write
         bint _half_closed
         bint _aborted
         object _close_timeout
@@ -77,10 +83,6 @@ cdef class WSTransport(PollingReader):
 
     cdef int _answer_ping(self, bytes payload) except -1
     cdef int _close_frame_received(self, WSFrame frame) except -1
-    cdef int _send_close_frame(self, int code, bytes reason) except -1
+    cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
     cdef int _start_close_timer(self) except -1
     cdef int _drain(self) except -1
-
-
-# The listener's method of this name if it was written in Python, else None: a cpdef method is called without a look-up.
-cdef object python_override(WSListener listener, str name)

@@ -24,7 +24,6 @@ import asyncio
 cimport cython
 from aiofastnet.transport cimport Transport
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.object cimport PyTypeObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -32,25 +31,19 @@ from wsfast._core cimport wsf_close_code_valid, wsf_status, wsf_status_close_cod
 from wsfast._deflate cimport Deflater, Inflater
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport scratch_of_thread
+from wsfast._methods cimport enter_method, python_override
 from wsfast._polling cimport PollingReader
 from wsfast._socket cimport acknowledge_at_once
 from wsfast._writer cimport FIN, State
 
 from wsfast import closing
-from wsfast.exceptions import Close, InvalidText, PayloadTooBig, ProtocolError, WSProtocolError
+from wsfast.exceptions import Close, InvalidText, KeepaliveTimeout, PayloadTooBig, ProtocolError, WSProtocolError
 from wsfast.keepalive import Keepalive
 from wsfast.tuning import Tuning
 
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
-
-    ctypedef struct PyMethodDef:
-        pass
-    ctypedef struct PyMethodDescrObject:
-        PyMethodDef *d_method
-    object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
-    void PyType_Modified(PyTypeObject *cls)
 
 
 cdef enum:
@@ -140,8 +133,7 @@ cdef class WSTransport(PollingReader):
 
     .. attribute:: last_received
 
-        When the last bytes were received, in seconds of ``time.monotonic()``; kept only with ``enable_auto_ping`` or
-        ``timestamps``.
+        When bytes were last received, by ``time.monotonic()``; kept only with ``enable_auto_ping`` or ``timestamps``.
 
     .. attribute:: is_secure
 
@@ -176,8 +168,6 @@ cdef class WSTransport(PollingReader):
     def __repr__(self):
         names = ("connecting", "open", "closing", "draining", "failed", "closed")
         return f"<WSTransport {names[self._state]} {self.underlying_transport!r}>"
-
-    # ---- attributes
 
     @property
     def is_client_side(self):
@@ -217,7 +207,7 @@ cdef class WSTransport(PollingReader):
     cdef int _answer_ping(self, bytes payload) except -1:
         """RFC 6455 section 5.5.3: of several PINGs only the last need be answered. So while the server does not read,
         one answer is owed, however many PINGs it sends."""
-        if self._state != State.OPEN:
+        if not self._is_open():
             return 0
         if self._writing_paused:
             self._pong_owed = payload
@@ -250,7 +240,9 @@ cdef class WSTransport(PollingReader):
         code = wsf_status_close_code(status)
         reason = (<bytes>wsf_status_reason(status)).decode()
         if self._state >= State.DRAINING:
-            self._state = State.FAILED  # nobody waits for these frames any more
+            self._state = max(self._state, <int>State.FAILED)  # nobody waits for these frames any more
+            if self._disconnecting:
+                self._drain()
         elif code == 1009:
             self._fail(code, reason, PayloadTooBig(
                 payload_size or None, self._frame_limit, self._message_size or None))
@@ -283,8 +275,6 @@ cdef class WSTransport(PollingReader):
         cause = self._failure or self._cause if self.close_info is None else self.close_info.cause
         return closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent, cause)
 
-    # ---- the protocol's other methods, called by the transport beneath
-
     def connection_made(self, transport):
         self.underlying_transport = transport
         if isinstance(transport, Transport):
@@ -296,6 +286,8 @@ cdef class WSTransport(PollingReader):
         self._opening.connection_made(self)
 
     def connection_lost(self, exc):
+        if self._state == State.CLOSED:
+            return
         self._stop_polling()
         if self._state == State.CONNECTING:
             self._state = State.CLOSED
@@ -303,6 +295,7 @@ cdef class WSTransport(PollingReader):
             self._opening = None
             return
         self._state = State.CLOSED
+        self._forget_late()
         if self._close_timer is not None:
             self._close_timer.cancel()
             self._close_timer = None
@@ -324,6 +317,8 @@ cdef class WSTransport(PollingReader):
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
+        if listener is None:
+            return
         try:
             listener.on_ws_disconnected(self)
         except BaseException as exc:
@@ -339,20 +334,26 @@ cdef class WSTransport(PollingReader):
         self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
         return False
 
-    cdef int _writing_changed(self) except -1:
+    cdef int _catch_up(self) except -1:
+        if self._drain_owed:
+            self._drain_owed = False
+            self._drain()
         if not self._writing_paused and self._pong_owed is not None:
             payload, self._pong_owed = self._pong_owed, None
             self._answer_ping(payload)
-        if self._listener is None:
+        if self._listener is None or self._told_paused == self._writing_paused:
             return 0
-        callback = "pause_writing" if self._writing_paused else "resume_writing"
+        self._told_paused = self._writing_paused
+        callback = "pause_writing" if self._told_paused else "resume_writing"
         try:
             getattr(self._listener, callback)()
         except Exception as exc:
             self._callback_raised(callback, exc)
         return 0
 
-    # ---- from the opening handshake to OPEN
+    cdef int _break_off(self) except -1:
+        self.abort()
+        return 0
 
     def _set_close_timeout(self, close_timeout):
         """For what closes from now on."""
@@ -379,14 +380,14 @@ cdef class WSTransport(PollingReader):
         self._start_polling()
 
     def _connected(self):
+        if self._listener is None:
+            return  # it is gone already
         try:
             self._listener.on_ws_connected(self)
         except BaseException as exc:
             self._callback_raised("on_ws_connected", exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
-
-    # ---- pings
 
     def _keep_alive(self, idle_timeout, reply_timeout, strategy):
         """Send PINGs and end the connection if nothing answers; None as `idle_timeout` never pings by itself."""
@@ -417,8 +418,6 @@ cdef class WSTransport(PollingReader):
         if self._expect_pong:
             self._keepalive.pong_received()
 
-    # ---- closing
-
     cpdef send_close(self, close_code=0, close_message=None):
         """Send a CLOSE frame; nothing can be sent after it. Frames are delivered until the server answers.
 
@@ -437,16 +436,25 @@ cdef class WSTransport(PollingReader):
         if reason and not close_code:
             raise ValueError("close_message needs a close_code")
         if self._state == State.OPEN:
-            self._send_close_frame(close_code, reason)
+            self._send_close_frame(close_code, reason, State.CLOSING)
 
-    cdef int _send_close_frame(self, int code, bytes reason) except -1:
-        cdef bytes payload = code.to_bytes(2, "big") + reason if code else b""
+    cdef int _send_close_frame(self, int code, bytes reason, State next) except -1:
+        """Send the one CLOSE frame, if it can be sent. The state is `next` before it leaves, so nothing follows it."""
+        cdef:
+            bytes payload = code.to_bytes(2, "big") + reason if code else b""
+            bint in_fragments = self._sending_fragments
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
-        self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        if not self._is_open():
+            return 0  # or somebody closed it just now, in a finalizer for instance
         self._close_sent = sent
         self._received_then_sent = self._close_received is not None
-        self._state = State.CLOSING
-        return self._start_close_timer()
+        self._state = next
+        try:
+            self._send_checked(
+                FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload), in_fragments)
+        finally:
+            self._start_close_timer()
+        return 0
 
     cdef int _close_frame_received(self, WSFrame frame) except -1:
         """RFC 6455 section 5.5.1: the code and reason must be legal, and the CLOSE frame is answered."""
@@ -472,18 +480,20 @@ cdef class WSTransport(PollingReader):
                 self._dispatch(frame)
         finally:
             if self._state == State.OPEN:
-                self._send_close_frame(code, reason.encode())
+                self._send_close_frame(code, reason.encode(), State.DRAINING)
                 if self._cork_depth == 0:
                     self._flush()
-            if self._state == State.CLOSING:
+            if self._state <= State.CLOSING:
                 self._state = State.DRAINING
+            if self._disconnecting:
+                self._drain()
         return 0
 
     cpdef disconnect(self, bint graceful=True):
         """End the connection. Nothing is delivered any more.
 
-        :param graceful: send a CLOSE frame with code 1000 if none was sent, let everything that was sent reach the
-            server, and then close; this takes ``close_timeout`` at most. If False, as :meth:`abort`.
+        :param graceful: send a CLOSE frame with code 1000 if none was sent, wait for the server's, and then close;
+            what was sent before reaches the server. This takes ``close_timeout`` at most. If False, as :meth:`abort`.
 
         Does nothing if the connection is gone.
         """
@@ -492,7 +502,7 @@ cdef class WSTransport(PollingReader):
             self.abort()
         elif self._state != State.CLOSED:
             if self._state == State.OPEN:
-                self._send_close_frame(1000, b"")
+                self._send_close_frame(1000, b"", State.DRAINING)
             self._drain()
 
     cpdef abort(self):
@@ -504,7 +514,9 @@ cdef class WSTransport(PollingReader):
         if self._state != State.CONNECTING:
             self._state = max(self._state, <int>State.DRAINING)
         self._gathered_size = 0
-        self.underlying_transport.abort()
+        self._forget_late()
+        if self.underlying_transport is not None:
+            self.underlying_transport.abort()
 
     async def wait_disconnected(self):
         """Wait until the connection is gone and ``on_ws_disconnected`` has returned.
@@ -522,17 +534,24 @@ cdef class WSTransport(PollingReader):
             raise self._failure
 
     cdef int _drain(self) except -1:
-        """Say that nothing more will be sent, and read until the server has closed the connection too."""
+        """Read until the server's CLOSE, if there is one to come; then say that nothing more will be sent, and read
+        until the server has closed the connection too. Said sooner, that is the end of everything for some servers."""
+        self._disconnecting = True
         if self._state < State.DRAINING:
             self._state = State.DRAINING
-        if self._half_closed or self._state == State.CLOSED:
-            return 0
-        self._half_closed = True
-        self._flush()
         self._start_close_timer()
+        if self._writing:
+            self._drain_owed = self._owed = True
+            return 0
+        self._flush()
+        if self._half_closed or self._state == State.CLOSED or self.underlying_transport is None:
+            return 0
         if self.underlying_transport.is_closing():
             return 0
         self.underlying_transport.resume_reading()
+        if self._state == State.DRAINING and self._close_sent is not None and self._close_received is None:
+            return 0
+        self._half_closed = True
         if self.underlying_transport.can_write_eof():
             self.underlying_transport.write_eof()
         else:
@@ -547,6 +566,7 @@ cdef class WSTransport(PollingReader):
 
     def _close_timed_out(self):
         self._cause = TimeoutError(f"the server did not close the connection within {self._close_timeout} seconds")
+        self._forget_late()
         self.underlying_transport.abort()
 
     def _callback_raised(self, str callback, exc):
@@ -560,41 +580,27 @@ cdef class WSTransport(PollingReader):
 
     def _fail(self, int code, str reason, exc):
         """End the connection because of `exc`: CLOSE with this code, and the exception to whoever waits."""
-        if self._failure is None:
+        cdef bint first = self._failure is None
+        if first:
             self._failure = exc
-            self._logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
-        elif not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
-            self._logger.error("another exception while the connection ends", exc_info=exc)
-        if self._state == State.CLOSED:
-            return
+        # The state first: nothing more is delivered, also not to a logging handler that polls.
         if self._state == State.OPEN:
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
-            self._send_close_frame(code, closing.cut_reason(reason))
-        self._state = State.FAILED
-        self._drain()
+            self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
+        if self._state != State.CLOSED:
+            self._state = State.FAILED
+        if first:
+            if isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
+                self._logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
+            else:  # a bug, which nobody may be waiting for
+                self._logger.error("connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
+        elif not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
+            self._logger.error("another exception while the connection ends", exc_info=exc)
+        if self._state != State.CLOSED:
+            self._drain()
 
 
-cdef object python_override(WSListener listener, str name):
-    if name in getattr(listener, "__dict__", ()):
-        return getattr(listener, name)
-    for cls in type(listener).__mro__:
-        if name in cls.__dict__:
-            # Py_TPFLAGS_HEAPTYPE: a class made by a class statement of Python, not an extension type.
-            return getattr(listener, name) if cls.__flags__ & (1 << 9) else None
-    return None
-
-
-def _enter_method(cls, str name):
-    """Enter an inherited method into the class itself: the interpreter calls it faster there (CPython 3.11 to 3.13 take
-    their short cut for methods of C only if the object is of the very class that defines them; for send() it saves a
-    fifth of the call)."""
-    cdef object inherited = getattr(cls, name)
-    (<dict>(<PyTypeObject *>cls).tp_dict)[name] = PyDescr_NewMethod(
-        <PyTypeObject *>cls, (<PyMethodDescrObject *>inherited).d_method)
-    PyType_Modified(<PyTypeObject *>cls)
-
-
-_enter_method(WSTransport, "send")
-_enter_method(WSTransport, "send_many")
-_enter_method(WSTransport, "poll")
+enter_method(WSTransport, "send")
+enter_method(WSTransport, "send_many")
+enter_method(WSTransport, "poll")

@@ -58,3 +58,7 @@ cdef class WSFrame(FrameFields):
     cpdef object get_close_code(self)
     cpdef bytes get_close_message(self)
     cpdef str get_close_reason(self)
+
+
+# What Python code gave as a WSMsgType; TypeError or ValueError if it is nothing of the sort.
+cdef int opcode_of(msg_type) except -1

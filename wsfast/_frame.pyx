@@ -194,3 +194,17 @@ cdef int _require_close(WSFrame frame) except -1:
     if (<FrameFields>frame).msg_type != WSMsgType.CLOSE:
         raise ValueError(f"only a CLOSE frame has a close code and reason, this is a {_name(frame)} frame")
     return 0
+
+
+cdef int opcode_of(msg_type) except -1:
+    """A WSMsgType, or the int that it is, for FrameWriter._first_byte() to check."""
+    cdef long opcode
+    if not isinstance(msg_type, int):
+        raise TypeError(f"msg_type must be a WSMsgType, not {msg_type!r}")
+    try:
+        opcode = msg_type
+    except OverflowError:
+        opcode = -1
+    if opcode & ~0x0F:
+        raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}")
+    return opcode

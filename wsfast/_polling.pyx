@@ -193,8 +193,7 @@ cdef class PollingReader(FrameReader):
         if not timeout >= 0:
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
         self._require_receiving()
-        if not self._writing_large:
-            self._flush()
+        self._flush()
         if self._reading != NULL:
             self._deliver_rest()
         deadline = _now() + timeout

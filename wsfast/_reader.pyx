@@ -64,9 +64,16 @@ cdef class FrameReader(FrameWriter):
         """For transports that know no C interface."""
         cdef:
             char *ptr
+            char *again
             Py_ssize_t size
         self.get_buffer_c(hint, &ptr, &size)
-        return PyMemoryView_FromMemory(ptr, size, PyBUF_WRITE)
+        while True:
+            view = PyMemoryView_FromMemory(ptr, size, PyBUF_WRITE)
+            again = ptr
+            self.get_buffer_c(hint, &ptr, &size)
+            if ptr == again:
+                return view
+            # To make the view has collected garbage, and a finalizer has read meanwhile.
 
     cpdef data_received(self, data):
         """For transports that do not read into a protocol's buffer."""
@@ -94,6 +101,8 @@ cdef class FrameReader(FrameWriter):
         self._bytes_received += nbytes
         self._sent_in = 0
         if buffer is not None:
+            if nbytes < 0 or nbytes > buffer.capacity - self._own_size:
+                raise ValueError(f"{nbytes} bytes cannot have been received")
             self._own_size += nbytes
             if self._own_size >= self._own_frame:
                 self._own = None
@@ -104,6 +113,11 @@ cdef class FrameReader(FrameWriter):
                 alive._read_done()
             return
         buffer = self._scratch.take_read(&start)
+        if buffer is None:
+            raise RuntimeError("buffer_updated() without get_buffer()")
+        if nbytes < 0 or nbytes > buffer.capacity - start - self._rest_size:
+            self._scratch.give_read(buffer, buffer.capacity)
+            raise ValueError(f"{nbytes} bytes cannot have been received")
         end = start + self._rest_size + nbytes
         if self._rest_size:
             memcpy(buffer.data + start, self._rest, self._rest_size)

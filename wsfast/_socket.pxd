@@ -15,10 +15,12 @@ cdef class SocketTransport(WritableTransport):
     cdef:
         FrameReader _reader
         bytearray _unsent           # what the kernel did not take yet
-        bint _write_eof
+        bint _write_eof             # nothing more is written,
+        bint _eof_sent              # and the kernel knows
         bint _kernel_stamps
 
     cdef Look read_now(self, object context) except Look.RAISED
+    cdef int _end_writing(self) except -1
 
 
 cdef void acknowledge_at_once(int fd) noexcept

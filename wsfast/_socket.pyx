@@ -99,7 +99,8 @@ cdef class SocketTransport(WritableTransport):
     With `kernel_stamps` the kernel tells when it received what is read, for :attr:`WSFrame.kernel_time_ns`.
     """
 
-    def __init__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
+    # Not in __init__(), so that no half-made transport exists: it would read whatever has descriptor 0.
+    def __cinit__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
         cdef int fd = sock.fileno()
         if kernel_stamps and wsf_stamp_receipts(fd) != 0:
             PyErr_SetFromErrno(OSError)
@@ -110,6 +111,9 @@ cdef class SocketTransport(WritableTransport):
         self.set_protocol(reader)
         self._call_protocol_connection_made()
         self._start_reading()
+
+    def __init__(self, *args, **kwargs):
+        pass
 
     def __repr__(self):
         state = "closed" if self._file is None else "closing" if self._closing else "open"
@@ -127,7 +131,7 @@ cdef class SocketTransport(WritableTransport):
             FrameReader reader = self._reader
             char *ptr
             Py_ssize_t size, received
-        if self._finalizing_close or self._read_paused:
+        if self._finalizing_close or self._read_paused or reader is None:
             return Look.STOPPED
         try:
             reader.get_buffer_c(-1, &ptr, &size)
@@ -162,7 +166,7 @@ cdef class SocketTransport(WritableTransport):
         cdef Py_ssize_t sent
         if self._write_eof:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if self._finalizing_close or size <= 0:
+        if self._finalizing_close or self._reader is None or size <= 0:
             return NoResult.OK
         try:
             if self._write_backlog_size == 0:
@@ -194,7 +198,7 @@ cdef class SocketTransport(WritableTransport):
 
     def _write_ready(self):
         cdef Py_ssize_t sent
-        if self._finalizing_close:
+        if self._finalizing_close or self._unsent is None:
             return
         try:
             sent = aiofn_write(
@@ -209,7 +213,7 @@ cdef class SocketTransport(WritableTransport):
                 if self._closing and not self._finalizing_close:
                     self._schedule_finalize_close(None)
                 elif self._write_eof:
-                    self._file.shutdown(socket.SHUT_WR)
+                    self._end_writing()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
 
@@ -222,7 +226,13 @@ cdef class SocketTransport(WritableTransport):
             return
         self._write_eof = True
         if self._write_backlog_size == 0:
+            self._end_writing()
+
+    cdef int _end_writing(self) except -1:
+        if not self._eof_sent:
+            self._eof_sent = True
             self._file.shutdown(socket.SHUT_WR)
+        return 0
 
     cdef NoResult _clear_write_backlog(self, object exc) except NoResult.EXC:
         self._unsent = None

@@ -21,6 +21,14 @@ cdef enum:
     FIN = 0x80
 
 
+# A frame that was sent while another one was being written.
+cdef struct LateFrame:
+    LateFrame *next
+    int head
+    Py_ssize_t size
+    char payload[1]                 # `size` bytes
+
+
 cdef class FrameWriter(Protocol):
     cdef:
         int _state
@@ -42,8 +50,10 @@ cdef class FrameWriter(Protocol):
         uint64_t _sent_in           # the callback of the loop in which a frame left last; 0: none since the last read
 
         bint _writing_paused
-        bint _writing_large
-        bint _pause_owed
+        bint _writing               # a write is under way; it is not interrupted
+        bint _owed                  # something came up during a write, and waits for its end
+        LateFrame *_late            # frames that did, in their order
+        LateFrame *_latest          # the last of them
 
         bint _tells_poller          # the poller wants to know when something is sent or received
 
@@ -57,6 +67,9 @@ cdef class FrameWriter(Protocol):
     # Python's send() for callers in C: no Python object is created or looked at.
     cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=*) except -1
     # The same, masking in place: 14 bytes before `payload` and the payload itself are overwritten.
+    #
+    # Both read `payload` until they return, and before that the listener's pause_writing() may be called: whoever owns
+    # the memory must neither free nor move it there.
     cdef int send_reuse_external_buffer(
         self, WSMsgType msg_type, char *payload, Py_ssize_t size,
         bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*) except -1
@@ -86,22 +99,41 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _send_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
+    cdef int _send_checked(self, int head, const char *payload, Py_ssize_t size, bint in_fragments) except -1
+    @cython.final
+    cdef int _send_later(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _not_sent(self, bint in_fragments) except -1
+    @cython.final
+    cdef int _settle(self) except -1
+    @cython.final
+    cdef void _forget_late(self) noexcept
+    @cython.final
+    cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef bint _may_wait(self) except -1
     @cython.final
     cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _send_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    cdef int _write_gathered(self) except -1
     @cython.final
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1
-    @cython.final
-    cdef bint _may_wait(self) except -1
     @cython.final
     cdef int _flush(self) except -1
     @cython.final
     cdef int _uncork(self) except -1
+    @cython.final
+    cdef int _writing_changed(self, bint paused) except -1
 
     # Overridden by WSTransport.
     cdef int _raise_closed(self) except -1
-    cdef int _writing_changed(self) except -1
+    cdef int _catch_up(self) except -1
+    cdef int _break_off(self) except -1
     # Overridden by PollingReader.
     cdef int _event(self) except -1

@@ -3,17 +3,23 @@
 A frame costs no more than one send(2): header and masked payload are built side by side in borrowed memory (see
 _memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because
 the connection is corked or because of write_policy="gather", are built one behind the other and leave together.
+
+One write at a time. While a frame is built and handed to the transport, Python may run: a finalizer, a signal handler,
+the loop's exception handler, pause_writing(). Any of them may send, close and uncork. None of that happens inside the
+write: frames are put aside by _send_later(), all else is noted in _owed, and _settle() sees to it when the write is
+over. So nothing that a write has checked changes before it is done.
 """
 
 cimport cython
 from aiofastnet.transport cimport Protocol
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 
 from wsfast._core cimport (
     WSF_MAX_CONTROL,
@@ -25,9 +31,9 @@ from wsfast._core cimport (
     wsf_mask_fn,
     wsf_mask_key,
 )
-from wsfast._deflate cimport DECIDED, TAIL_SIZE, Deflater, compression
-from wsfast._frame cimport WSMsgType
-from wsfast._memory cimport CACHE_LINE, WRITE_SIZE
+from wsfast._deflate cimport TAIL_SIZE, Deflater, compression
+from wsfast._frame cimport WSMsgType, opcode_of
+from wsfast._memory cimport CACHE_LINE, WRITE_SIZE, scratch_of_thread
 
 
 cdef extern from "Python.h":
@@ -66,24 +72,35 @@ mask_kernel = (<bytes>wsf_mask_best().name).decode()
 cdef class Cork:
     """``with transport.cork():`` may be nested; the outermost one writes."""
 
-    cdef FrameWriter _transport
+    cdef:
+        FrameWriter _transport
+        int _entered
 
-    def __cinit__(self, FrameWriter transport):
+    def __cinit__(self, FrameWriter transport not None):
         self._transport = transport
 
     def __enter__(self):
         self._transport._check_thread("cork")
         self._transport._cork_depth += 1
+        self._entered += 1
 
     def __exit__(self, *exc_info):
+        self._transport._check_thread("cork")
+        if self._entered == 0:
+            raise RuntimeError("cork() was left more often than it was entered")
+        self._entered -= 1
         self._transport._uncork()
 
 
 cdef class FrameWriter(Protocol):
     """The sending half of :class:`WSTransport`."""
 
+    def __cinit__(self):
+        self._scratch = scratch_of_thread()  # never None, whatever is called on an object that was not initialised
+
     def __dealloc__(self):
         free(self._gathered)
+        self._forget_late()
 
     @property
     def write_buffer_size(self):
@@ -119,7 +136,7 @@ cdef class FrameWriter(Protocol):
         :raises TypeError, ValueError: an argument is wrong; nothing was sent
         """
         self._check_thread("send")
-        cdef int head = self._first_byte(_opcode(msg_type), fin, rsv1, rsv2, rsv3)
+        cdef int head = self._first_byte(opcode_of(msg_type), fin, rsv1, rsv2, rsv3)
         if compress is not None:
             head |= compression(compress)
         self._send_object(head, message)
@@ -130,7 +147,7 @@ cdef class FrameWriter(Protocol):
         If a message is refused (see :meth:`send`), those before it are sent and the exception is raised.
         """
         self._check_thread("send_many")
-        cdef int head = self._first_byte(_opcode(msg_type), True, False, False, False) | compression(compress)
+        cdef int head = self._first_byte(opcode_of(msg_type), True, False, False, False) | compression(compress)
         if isinstance(messages, (str, bytes, bytearray, memoryview)):
             raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
         self._cork_depth += 1
@@ -153,19 +170,25 @@ cdef class FrameWriter(Protocol):
     ):
         """Send ``buffer[msg_offset:]`` as one frame without copying it: header and mask are written into `buffer`.
 
-        :param buffer: its content is destroyed; it may be reused when this method returns
+        :param buffer: its content is destroyed; it may be reused when this method returns. Until then whoever resizes
+            it, in ``pause_writing`` for instance, gets a :exc:`BufferError`.
         :param msg_offset: where the message starts; at least 14, the longest header
         """
+        cdef Py_buffer view
         self._check_thread("send_reuse_external_bytearray")
         if buffer is None:
             raise TypeError("buffer must be a bytearray, not None")
-        cdef Py_ssize_t size = PyByteArray_GET_SIZE(buffer) - msg_offset
         if msg_offset < WSF_MAX_HEADER:
             raise ValueError(f"msg_offset must be at least {WSF_MAX_HEADER}, the longest header, not {msg_offset}")
-        if size < 0:
-            raise ValueError(f"msg_offset {msg_offset} lies behind the end of the buffer, {len(buffer)}")
-        self.send_reuse_external_buffer(
-            <WSMsgType>_opcode(msg_type), PyByteArray_AS_STRING(buffer) + msg_offset, size, fin, rsv1, rsv2, rsv3)
+        cdef WSMsgType opcode = <WSMsgType>opcode_of(msg_type)
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        try:
+            if msg_offset > view.len:
+                raise ValueError(f"msg_offset {msg_offset} lies behind the end of the buffer, {view.len}")
+            self.send_reuse_external_buffer(
+                opcode, <char *>view.buf + msg_offset, view.len - msg_offset, fin, rsv1, rsv2, rsv3)
+        finally:
+            PyBuffer_Release(&view)
 
     cdef int send_reuse_external_buffer(
         self, WSMsgType msg_type, char *payload, Py_ssize_t size,
@@ -175,19 +198,31 @@ cdef class FrameWriter(Protocol):
         cdef:
             uint8_t first_byte = self._first_byte(msg_type, fin, rsv1, rsv2, rsv3)
             char *frame = payload - wsf_header_size(size)
+            bint in_fragments = self._sending_fragments
+            bint done = False
             uint32_t key
         self._require_open()
-        if self._cork_depth or self._flush_scheduled or self._gather or self._deflater is not None:
+        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._deflater is not None:
             return self._send_frame(first_byte, payload, size)
         if first_byte & 0x08:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
-        self._sending_fragments = not first_byte & FIN
-        self._frames_sent += 1
-        wsf_encode_header(<uint8_t *>frame, first_byte, size, key)
-        _mask(<uint8_t *>payload, <uint8_t *>payload, size, key)
-        return self._write(frame, size + (payload - frame))
+        self._writing = True
+        try:
+            self._sending_fragments = not first_byte & FIN
+            self._frames_sent += 1
+            wsf_encode_header(<uint8_t *>frame, first_byte, size, key)
+            _mask(<uint8_t *>payload, <uint8_t *>payload, size, key)
+            self._write(frame, size + (payload - frame))
+            done = True
+        finally:
+            self._writing = False
+            if not done:
+                self._not_sent(in_fragments)
+            if self._owed:
+                self._settle()
+        return 0
 
     cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=True) except -1:
         self._check_thread("send_ptr")
@@ -216,10 +251,10 @@ cdef class FrameWriter(Protocol):
                 raise ValueError("fin must be True: a control frame cannot be fragmented")
         elif opcode == WSMsgType.CONTINUATION:
             if not self._sending_fragments:
-                raise ValueError("msg_type must not be CONTINUATION: no fragmented message was begun")
+                _wrong_sequence(False)
         elif opcode == WSMsgType.TEXT or opcode == WSMsgType.BINARY:
             if self._sending_fragments:
-                raise ValueError("msg_type must be CONTINUATION until the fragmented message ends")
+                _wrong_sequence(True)
         else:
             raise ValueError(f"msg_type must be a WSMsgType, not {opcode}")
         return (FIN if fin else 0) | rsv | opcode
@@ -249,17 +284,113 @@ cdef class FrameWriter(Protocol):
 
     cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
         """Send a frame; `head` is its first byte, and whether to compress it (Compression)."""
-        cdef uint8_t first_byte = head
+        cdef:
+            uint8_t first_byte = head
+            bint in_fragments = self._sending_fragments
         self._require_open()
-        if size > WSF_MAX_CONTROL and first_byte & 0x08:
-            raise ValueError(f"message must be at most {WSF_MAX_CONTROL} bytes in a control frame, not {size}")
-        if not first_byte & 0x08:
-            if self._deflater is not None and not head & DECIDED:
-                return self._send_deflated(head, payload, size)
-            self._sending_fragments = not first_byte & FIN
+        if first_byte & 0x08:
+            if size > WSF_MAX_CONTROL:
+                raise ValueError(
+                    f"message must be at most {WSF_MAX_CONTROL} bytes in a control frame, not {size}")
+        elif in_fragments != ((first_byte & 0x0F) == WSMsgType.CONTINUATION):
+            # _first_byte() has checked it, but since then the caller's code may have run: an iterator, a __bool__().
+            _wrong_sequence(in_fragments)
+        return self._send_checked(head, payload, size, in_fragments)
+
+    cdef int _send_checked(self, int head, const char *payload, Py_ssize_t size, bint in_fragments) except -1:
+        """Send a frame that may be sent; `in_fragments` says whether it stands amid a fragmented message."""
+        cdef bint done = False
+        if self._writing:
+            return self._send_later(head, payload, size)
+        self._writing = True
+        try:
+            if not head & 0x08:
+                self._sending_fragments = not head & FIN
+            self._put_frame(head, payload, size)
+            done = True
+        finally:
+            self._writing = False
+            if not done:
+                self._not_sent(in_fragments)
+            if self._owed:
+                self._settle()
+        return 0
+
+    # ---- one write at a time
+
+    cdef int _send_later(self, int head, const char *payload, Py_ssize_t size) except -1:
+        """Put a frame aside that was sent during a write. No Python runs in here, so their order is that of sending."""
+        cdef LateFrame *late = <LateFrame *>PyMem_RawMalloc(sizeof(LateFrame) + size)
+        if late == NULL:
+            raise MemoryError(f"no memory for a frame of {size} bytes")
+        late.next = NULL
+        late.head = head
+        late.size = size
+        memcpy(&late.payload[0], payload, size)
+        if self._late == NULL:
+            self._late = late
+        else:
+            self._latest.next = late
+        self._latest = late
+        if not head & 0x08:
+            self._sending_fragments = not head & FIN
+        self._owed = True
+        return 0
+
+    cdef int _not_sent(self, bint in_fragments) except -1:
+        """A frame was not sent; it may be sent again, unless others, which were accepted since, refer to it."""
+        if self._late == NULL:
+            self._sending_fragments = in_fragments
+            return 0
+        return self._break_off()
+
+    cdef int _settle(self) except -1:
+        """The write is over: see to what came up meanwhile. Here a callback may do whatever it likes."""
+        cdef:
+            LateFrame *late
+            bint done
+        while self._owed and not self._writing:
+            if self._state == State.CLOSED:
+                self._forget_late()
+            late = self._late
+            if late == NULL and (self._gathered == NULL or self._cork_depth or self._flush_scheduled):
+                self._owed = False
+                self._catch_up()
+                continue
+            self._writing = True
+            done = False
+            try:
+                if late == NULL:
+                    self._write_gathered()
+                else:
+                    self._late = late.next
+                    self._put_frame(late.head, &late.payload[0], late.size)
+                done = True
+            finally:
+                PyMem_RawFree(late)
+                self._writing = False
+                if not done:
+                    self._break_off()
+        return 0
+
+    cdef void _forget_late(self) noexcept:
+        cdef LateFrame *late
+        while self._late != NULL:
+            late = self._late
+            self._late = late.next
+            PyMem_RawFree(late)
+
+    # ---- inside a write
+
+    cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
+        if self._deflater is not None and not head & 0x08:
+            return self._put_deflated(head, payload, size)
+        return self._put_encoded(head, payload, size)
+
+    cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         self._frames_sent += 1
         if size > WRITE_SIZE - WSF_MAX_HEADER:
-            return self._send_large(first_byte, payload, size)
+            return self._put_large(first_byte, payload, size)
         if self._cork_depth or self._flush_scheduled:
             return self._gather_frame(first_byte, payload, size)
         if self._gather and self._may_wait():
@@ -279,8 +410,8 @@ cdef class FrameWriter(Protocol):
             self._scratch.give_write(area)
         return 0
 
-    cdef int _send_deflated(self, int head, const char *payload, Py_ssize_t size) except -1:
-        """Send a data frame, compressed if it is to be (RFC 7692 section 6: RSV1 of the first frame says so)."""
+    cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1:
+        """A data frame, compressed if it is to be (RFC 7692 section 6: RSV1 of the first frame says so)."""
         cdef:
             Deflater deflater = self._deflater
             bint fin = head & FIN
@@ -290,11 +421,11 @@ cdef class FrameWriter(Protocol):
             deflater.in_message = compressed and not fin
             head |= RSV1 if compressed else 0
         if not compressed:
-            return self._send_frame(head | DECIDED, payload, size)
+            return self._put_encoded(head, payload, size)
         try:
             deflated = deflater.deflate(PyMemoryView_FromMemory(<char *>payload, size, PyBUF_READ), fin)
-            return self._send_frame(
-                head | DECIDED, PyBytes_AS_STRING(deflated), PyBytes_GET_SIZE(deflated) - (TAIL_SIZE if fin else 0))
+            return self._put_encoded(
+                head, PyBytes_AS_STRING(deflated), PyBytes_GET_SIZE(deflated) - (TAIL_SIZE if fin else 0))
         except BaseException:
             deflater.reset()  # the server may not get what the next message would refer to
             raise
@@ -317,8 +448,8 @@ cdef class FrameWriter(Protocol):
 
     cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         cdef uint32_t key
-        if self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
-            self._flush()
+        while self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
+            self._write_gathered()
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         if self._gathered == NULL:
@@ -327,25 +458,19 @@ cdef class FrameWriter(Protocol):
         self._gathered_size += wsf_encode_frame(
             _mask, <uint8_t *>self._gathered + self._gathered_size, first_byte, <const uint8_t *>payload, size, key)
         if self._gathered_size >= GATHER_LIMIT:
-            self._flush()
+            self._write_gathered()
         return 0
 
-    cdef int _send_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
-        """Send a frame that is masked and written piece by piece, each small enough to stay in the cache.
-
-        Between the pieces a callback (pause_writing) may run only after the last one, and what is sent meanwhile, by a
-        finalizer for instance, is gathered: nothing may get into the middle of the frame.
-        """
+    cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+        """A frame that is masked and written piece by piece, each small enough to stay in the cache."""
         cdef:
             uint32_t key
             char *area
             Py_ssize_t header, piece
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
-        self._flush()
+        self._write_gathered()
         area = self._scratch.take_write()
-        self._cork_depth += 1
-        self._writing_large = True
         try:
             header = wsf_encode_header(<uint8_t *>area, first_byte, size, key)
             while size > 0:
@@ -357,31 +482,10 @@ cdef class FrameWriter(Protocol):
                 size -= piece
                 header = 0
         finally:
-            self._writing_large = False
             self._scratch.give_write(area)
-            self._uncork()
-        if self._pause_owed:
-            self._pause_owed = False
-            self.pause_writing()
         return 0
 
-    cdef int _write(self, char *ptr, Py_ssize_t size) except -1:
-        """send(2) if nothing is queued; what the kernel does not take is copied and queued."""
-        self._writes += 1
-        self._bytes_sent += size
-        if self._tells_poller:
-            self._event()
-        if self._fast is not None:
-            self._fast.write_c(ptr, size)
-        else:
-            self.underlying_transport.write(PyBytes_FromStringAndSize(ptr, size))
-        if self._writing_paused:
-            self._longest_backlog = max(
-                self._longest_backlog, <Py_ssize_t>self.underlying_transport.get_write_buffer_size())
-        return 0
-
-    cdef int _flush(self) except -1:
-        """Write the frames gathered so far."""
+    cdef int _write_gathered(self) except -1:
         cdef:
             char *area = self._gathered
             Py_ssize_t size = self._gathered_size
@@ -390,10 +494,49 @@ cdef class FrameWriter(Protocol):
         self._gathered = NULL
         self._gathered_size = 0
         try:
-            if self._state != State.CLOSED:
+            if size and self._state != State.CLOSED:
                 self._write(area, size)
         finally:
             self._scratch.give_write(area)
+        return 0
+
+    cdef int _write(self, char *ptr, Py_ssize_t size) except -1:
+        """send(2) if nothing is queued; what the kernel does not take is copied and queued."""
+        cdef bint done = False
+        self._writes += 1
+        self._bytes_sent += size
+        try:
+            if self._tells_poller:
+                self._event()
+            if self._fast is not None:
+                self._fast.write_c(ptr, size)
+            else:
+                self.underlying_transport.write(PyBytes_FromStringAndSize(ptr, size))
+            done = True
+        finally:
+            if not done:
+                self._break_off()  # nobody knows how much of it has left: what followed might be taken for its rest
+        if self._writing_paused:
+            self._longest_backlog = max(
+                self._longest_backlog, <Py_ssize_t>self.underlying_transport.get_write_buffer_size())
+        return 0
+
+    # ---- gathering
+
+    cdef int _flush(self) except -1:
+        """Write the frames gathered so far."""
+        if self._gathered == NULL:
+            return 0
+        if self._writing:
+            self._owed = True
+            return 0
+        self._writing = True
+        try:
+            self._write_gathered()
+        finally:
+            self._writing = False
+            if self._owed:
+                self._settle()
         return 0
 
     cdef int _uncork(self) except -1:
@@ -422,8 +565,11 @@ cdef class FrameWriter(Protocol):
     cdef int _raise_closed(self) except -1:
         """WSTransport knows how it was closed."""
 
-    cdef int _writing_changed(self) except -1:
-        """WSTransport tells its listener."""
+    cdef int _catch_up(self) except -1:
+        """WSTransport does what had to wait for the end of a write, and tells its listener what has changed."""
+
+    cdef int _break_off(self) except -1:
+        """WSTransport ends the connection at once."""
 
     cdef int _event(self) except -1:
         """PollingReader tells the poller."""
@@ -431,32 +577,24 @@ cdef class FrameWriter(Protocol):
     # ---- called by the transport beneath
 
     def pause_writing(self):
-        self._writing_paused = True
-        if self._writing_large:
-            self._pause_owed = True
-        else:
-            self._writing_changed()
+        self._writing_changed(True)
 
     def resume_writing(self):
-        self._writing_paused = False
-        if self._pause_owed:
-            self._pause_owed = False
-        else:
-            self._writing_changed()
+        self._writing_changed(False)
+
+    cdef int _writing_changed(self, bint paused) except -1:
+        self._writing_paused = paused
+        if self._writing:
+            self._owed = True
+            return 0
+        return self._catch_up()
 
     cpdef Py_ssize_t get_local_write_buffer_size(self) except -1:
         return self._gathered_size
 
 
-cdef int _opcode(msg_type) except -1:
-    """A WSMsgType, or the int that it is, for _first_byte() to check."""
-    cdef long opcode
-    if not isinstance(msg_type, int):
-        raise TypeError(f"msg_type must be a WSMsgType, not {msg_type!r}")
-    try:
-        opcode = msg_type
-    except OverflowError:
-        opcode = -1
-    if opcode & ~0x0F:
-        raise ValueError(f"msg_type must be a WSMsgType, not {msg_type!r}")
-    return opcode
+cdef int _wrong_sequence(bint in_fragments) except -1:
+    """RFC 6455 section 5.4."""
+    if in_fragments:
+        raise ValueError("msg_type must be CONTINUATION until the fragmented message ends")
+    raise ValueError("msg_type must not be CONTINUATION: no fragmented message was begun")

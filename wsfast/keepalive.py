@@ -142,10 +142,14 @@ class Keepalive:
         payload = os.urandom(8)
         self._pings[payload] = time.perf_counter_ns(), waiter
         self._transport._expect(True)
-        if self._own_ping:
-            self._listener.send_user_specific_ping(self._transport)
-        else:
-            self._transport.send_ping(payload)
+        try:
+            if self._own_ping:
+                self._listener.send_user_specific_ping(self._transport)
+            else:
+                self._transport.send_ping(payload)
+        except BaseException:
+            self._pings.pop(payload, None)  # nobody will ask for its answer
+            raise
         return payload
 
     def is_pong(self, frame: WSFrame) -> bool:

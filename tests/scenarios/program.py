@@ -1,0 +1,150 @@
+"""What happens in a scenario, drawn from a seed: nested tuples that can be printed and read."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+Action = tuple[Any, ...]
+
+CALLBACKS = (
+    "on_ws_connected",
+    "on_ws_frame",
+    "on_ws_disconnected",
+    "pause_writing",
+    "resume_writing",
+    "send_user_specific_ping",
+    "is_user_specific_pong",
+    "finalizer",  # __del__ of garbage, which is collected whenever an object is made
+    "interruption",  # as the handler of a signal: wherever the transport calls the event loop
+    "log",  # a handler of the logger
+    "loop_exception",  # the event loop's exception handler
+    "iterator",  # between the messages given to send_many()
+)
+
+# Around the sizes of buffers: those of a control frame, 16-bit lengths, gathering, a piece of a large frame.
+SIZES = (
+    24,
+    30,
+    125,
+    126,
+    1000,
+    4096,
+    20_000,
+    50_000,
+    65_400,
+    65_536,
+    100_000,
+    130_900,
+    131_058,
+    131_059,
+    131_072,
+    300_000,
+)
+
+
+class Program(NamedTuple):
+    """The steps are those of the program that uses wsfast, and of its server, by turns. What callbacks do is in
+    `scripts`: a list of actions for each time that the callback is called, and nothing once they are used up."""
+
+    tls: bool
+    compressed: bool
+    gather: bool
+    whole_messages: bool
+    use_aiofastnet: bool
+    limit: int  # set_write_buffer_limits()
+    collecting: bool  # collect garbage at every chance
+    steps: list[Action]
+    scripts: dict[str, list[list[Action]]]
+
+    def __str__(self) -> str:
+        settings = {name: value for name, value in self._asdict().items() if name not in ("steps", "scripts")}
+        lines = [str(settings), *(f"  {step}" for step in self.steps)]
+        return "\n".join(lines + [f"  {name}: {script}" for name, script in self.scripts.items()])
+
+
+def draw(seed: int) -> Program:
+    r = random.Random(seed)
+    tls = r.random() < 0.3
+    compressed = r.random() < 0.3
+    steps = [_step(r) for _ in range(r.randint(3, 14))]
+    callbacks = r.sample(CALLBACKS, r.randint(1, 6))
+    scripts = {name: [_actions(r, 2) for _ in range(r.randint(1, 4))] for name in callbacks}
+    return Program(
+        tls=tls,
+        compressed=compressed,
+        gather=r.random() < 0.3,
+        whole_messages=compressed or r.random() < 0.3,
+        use_aiofastnet=r.random() < 0.85,
+        limit=r.choice([0, 1, 1, 5000, 65536]),
+        collecting="finalizer" in callbacks,
+        steps=steps,
+        scripts=scripts,
+    )
+
+
+def _step(r: random.Random) -> Action:
+    if r.random() < 0.6:
+        return "client", _actions(r, 3)
+    return r.choice(
+        [
+            ("read", r.choice([1, 100, 5000, 100_000])),
+            ("read", 10_000_000),
+            ("turn", r.randint(1, 3)),
+            ("serve", "text", r.choice([0, 5, 200, 3000])),
+            ("serve", "text", 5),
+            ("serve", "fragments", 3),
+            ("serve", "ping", r.randint(1, 3)),
+            ("serve", "ping then text", 10),
+            ("measure",),
+            *([("serve", r.choice(["close", "eof", "nonsense", "reset"]), 0)] if r.random() < 0.3 else []),
+        ]
+    )
+
+
+def _actions(r: random.Random, depth: int) -> list[Action]:
+    return [_action(r, depth) for _ in range(r.choice([1, 1, 2, 3]))]
+
+
+def _size(r: random.Random) -> int:
+    return r.choice(SIZES) + r.choice([0, 0, r.randint(-3, 3)]) * (r.random() < 0.5)
+
+
+def _action(r: random.Random, depth: int) -> Action:
+    kind = r.choices(
+        ("send", "send_many", "cork", "reuse", "fragment", "ping", "garbage", "poll", "close", "rarely"),
+        (10, 3, 5 if depth else 0, 4, 2, 2, 3, 2, 1, 2),
+    )[0]
+    if kind == "send":
+        return "send", _size(r), r.choice(["bytes", "bytearray", "memoryview", "str"])
+    if kind == "send_many":
+        return "send_many", [_size(r) for _ in range(r.randint(1, 5))], r.random() < 0.5
+    if kind == "cork":
+        return "cork", _actions(r, depth - 1)
+    if kind == "reuse":
+        return "reuse", _size(r)
+    if kind == "fragment":
+        return "fragment", _size(r), r.random() < 0.5
+    if kind == "ping":
+        return (r.choice(["ping", "pong"]),)
+    if kind == "garbage":
+        return "garbage", r.randint(1, 3)
+    if kind == "poll":
+        return ("poll",)
+    if kind == "close":
+        return r.choice(
+            [("send_close", r.choice([0, 1000, 4000])), ("disconnect",), ("disconnect",), ("abort",)]
+        )
+    return r.choice(
+        [
+            ("collect",),
+            ("resize",),
+            ("raise",),
+            ("pause_reading",),
+            ("resume_reading",),
+            ("drop",),
+            ("leave_cork_twice",),
+            ("limits", r.choice([0, 1, 100_000])),
+            ("look",),
+        ]
+    )

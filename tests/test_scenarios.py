@@ -1,0 +1,18 @@
+"""Scenarios made at random, with a fixed set of seeds; ``make hammer`` plays others. See tests/scenarios."""
+
+from __future__ import annotations
+
+import pytest
+from scenarios.client import run
+from scenarios.program import draw
+
+BOUTS, SCENARIOS = 16, 10
+
+
+@pytest.mark.memory
+@pytest.mark.parametrize("bout", range(BOUTS))
+def test_whatever_callbacks_do_the_server_gets_what_was_sent(bout):
+    for seed in range(bout * SCENARIOS, (bout + 1) * SCENARIOS):
+        program = draw(seed)
+        faults = run(program)
+        assert not faults, f"python -m scenarios --seed {seed}\n{program}\n" + "\n".join(faults)

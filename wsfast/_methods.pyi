@@ -1,0 +1,1 @@
+"""Types of what is known about methods: Python code has no use for it."""
