@@ -251,12 +251,8 @@ impl Connection {
         }
         match ended {
             Ok(ended) => reader.ended = ended,
-            Err(error) => {
+            Err(cause) => {
                 let _ = locked(session).flush(&self.socket);
-                let cause = match &error {
-                    rustls::Error::InvalidCertificate(_) => Cause::Certificate(error.to_string()),
-                    _ => Cause::Tls(error.to_string()),
-                };
                 self.finalize(cause);
                 return Ok(0);
             }
