@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "closing": {"codes", "exceptions"},
     "stats": set(),
     "tuning": set(),
+    "tls": set(),
     "uri": {"exceptions"},
     "handshake": {"deflate", "exceptions", "uri"},
     "deflate": {"exceptions"},
@@ -37,7 +38,7 @@ MAY_IMPORT = {
     "tcp": {"uri", "tuning"},
     "opening": COLD
     | {"_engine", "_frame", "_writer", "_socket", "tcp", "connecting", "handshake", "uri", "deflate"}
-    | {"_messages"},
+    | {"_messages", "tls"},
 }
 FACES = {"__init__", "asyncio", "sync"}
 NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "uri", "handshake", "deflate"}

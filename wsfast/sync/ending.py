@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from typing import Any, NamedTuple
 
@@ -69,7 +70,7 @@ def _cause(ending: Any) -> BaseException | None:
     if cause == lib.WST_CAUSE_CERTIFICATE:
         return _refused(ending.number, message)
     if cause == lib.WST_CAUSE_TLS:
-        return _tls_error(ssl.SSLError, message.replace(" ", "_").upper(), message)
+        return _tls_error(ssl.SSLError, re.sub(r"\W+", "_", message).upper(), message)
     if cause == lib.WST_CAUSE_PANIC:
         return RuntimeError("a bug in wsfast: its Rust part panicked")
     return None

@@ -88,7 +88,11 @@ impl Connection {
             match sent {
                 Ok(size) => rest = &rest[size..],
                 Err(errno) if would_block(errno) => {}
-                Err(errno) => return Err(self.lost(errno)),
+                Err(errno) => {
+                    // An alert may have come before the peer closed, and says why it did.
+                    let _ = self.read(&mut locked(&self.reader), libc::MSG_DONTWAIT);
+                    return Err(self.lost(errno));
+                }
             }
             if rest.is_empty() && !self.session().is_some_and(|s| locked(s).wants_write()) {
                 return Ok(());

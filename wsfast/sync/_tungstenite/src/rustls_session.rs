@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{CertificateError, ClientConfig, ClientConnection, Error, OtherError};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, OtherError};
 
 use crate::ending::Cause;
 use crate::openssl::Pointer;
@@ -143,8 +143,28 @@ fn cause(error: Error) -> Cause {
     match error {
         // What the verifier accepted, and rustls does not.
         Error::InvalidCertificate(_) => Cause::Certificate { code: 1, message: error.to_string() },
+        Error::AlertReceived(alert) => Cause::Tls(in_openssl_s_words(alert)),
         _ => Cause::Tls(error.to_string()),
     }
+}
+
+/// UnknownCA is "tlsv1 alert unknown ca". The version is the one that had such an alert first.
+fn in_openssl_s_words(alert: AlertDescription) -> String {
+    let mut words = match u8::from(alert) {
+        0..=20 | 30 | 40..=47 => "sslv3 alert",
+        109..=116 => "tlsv13 alert",
+        _ => "tlsv1 alert",
+    }
+    .to_string();
+    let mut in_capitals = false;
+    for letter in format!("{alert:?}").chars() {
+        if letter.is_uppercase() && !in_capitals {
+            words.push(' ');
+        }
+        in_capitals = letter.is_uppercase();
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }
 
 /// The socket as rustls wants it, which keeps the errno.
