@@ -23,7 +23,7 @@ from wsfast.connecting import check_timeouts
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.tcp import SocketFactory
-from wsfast.tls import TLS, as_context, server_name
+from wsfast.tls import TLS, as_context, put_in_python_s_words, server_name
 from wsfast.tuning import Histogram, SocketOption, Tuning
 from wsfast.uri import WebSocketURI, parse_uri
 
@@ -385,7 +385,11 @@ async def _connect(
         if context is not None:
             kwargs["server_hostname"] = server_name(kwargs.get("server_hostname") or uri.host)
         connect = functools.partial(aiofastnet.create_connection, loop) if fast else loop.create_connection
-        await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
+        try:
+            await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
+        except ssl.SSLCertVerificationError as exc:
+            put_in_python_s_words(exc, kwargs["server_hostname"])
+            raise
     except BaseException:
         sock.close()
         raise

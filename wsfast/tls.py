@@ -10,11 +10,13 @@ import ssl
 from collections.abc import Sequence
 from typing import Any, Union
 
-__all__ = ["TLS", "ClientCert", "as_context", "server_name"]
+__all__ = ["TLS", "ClientCert", "as_context", "put_in_python_s_words", "server_name"]
 
 StrPath = Union[str, "os.PathLike[str]"]
 # Files in PEM: the certificate with its chain, and the key (in the same file, if None).
 ClientCert = StrPath | tuple[StrPath, StrPath | None]
+
+_HOSTNAME_MISMATCH, _ADDRESS_MISMATCH = 62, 64  # X509_V_ERR_...
 
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
@@ -152,3 +154,13 @@ def server_name(name: str) -> str:
     if not ascii_name or ascii_name.startswith(".") or "\0" in ascii_name:
         raise ValueError(f"server_hostname: {name!r} is no valid name")
     return ascii_name
+
+
+def put_in_python_s_words(exc: ssl.SSLCertVerificationError, name: str) -> None:
+    """Make an error of another TLS layer what Python's own would be. `name`: of the server."""
+    if exc.verify_code in (_HOSTNAME_MISMATCH, _ADDRESS_MISMATCH):
+        kind = "Hostname" if exc.verify_code == _HOSTNAME_MISMATCH else "IP address"
+        exc.verify_message = f"{kind} mismatch, certificate is not valid for '{name}'."
+    exc.library, exc.reason = "SSL", "CERTIFICATE_VERIFY_FAILED"
+    exc.errno = ssl.SSL_ERROR_SSL
+    exc.strerror = f"[SSL: {exc.reason}] certificate verify failed: {exc.verify_message}"
