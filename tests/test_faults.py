@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.asyncio(loop_factories=["asyncio"]), pytest.mark.param
 secure = pytest.mark.parametrize("secure", WAYS.values(), ids=WAYS)
 over_tls = pytest.mark.parametrize("secure", list(WAYS.values())[1:], ids=list(WAYS)[1:])
 
+
 @pytest.fixture(autouse=True)
 def once(request):
     """To the other faces settings are a context."""

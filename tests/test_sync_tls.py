@@ -16,7 +16,6 @@ from wsfast import TLS
 from wsfast.exceptions import ConnectionClosedError
 from wsfast.sync.client import connect
 
-
 ways = pytest.mark.parametrize("way", [client_context, client_settings], ids=["openssl", "rustls"])
 
 
@@ -98,7 +97,7 @@ def test_an_expired_certificate():
 
 
 def test_a_wrong_name():
-    refused(client_context(), server_context("elsewhere.example"), match="mismatch, certificate is not valid for '127.0.0.1'")
+    refused(client_context(), server_context("elsewhere.example"), match="is not valid for '127.0.0.1'")
 
 
 def test_server_hostname():
@@ -127,7 +126,7 @@ def test_a_context_that_changes_is_looked_at_again():
     context = client_context()
     with scripted(echo, ssl_context=server_context()) as server:
         exchange(server, ssl=context)
-    refused(context, server_context("elsewhere.example"), match="mismatch, certificate is not valid for '127.0.0.1'")
+    refused(context, server_context("elsewhere.example"), match="is not valid for '127.0.0.1'")
     context.check_hostname = False
     with scripted(echo, ssl_context=server_context("elsewhere.example")) as server:
         exchange(server, ssl=context)

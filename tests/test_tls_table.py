@@ -57,7 +57,11 @@ class Server:
                     return
                 request += data
             self.seen.append(Seen.of(secure, names[-1]))
-            key = next(line[19:] for line in request.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key: "))
+            key = next(
+                line[19:]
+                for line in request.split(b"\r\n")
+                if line.lower().startswith(b"sec-websocket-key: ")
+            )
             secure.sendall(
                 b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n\r\n"
@@ -152,7 +156,9 @@ def test_openssl_decides(face, says, servers, loop, tmp_path, monkeypatch):
 
     def use(context):
         host = SERVERS["by an authority of the system"][1]
-        assert isinstance(outcome(connect, context, host, servers["by an authority of the system"], loop), Seen)
+        assert isinstance(
+            outcome(connect, context, host, servers["by an authority of the system"], loop), Seen
+        )
 
     tls_table.write_files(tmp_path)
     make = functools.partial(CONTEXTS[says], tmp_path)
@@ -168,7 +174,9 @@ def test_openssl_decides(face, says, servers, loop, tmp_path, monkeypatch):
         got = outcome(connect, tls, host, servers[name], loop)
         if got != expected:
             differ[name] = got, expected
-    assert not differ, "".join(f"\n{name}:\n  {got}\n  {expected}" for name, (got, expected) in differ.items())
+    assert not differ, "".join(
+        f"\n{name}:\n  {got}\n  {expected}" for name, (got, expected) in differ.items()
+    )
     if isinstance(tls, ssl.SSLContext):
         tls.keylog_filename = None  # it keeps the file open
         reference.keylog_filename = None

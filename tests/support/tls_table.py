@@ -101,7 +101,9 @@ def issue(
     if permitted is not None:
         builder = builder.add_extension(x509.NameConstraints([x509.DNSName(permitted)], None), True)
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_general(name) for name in names]), False
+        )
     signed = builder.sign(signer, hashes.SHA256())
     return Issued(signed, key, tuple(other.certificate for other in sent))
 

@@ -7,14 +7,13 @@ it with the context that the same settings make.
 
 from __future__ import annotations
 
+import _ssl
 import contextlib
 import functools
 import socket
 import ssl
 from pathlib import Path
 from typing import Any, Protocol
-
-import _ssl
 
 from wsfast.sync._native import ffi, lib
 from wsfast.tls import TLS, ClientCert
@@ -118,7 +117,9 @@ def shake_hands(sock: socket.socket, context: ssl.SSLContext, name: str, deadlin
     wrapped = context.wrap_bio(incoming, outgoing, server_hostname=name)
     session = getattr(wrapped, "_sslobj", None)
     if type(session) is not _ssl._SSLSocket:  # type: ignore[attr-defined]
-        raise ValueError(f"ssl: {type(context).__name__}.wrap_bio() makes no connection of Python's ssl module")
+        raise ValueError(
+            f"ssl: {type(context).__name__}.wrap_bio() makes no connection of Python's ssl module"
+        )
     done = False
     while not done:
         try:
@@ -197,5 +198,7 @@ def _connection_of(session: Any) -> Any:
     """The SSL of Python's object, behind the socket, which it has none of, and before its context."""
     about = int(ffi.cast("uintptr_t", _field(session, 2)))
     if _field(session, 0) != ffi.NULL or about != id(session.context):
-        raise NotImplementedError("wss:// of the blocking client: this Python keeps its SSL objects elsewhere")
+        raise NotImplementedError(
+            "wss:// of the blocking client: this Python keeps its SSL objects elsewhere"
+        )
     return _field(session, 1)

@@ -78,8 +78,7 @@ impl Verifier {
         unsafe {
             let verification = (openssl.X509_STORE_CTX_new)();
             let store = (openssl.SSL_CTX_get_cert_store)(self.context);
-            if verification.is_null()
-                || (openssl.X509_STORE_CTX_init)(verification, store, chain.leaf, chain.sent) != 1
+            if verification.is_null() || (openssl.X509_STORE_CTX_init)(verification, store, chain.leaf, chain.sent) != 1
             {
                 (openssl.X509_STORE_CTX_free)(verification);
                 return X509_V_ERR_OUT_OF_MEM;
