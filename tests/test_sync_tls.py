@@ -1,16 +1,18 @@
 """TLS of the blocking client: by OpenSSL with a context, and by rustls with wsfast.TLS."""
 
+import contextlib
 import dataclasses
 import os
 import shutil
 import ssl
 import subprocess
+import threading
 
 import pytest
 import trustme
 from support.certificates import authority, client_context, client_settings, server_context
-from support.frames import pattern
-from sync_support.servers import echo, scripted
+from support.frames import BINARY, PING, PONG, frame, pattern, text
+from sync_support.servers import echo, running, scripted
 
 from wsfast import TLS
 from wsfast.exceptions import ConnectionClosedError
@@ -264,6 +266,48 @@ def test_the_end_without_close_notify_is_an_end(way):
         with pytest.raises(ConnectionClosedError) as raised:
             ws.recv()
         assert isinstance(raised.value.__cause__, EOFError)
+
+
+@ways
+def test_a_record_that_was_tampered_with_ends_the_connection_behind_what_came_before(way):
+    def script(peer):
+        peer.accept()
+        peer.frame()
+        peer.send(text("before"))
+        os.write(peer.sock.fileno(), b"\x17\x03\x03\x00\x20" + bytes(32))
+        with contextlib.suppress(OSError):  # our alert
+            peer.until_end()
+
+    with scripted(script, ssl_context=server_context()) as server, connect(server.url, ssl=way()) as ws:
+        ws.send("x")
+        assert ws.recv() == "before"
+        with pytest.raises(ConnectionClosedError) as raised:
+            ws.recv()
+        assert type(raised.value.__cause__) is ssl.SSLError
+        assert "decrypt" in str(raised.value.__cause__)
+        with pytest.raises(ConnectionClosedError):
+            ws.send("x")
+
+
+@ways
+def test_a_long_message_is_kept_whole_while_the_server_does_not_read(way):
+    """More than the kernel takes, or than is encrypted at once; a ping that comes meanwhile is answered behind it."""
+    size = 20_000_000
+
+    def script(peer):
+        peer.accept()
+        peer.send(frame(PING, b"p"))
+        go.wait(20)
+        got = [peer.frame() for _ in range(2)]
+        peer.answer_close()
+        return sorted((sent.opcode, len(sent.payload), sent.payload == data) for sent in got)
+
+    go, data = threading.Event(), pattern(size)
+    with scripted(script, ssl_context=server_context()) as server:
+        with connect(server.url, ssl=way(), max_queue=None) as ws:
+            with running(lambda: ws.send(data)):
+                go.set()
+    assert server.result() == [(BINARY, size, True), (PONG, 1, False)]
 
 
 @ways

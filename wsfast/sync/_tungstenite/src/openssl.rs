@@ -138,3 +138,17 @@ impl OpenSsl {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        // SAFETY: this program is no Python, and has no OpenSSL.
+        let reason = unsafe { look_up(None) }.err().unwrap();
+        assert_eq!(reason, "Python's OpenSSL does not show its SSL_read_ex()");
+        let reason = unsafe { look_up(Some(CStr::from_bytes_with_nul(b"/nowhere\0").unwrap())) }.err().unwrap();
+        assert_eq!(reason, "Python's module _ssl is not where it says");
+    }
+}

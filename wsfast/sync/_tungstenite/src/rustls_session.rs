@@ -91,8 +91,9 @@ impl RustlsSession {
                 Ok(_) => {}
                 Err(error) => return Err(Cause::Tls(error.to_string())),
             }
-            let state = self.connection.process_new_packets().map_err(cause)?;
-            if state.plaintext_bytes_to_read() > 0 {
+            let processed = self.connection.process_new_packets();
+            // Before an error there may have been something.
+            if !matches!(&processed, Ok(state) if state.plaintext_bytes_to_read() == 0) {
                 let mut reader = self.connection.reader();
                 while let Ok(chunk) = reader.fill_buf() {
                     if chunk.is_empty() {
@@ -103,7 +104,7 @@ impl RustlsSession {
                     reader.consume(size);
                 }
             }
-            if state.peer_has_closed() {
+            if processed.map_err(cause)?.peer_has_closed() {
                 return Ok(true);
             }
         }
