@@ -91,7 +91,8 @@ def main():
         os.sched_setaffinity(0, [options.cpu])
     client = importlib.import_module(f"bench.clients.{options.client}")
     function = getattr(client, options.function)
-    context = ssl.create_default_context(cafile=options.ca) if options.ca else None
+    trusting = getattr(client, "tls", ssl.create_default_context)
+    context = trusting(cafile=options.ca) if options.ca else None
     case = options.function.split("_")[0]
     if case == "idle":
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

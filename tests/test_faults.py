@@ -6,33 +6,48 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 from support import certificates
+from support.certificates import WAYS
 from support.faces import FACES, Client
 from support.frames import pattern
 from support.proxy import Proxy, proxy
 from support.servers import PEERS
 
+from wsfast import TLS
 from wsfast.exceptions import InvalidMessage, KeepaliveTimeout
 
 pytestmark = [pytest.mark.asyncio(loop_factories=["asyncio"]), pytest.mark.parametrize("face", FACES)]
 
-secure = pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+secure = pytest.mark.parametrize("secure", WAYS.values(), ids=WAYS)
+over_tls = pytest.mark.parametrize("secure", list(WAYS.values())[1:], ids=list(WAYS)[1:])
+
+
+@pytest.fixture(autouse=True)
+def once(request):
+    """To the other faces settings are a context."""
+    arguments = request.node.callspec.params
+    if arguments["face"] != "blocking" and arguments.get("secure") is certificates.client_settings:
+        pytest.skip("as with a context")
+
 
 MESSAGES = ["", "a", "żółw 🐢", pattern(125), "x" * 126, pattern(70_000), b"", "last"]
 
 
 @asynccontextmanager
 async def before_server(
-    peer: str = "websockets", *, secure: bool = False, **options: bool | int
-) -> AsyncIterator[tuple[Proxy, ssl.SSLContext | None]]:
+    peer: str = "websockets",
+    *,
+    secure: Callable[[], ssl.SSLContext | TLS] | None = None,
+    **options: bool | int,
+) -> AsyncIterator[tuple[Proxy, ssl.SSLContext | TLS | None]]:
     """A proxy before the peer's echo server, and the client's context."""
     context = certificates.server_context() if secure else None
     async with PEERS[peer](context) as url, proxy(url, **options) as between:
-        yield between, certificates.client_context() if secure else None
+        yield between, secure() if secure else None
 
 
 async def exchange(client: Client, messages: list[str | bytes] = MESSAGES) -> None:
@@ -78,7 +93,7 @@ FAULTS = pytest.mark.parametrize("fault", ["reset", "half_close", "cut"])
 STALLED = 0.2  # seconds until a test gives up what nothing moves any more
 
 
-async def refused(face: str, between: Proxy, context: ssl.SSLContext | None) -> BaseException:
+async def refused(face: str, between: Proxy, context: ssl.SSLContext | TLS | None) -> BaseException:
     """What connecting raises."""
     with pytest.raises((OSError, InvalidMessage)) as raised:
         async with FACES[face](between.url, context=context):
@@ -92,10 +107,11 @@ async def test_nobody_listens(face):
     assert type(await refused(face, between, context)) is ConnectionRefusedError
 
 
+@over_tls
 @FAULTS
 @pytest.mark.parametrize("count", [0, 1, 100])
-async def test_in_the_tls_handshake(face, fault, count):
-    async with before_server(secure=True, held=True) as (between, context):
+async def test_in_the_tls_handshake(face, secure, fault, count):
+    async with before_server(secure=secure, held=True) as (between, context):
         connecting = asyncio.ensure_future(refused(face, between, context))
         await between.arrived(count or 1)
         between.forward(count)
@@ -188,8 +204,9 @@ async def test_stalled_before_the_reply(face, secure):
                 raise AssertionError("it is open")
 
 
-async def test_stalled_in_the_tls_handshake(face):
-    async with before_server(secure=True, held=True) as (between, context):
+@over_tls
+async def test_stalled_in_the_tls_handshake(face, secure):
+    async with before_server(secure=secure, held=True) as (between, context):
         with pytest.raises(TimeoutError):
             async with FACES[face](between.url, context=context, open_timeout=STALLED):
                 raise AssertionError("it is open")

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "stats": set(),
     "options": {"codes"},
     "reply": set(),
+    "tls": set(),
     "tuning": {"options"},
     "uri": {"exceptions"},
     "handshake": {"deflate", "exceptions", "reply", "uri"},
@@ -40,7 +41,7 @@ MAY_IMPORT = {
     "_binding": {"_engine"},
     "tcp": {"uri", "tuning"},
     "opening": COLD
-    | {"_engine", "_frame", "_writer", "_socket", "tcp", "handshake", "uri", "deflate"}
+    | {"_engine", "_frame", "_writer", "_socket", "tcp", "tls", "handshake", "uri", "deflate"}
     | {"_messages"},
 }
 FACES = {"__init__", "asyncio", "sync"}

@@ -19,9 +19,8 @@ from support.faces import FACES
 from support.frames import PING, PONG
 from support.servers import Peer, echo, serve
 
-from wsfast import opening
+from wsfast import tls
 from wsfast.exceptions import InvalidURI
-from wsfast.sync import tls
 
 on_asyncio = pytest.mark.asyncio(loop_factories=["asyncio"])
 faces = pytest.mark.parametrize("face", FACES)
@@ -64,14 +63,11 @@ def other_authority() -> str:
 @pytest.fixture
 def system_authority(tmp_path, monkeypatch):
     """The tests' authority is the system's, and what was cached for who gives no context is forgotten."""
-    caches = (opening.default_ssl_context, tls._system_config, tls._system_authorities)
     authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    for cache in caches:
-        cache.cache_clear()
+    tls._context.cache_clear()
     yield
-    for cache in caches:
-        cache.cache_clear()
+    tls._context.cache_clear()
 
 
 async def is_refused(face: str, server: ssl.SSLContext, client: ssl.SSLContext | None, message: str) -> None:

@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 
 import pytest
-from support.certificates import client_context, server_context
+from support.certificates import WAYS, server_context
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, frame, pattern, text
 from support.servers import PEERS
 from sync_support.servers import echo, in_thread, scripted
@@ -17,17 +17,17 @@ SIZES = (0, 1, 125, 126, 1023, 1024, 1025, 16383, 16384, 65535, 65536, 131072, 2
 
 @contextmanager
 def serving(peer, tls):
-    with in_thread(lambda: PEERS[peer](server_context() if tls else None)) as url:
-        yield url, client_context() if tls else None
+    with in_thread(lambda: PEERS[peer](server_context() if WAYS[tls] else None)) as url:
+        yield url, WAYS[tls]() if WAYS[tls] else None
 
 
-@pytest.fixture(scope="module", params=[(peer, tls) for peer in PEERS for tls in (False, True)], ids=str)
+@pytest.fixture(scope="module", params=[(peer, tls) for peer in PEERS for tls in WAYS], ids=str)
 def ws(request):
     with serving(*request.param) as (url, context), connect(url, ssl=context, max_size=None) as ws:
         yield ws
 
 
-@pytest.fixture(params=[(peer, tls) for peer in PEERS for tls in (False, True)], ids=str)
+@pytest.fixture(params=[(peer, tls) for peer in PEERS for tls in WAYS], ids=str)
 def server(request):
     """A server of the test's own: it is gone, with its end of all connections, when the test is over."""
     with serving(*request.param) as served:

@@ -6,7 +6,7 @@ import socket
 import threading
 
 import pytest
-from support.certificates import client_context, server_context
+from support.certificates import WAYS, client_context, server_context
 from sync_support.servers import echo, in_thread, scripted
 
 from wsfast.exceptions import (
@@ -324,7 +324,7 @@ def test_tcp_that_stalls():
                 sock.close()
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("tls", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("phase", ["before", "half"])
 def test_the_opening_stalls(tls, phase):
     done = threading.Event()
@@ -337,7 +337,7 @@ def test_the_opening_stalls(tls, phase):
 
     with scripted(script, ssl_context=server_context() if tls and phase == "half" else None) as server:
         uri = server.url.replace("ws://", "wss://") if tls and phase == "before" else server.url
-        options = {"ssl": client_context()} if tls else {}
+        options = {"ssl": tls()} if tls else {}
         with pytest.raises(TimeoutError):
             connect(uri, open_timeout=0.1, **options)
         done.set()

@@ -5,7 +5,7 @@ import socket
 import threading
 
 import pytest
-from support.certificates import client_context, server_context
+from support.certificates import WAYS, server_context
 from support.frames import (
     BINARY,
     CLOSE,
@@ -26,11 +26,11 @@ from sync_support.servers import echo, in_thread, running, scripted
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedError, ConnectionClosedOK
 from wsfast.sync.client import connect
 
-TLS = pytest.mark.parametrize("tls", [False, True])
+TLS = pytest.mark.parametrize("tls", WAYS.values(), ids=WAYS)
 
 
 def contexts(tls):
-    return ({"ssl_context": server_context()}, {"ssl": client_context()}) if tls else ({}, {})
+    return ({"ssl_context": server_context()}, {"ssl": tls()}) if tls else ({}, {})
 
 
 class Gate:
@@ -66,7 +66,7 @@ def test_send_while_another_thread_receives(tls):
 @TLS
 def test_many_senders_and_one_receiver(tls):
     with in_thread(lambda: PEERS["websockets"](server_context() if tls else None)) as url:
-        with connect(url, ssl=client_context() if tls else None) as ws:
+        with connect(url, ssl=tls() if tls else None) as ws:
             expected = {
                 f"{sender} {number} {'x' * number * 50}" for sender in range(4) for number in range(50)
             }

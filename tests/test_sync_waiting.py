@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from support.certificates import client_context, server_context
+from support.certificates import WAYS, server_context
 from support.frames import BINARY, CLOSE, PING, PONG, TEXT, binary, close, frame, header, pattern, text
 from sync_support.servers import echo, running, scripted
 
@@ -19,11 +19,11 @@ from wsfast.sync.client import connect
 # More than the buffers of both ends hold together.
 BLOCKS = 32 << 20
 
-TLS = pytest.mark.parametrize("tls", [False, True])
+TLS = pytest.mark.parametrize("tls", WAYS.values(), ids=WAYS)
 
 
 def contexts(tls):
-    return ({"ssl_context": server_context()}, {"ssl": client_context()}) if tls else ({}, {})
+    return ({"ssl_context": server_context()}, {"ssl": tls()}) if tls else ({}, {})
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_any_byte_is_a_sign_of_life():
             pass
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@TLS
 def test_a_missed_pong_ends_the_connection(done, tls):
     server_options, options = contexts(tls)
 

@@ -35,9 +35,11 @@ from wsfast.exceptions import (
 from wsfast.handshake import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
 from wsfast.opening import ws_connect
 from wsfast.stats import WSStats
+from wsfast.tls import TLS
 from wsfast.uri import WebSocketURI, WSParsedURL
 
 __all__ = [
+    "TLS",
     "ConnectionClosed",
     "ConnectionClosedError",
     "ConnectionClosedOK",

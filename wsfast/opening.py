@@ -6,7 +6,6 @@ import asyncio
 import functools
 import inspect
 import logging
-import os
 import socket
 import ssl
 import sys
@@ -25,6 +24,7 @@ from wsfast.exceptions import InvalidHandshake, InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
 from wsfast.tcp import SocketFactory
+from wsfast.tls import TLS, as_context, put_in_python_s_words, server_name
 from wsfast.tuning import Histogram, SocketOption, Tuning
 from wsfast.uri import WebSocketURI, parse_uri
 
@@ -56,7 +56,7 @@ async def ws_connect(
     ws_listener_factory: ListenerFactory,
     url: str,
     *,
-    ssl_context: ssl.SSLContext | None = None,
+    ssl_context: ssl.SSLContext | TLS | None = None,
     disconnect_on_exception: bool = True,
     websocket_handshake_timeout: float | None = 5,
     open_timeout: float | None = 10,
@@ -94,7 +94,8 @@ async def ws_connect(
     :param ws_listener_factory: called without arguments, or, if it takes two, with the upgrade request and response,
         once the server has agreed; returns the :class:`WSListener`
     :param url: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
-    :param ssl_context: for ``wss``; by default one that verifies certificates and host names
+    :param ssl_context: for ``wss``: an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; by default one that trusts the
+        system's authorities
     :param disconnect_on_exception: False logs an exception of ``on_ws_frame`` and goes on, instead of closing
     :param websocket_handshake_timeout: for the upgrade alone, once TCP and TLS are up
     :param open_timeout: for everything: DNS, TCP, TLS and upgrade
@@ -191,7 +192,7 @@ async def ws_connect(
 
     opening = Opening(handshake, receiver, _logger(logger_name), tuning, pinging)
     loop = asyncio.get_running_loop()
-    context = (ssl_context or default_ssl_context(os.environ.get("SSLKEYLOGFILE"))) if uri.secure else None
+    context = as_context(ssl_context) if uri.secure else None
     transport = WSTransport(
         loop,
         opening,
@@ -388,11 +389,15 @@ async def _connect(
             SocketTransport(loop, sock, transport, tuning.timestamps == "kernel")
             return
         if context is not None:
-            kwargs.setdefault("server_hostname", uri.host)
+            kwargs["server_hostname"] = server_name(kwargs.get("server_hostname") or uri.host)
         connect = (
             functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
         )
-        await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
+        try:
+            await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
+        except ssl.SSLCertVerificationError as exc:
+            put_in_python_s_words(exc, kwargs["server_hostname"])
+            raise
     except BaseException as exc:
         sock.close()
         explained = None if context is None else _explained(exc)
@@ -461,9 +466,10 @@ def _can_use_aiofastnet(
     """False if the loop's own transports must do: they copy what they receive, and call no C.
 
     A loop without add_reader (asyncio's Proactor on Windows, say) cannot tell aiofastnet when a socket is readable. And
-    aiofastnet 1.2 crashes the process when OpenSSL is to log its keys.
+    aiofastnet 1.2 crashes the process when OpenSSL is to log its keys or to call back, and passes by the methods of a
+    class that is derived from SSLContext.
     """
-    if context is not None and context.keylog_filename is not None:
+    if context is not None and not _is_plain(context):
         return False
     if wanted is not None:
         return wanted
@@ -474,6 +480,12 @@ def _can_use_aiofastnet(
     except (NotImplementedError, AttributeError):
         return False
     return True
+
+
+def _is_plain(context: ssl.SSLContext) -> bool:
+    """Is it all in the SSL_CTX, and does that call no Python?"""
+    calls = getattr(context, "_msg_callback", None)
+    return type(context) is ssl.SSLContext and context.keylog_filename is None and calls is None
 
 
 def _make_listener(
@@ -505,14 +517,6 @@ def _takes_two(factory: ListenerFactory) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-@functools.lru_cache(maxsize=1)
-def default_ssl_context(keylog_filename: str | None) -> ssl.SSLContext:
-    """Loading the certificate authorities takes milliseconds, so it is done once (again if SSLKEYLOGFILE changes)."""
-    context = ssl.create_default_context()
-    context.hostname_checks_common_name = False  # RFC 9525 section 2; nor does rustls
-    return context
 
 
 def _logger(name: LoggerLike) -> Any:

@@ -1,9 +1,13 @@
 """wsfast's blocking face. The variant `busy_poll` does not sleep while it waits."""
 
 from bench.clients import blocking
+from wsfast import TLS
 from wsfast.sync.client import connect as ws_connect
 
 REQUIRES = "wsfast"
+
+# What worker.py makes of the authority: with a context OpenSSL would encrypt.
+tls = TLS
 
 
 def request_response(url, size, rounds, ssl=None):

@@ -8,6 +8,9 @@ import ssl
 
 import trustme
 
+from wsfast import TLS
+from wsfast.tls import ClientCert
+
 
 @functools.cache
 def authority() -> trustme.CA:
@@ -44,3 +47,12 @@ def client_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority().configure_trust(context)
     return context
+
+
+def client_settings(client_cert: ClientCert | None = None) -> TLS:
+    """The same in wsfast's settings, with which the blocking client encrypts by rustls instead of OpenSSL."""
+    return TLS(cadata=authority().cert_pem.bytes().decode(), client_cert=client_cert)
+
+
+# How the blocking client is told to speak TLS; None: not at all.
+WAYS = {"plain": None, "openssl": client_context, "rustls": client_settings}

@@ -16,7 +16,7 @@ from typing import Any
 
 import wsfast.asyncio.client
 import wsfast.sync.client
-from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import TLS, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
 from wsfast.sync._native import lib
@@ -196,7 +196,7 @@ class _Blocking(Client):
 async def listener(
     url: str,
     *,
-    context: ssl.SSLContext | None = None,
+    context: ssl.SSLContext | TLS | None = None,
     max_size: int = 1 << 20,
     make: type[_Listening] = _Listening,
     **options: Any,
@@ -212,7 +212,7 @@ async def listener(
 
 @asynccontextmanager
 async def awaitable(
-    url: str, *, context: ssl.SSLContext | None = None, **options: Any
+    url: str, *, context: ssl.SSLContext | TLS | None = None, **options: Any
 ) -> AsyncIterator[Client]:
     options = {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options}
     if context is not None:
@@ -227,7 +227,7 @@ async def awaitable(
 
 @asynccontextmanager
 async def blocking(
-    url: str, *, context: ssl.SSLContext | None = None, **options: Any
+    url: str, *, context: ssl.SSLContext | TLS | None = None, **options: Any
 ) -> AsyncIterator[Client]:
     options = {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options}
     if context is not None:

@@ -20,10 +20,11 @@ from wsfast.connecting import Connecting
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import USER_AGENT, HeadersLike, UpgradeRequest, UpgradeResponse
-from wsfast.opening import TLS_ARGUMENTS, Opening, default_ssl_context, establish, refuse_redirect
+from wsfast.opening import TLS_ARGUMENTS, Opening, establish, refuse_redirect
 from wsfast.options import NO_LIMIT, Limits, Marks
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
+from wsfast.tls import as_context
 from wsfast.tuning import ARGUMENTS as TUNING_ARGUMENTS
 from wsfast.tuning import Tuning
 from wsfast.uri import WebSocketURI
@@ -264,10 +265,10 @@ class _Target:
                 raise ValueError(f"{name} is only meaningful with a wss:// URI")
 
     def ssl_context(self) -> ssl_module.SSLContext | None:
-        if self._ssl is True:
-            return default_ssl_context(os.environ.get("SSLKEYLOGFILE"))
-        context: ssl_module.SSLContext | None = self._ssl
-        return context
+        """None for a ws:// URI."""
+        if self._ssl is None:
+            return None
+        return as_context(None if self._ssl is True else self._ssl)
 
     def socket_factory(self) -> Callable[[WebSocketURI], Any] | None:
         if self._sock is not None:

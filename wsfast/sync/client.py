@@ -7,6 +7,7 @@ exception of the opening is the same everywhere.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import ssl as ssl_module
@@ -27,7 +28,7 @@ from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_ex
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
-from wsfast.sync.tls import ClientCert
+from wsfast.tls import TLS, ClientCert, server_name
 from wsfast.tuning import Tuning
 
 __all__ = [
@@ -88,7 +89,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         uri: str,
         *,
         sock: socket.socket | None = None,
-        ssl: ssl_module.SSLContext | None = None,
+        ssl: ssl_module.SSLContext | TLS | None = None,
         server_hostname: str | None = None,
         client_cert: ClientCert | None = None,
         origin: str | None = None,
@@ -148,9 +149,10 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             ):
                 if value is not None:
                     raise ValueError(f"{name} argument is incompatible with a ws:// URI")
-        self._ssl = ssl
-        self._client_cert = client_cert
-        self._server_hostname = server_hostname
+        self._tls: ssl_module.SSLContext | TLS | None = None
+        if self.ws_uri.secure:
+            self._tls = tls.settings(ssl, client_cert)
+            self._server_name = server_name(server_hostname or self.ws_uri.host)
         self._sock = sock
         self._target = _Target(sock, kwargs)
         self._create_connection = ClientConnection if create_connection is None else create_connection
@@ -160,18 +162,23 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         handshake = self._next_handshake()
         deadline = _Deadline(self._timeouts.open)
         options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
-        config = tls.config(self._ssl, self._client_cert) if self.ws_uri.secure else None
+        config = tls.config(self._tls) if isinstance(self._tls, TLS) else None
+        session = None
         sock = self._target.connect(self.ws_uri.host, self.ws_uri.port, deadline)
         try:
             addresses = _prepare(sock)
+            if isinstance(self._tls, ssl_module.SSLContext):
+                session = tls.shake_hands(sock, self._tls, self._server_name, deadline)
         except BaseException:
             sock.close()
             raise
-        # From here on the descriptor is the crate's.
-        handle = ffi.gc(lib.wst_new(sock.detach(), options), lib.wst_free)
+        # From here on the descriptor is the crate's, and so is the session, which must outlive the handle.
+        handle = ffi.gc(lib.wst_new(sock.detach(), options), functools.partial(_free, session))
         try:
-            if config is not None:
-                _shake_hands(handle, config, self._server_hostname or self.ws_uri.host, deadline)
+            if session is not None:
+                _check_tls(handle, tls.adopt(handle, session))
+            elif config is not None:
+                _shake_hands(handle, config, self._server_name, deadline)
             response = _upgrade(handle, handshake, deadline)
             connection = self._create_connection(
                 handle,
@@ -242,9 +249,10 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
     :param sock: a connected socket, which is taken over: the object is detached
-    :param ssl: how to verify the server, see :mod:`wsfast.sync.tls`; by default with the system's authorities
-    :param server_hostname: overrides the host of `uri` in the certificate
-    :param client_cert: a file in PEM with this client's certificate and key, or two files
+    :param ssl: how to speak TLS: a :class:`wsfast.TLS`, by default one that trusts the system's authorities, or an
+        ``ssl.SSLContext``, with which OpenSSL itself speaks, slower
+    :param server_hostname: overrides the host of `uri` in the certificate and in SNI
+    :param client_cert: as in :class:`wsfast.TLS`, if there is no `ssl`
     :param origin: the ``Origin`` header
     :param extensions: offers of compression with other settings than the default ones: each a
         :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
@@ -372,6 +380,11 @@ def _connect_to(family: int, address: Any, source: Any, deadline: _Deadline) -> 
     return sock
 
 
+def _free(session: Any, handle: Any) -> None:
+    """Free the handle. `session`: kept until then."""
+    lib.wst_free(handle)
+
+
 def _prepare(sock: socket.socket) -> tuple[Any, Any]:
     """Make the socket as the crate wants it. Returns the addresses of both ends."""
     sock.setblocking(True)
@@ -388,6 +401,11 @@ def _shake_hands(handle: Any, config: Any, name: str, deadline: _Deadline) -> No
         result = lib.wst_tls_handshake(handle, config, data, len(data), left)
     if result == lib.WST_TIMEOUT:
         raise TimeoutError("timed out during the TLS handshake")
+    _check_tls(handle, result)
+
+
+def _check_tls(handle: Any, result: int) -> None:
+    """Raise what ended the connection, if it has ended."""
     if result == lib.WST_EOF:
         raise ended_in_tls()
     if result:

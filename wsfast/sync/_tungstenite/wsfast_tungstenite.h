@@ -56,7 +56,7 @@ enum wst_cause {
     WST_CAUSE_KEEPALIVE = 7,
     WST_CAUSE_CLOSE_TIMEOUT = 8,
     WST_CAUSE_TLS = 9,           /* message */
-    WST_CAUSE_CERTIFICATE = 10,  /* message */
+    WST_CAUSE_CERTIFICATE = 10,  /* message; number: OpenSSL's X509_V_ERR_... */
     WST_CAUSE_LOCAL = 11,        /* the caller knows: wst_fail() or wst_abort() */
     WST_CAUSE_PANIC = 12
 };
@@ -98,16 +98,21 @@ typedef struct {
 } wst_ending;
 
 /*
- * How to speak TLS. certificates: the DER of trusted authorities, one after the other, sizes in sizes. suites: the
- * numbers of the cipher suites that are allowed (all, if there are none). verify: 0 nothing, 1 the chain, 2 the chain
- * and the name. versions: 1 TLS 1.2, 2 TLS 1.3, 3 both. alpn: the protocols to offer, each after its size in one byte.
+ * Looks up the functions of OpenSSL that Python's own module _ssl uses; path is its file, or NULL if it is part of the
+ * program. ssl and context: an SSL and its SSL_CTX, to see that they are found where Python keeps them. Returns WST_OK,
+ * or something else and a reason. To be called before what has to do with TLS.
+ */
+int wst_openssl_load(const char *path, void *ssl, void *context, char *reason, size_t reason_size);
+
+/*
+ * How to speak TLS by rustls. context: an SSL_CTX, which verifies: the chain, and the name too if check_name is 1.
+ * versions: 1 TLS 1.2, 2 TLS 1.3, 3 both. alpn: the protocols to offer, each after its size in one byte.
  * chain and key: the client's certificate in PEM, or NULL.
  * keylog: whether to write the file that SSLKEYLOGFILE names. Returns NULL and a reason if that cannot be done.
  */
-wst_tls_config *wst_tls_config_new(const char *certificates, const size_t *sizes, size_t count,
-                                   const uint16_t *suites, size_t suite_count, int verify, int versions,
-                                   const char *alpn, size_t alpn_size, const char *chain, size_t chain_size, const char *key, size_t key_size,
-                                   int keylog, char *reason, size_t reason_size);
+wst_tls_config *wst_tls_config_new(void *context, int check_name, int versions, const char *alpn, size_t alpn_size,
+                                   const char *chain, size_t chain_size, const char *key, size_t key_size, int keylog,
+                                   char *reason, size_t reason_size);
 void wst_tls_config_free(wst_tls_config *config);
 
 /* Takes over the connected, blocking socket fd. Never NULL, and never fails. */
@@ -118,6 +123,11 @@ void wst_free(wst_connection *connection);
 /* The opening: TLS if wanted, then bytes of the upgrade, then wst_open() with those that came after it. */
 int wst_tls_handshake(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size,
                       double timeout);
+/*
+ * TLS by OpenSSL: ssl is an SSL that was made with the SSL_CTX context and on BIOs in memory, and whose handshake is
+ * done. The caller keeps it alive until wst_free() has returned, and does not use it.
+ */
+int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);
 int wst_send_raw(wst_connection *connection, const char *data, size_t size, double timeout);
 /* Returns the number of bytes received, or a wst_result below 0. */
 int64_t wst_recv_raw(wst_connection *connection, char *data, size_t size, double timeout);

@@ -140,7 +140,8 @@ impl CEnding {
                 message = text;
                 9
             }
-            Cause::Certificate(text) => {
+            Cause::Certificate { code, message: text } => {
+                self.number = i64::from(*code);
                 message = text;
                 10
             }

@@ -46,7 +46,11 @@ pub enum Cause {
     Keepalive,
     CloseTimeout,
     Tls(String),
-    Certificate(String),
+    /// OpenSSL's code of why it does not verify.
+    Certificate {
+        code: i32,
+        message: String,
+    },
     Local,
     Panic,
 }

@@ -17,26 +17,31 @@ mod core;
 mod ending;
 mod frame;
 mod opening;
+mod openssl;
+mod openssl_session;
 mod reader;
 mod receiving;
+mod rustls_session;
 mod sending;
 mod socket;
 mod tls;
+mod verifier;
 mod writer;
 
 use std::cell::UnsafeCell;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::{
-    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, OK, PANIC, RESUME, STREAM,
-    VALIDATE,
+    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, CLOSED, OK, PANIC, RESUME,
+    STREAM, VALIDATE,
 };
 use connection::{Connection, Stop};
 use ending::Cause;
 use receiving::Received;
-use tls::{Session, Settings, Verify};
+use rustls_session::Settings;
+use tls::Session;
 
 /// What Python has in its hand. The message is the receiver's: there is one, and it is told who by Python.
 pub struct Handle {
@@ -69,15 +74,39 @@ unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> i64 {
     }
 }
 
+/// Tells the caller why something failed.
+unsafe fn tell_reason(reason: *mut c_char, reason_size: usize, why: &str) {
+    if reason_size > 0 {
+        let target = std::slice::from_raw_parts_mut(reason.cast::<u8>(), reason_size);
+        let size = copy_text(&mut target[..reason_size - 1], why.as_bytes());
+        target[size as usize] = 0;
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_openssl_load(
+    path: *const c_char,
+    ssl: *mut c_void,
+    context: *mut c_void,
+    reason: *mut c_char,
+    reason_size: usize,
+) -> c_int {
+    let path = (!path.is_null()).then(|| CStr::from_ptr(path));
+    match catch_unwind(|| openssl::load(path).and_then(|openssl| openssl.check(ssl, context))) {
+        Ok(Ok(())) => OK,
+        Ok(Err(why)) => {
+            tell_reason(reason, reason_size, why);
+            CLOSED
+        }
+        Err(_) => PANIC,
+    }
+}
+
 #[no_mangle]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn wst_tls_config_new(
-    certificates: *const c_char,
-    sizes: *const usize,
-    count: usize,
-    suites: *const u16,
-    suite_count: usize,
-    verify: c_int,
+    context: *mut c_void,
+    check_name: c_int,
     versions: c_int,
     alpn: *const c_char,
     alpn_size: usize,
@@ -90,21 +119,9 @@ pub unsafe extern "C" fn wst_tls_config_new(
     reason_size: usize,
 ) -> *mut Arc<rustls::ClientConfig> {
     let build = || {
-        let mut ders = Vec::with_capacity(count);
-        let mut at = certificates;
-        for index in 0..count {
-            let size = *sizes.add(index);
-            ders.push(bytes(at, size));
-            at = at.add(size);
-        }
         let settings = Settings {
-            certificates: ders,
-            suites: if suite_count == 0 { &[] } else { std::slice::from_raw_parts(suites, suite_count) },
-            verify: match verify {
-                0 => Verify::Nothing,
-                1 => Verify::Chain,
-                _ => Verify::ChainAndName,
-            },
+            context,
+            check_name: check_name != 0,
             tls12: versions & 1 != 0,
             tls13: versions & 2 != 0,
             alpn: bytes(alpn, alpn_size),
@@ -116,11 +133,7 @@ pub unsafe extern "C" fn wst_tls_config_new(
     match catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
         Ok(config) => Box::into_raw(Box::new(Arc::new(config))),
         Err(why) => {
-            if reason_size > 0 {
-                let target = std::slice::from_raw_parts_mut(reason.cast::<u8>(), reason_size);
-                let size = copy_text(&mut target[..reason_size - 1], why.as_bytes());
-                target[size as usize] = 0;
-            }
+            tell_reason(reason, reason_size, &why);
             std::ptr::null_mut()
         }
     }
@@ -154,6 +167,11 @@ pub unsafe extern "C" fn wst_tls_handshake(
         let new = || Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
         result(connection.handshake(new, seconds(timeout)))
     })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, context: *mut c_void) -> c_int {
+    guarded(handle, PANIC, |connection| result(connection.adopt(Session::adopt(ssl, context))))
 }
 
 #[no_mangle]

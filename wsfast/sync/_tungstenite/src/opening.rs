@@ -56,6 +56,21 @@ impl Connection {
         }
     }
 
+    /// TLS whose handshake is done. See wst_tls_adopt().
+    pub fn adopt(&self, session: Result<Session, String>) -> Result<(), Stop> {
+        let mut reader = locked(&self.reader);
+        let adopted = session.map_err(Cause::Tls).and_then(|mut session| {
+            // What came behind the handshake is in it already.
+            reader.ended = session.read(&[], &mut reader.data)?;
+            let _ = self.session.set(Mutex::new(session));
+            Ok(())
+        });
+        adopted.map_err(|cause| {
+            self.finalize(cause);
+            Stop::Closed
+        })
+    }
+
     pub fn send_raw(&self, data: &[u8], timeout: Option<Duration>) -> Result<(), Stop> {
         let _user = self.socket.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
@@ -73,7 +88,11 @@ impl Connection {
             match sent {
                 Ok(size) => rest = &rest[size..],
                 Err(errno) if would_block(errno) => {}
-                Err(errno) => return Err(self.lost(errno)),
+                Err(errno) => {
+                    // An alert may have come before the peer closed, and says why it did.
+                    let _ = self.read(&mut locked(&self.reader), libc::MSG_DONTWAIT);
+                    return Err(self.lost(errno));
+                }
             }
             if rest.is_empty() && !self.session().is_some_and(|s| locked(s).wants_write()) {
                 return Ok(());

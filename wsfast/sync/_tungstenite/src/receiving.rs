@@ -242,6 +242,7 @@ impl Connection {
             // The plaintext may need more room than there is, and then the buffer moves.
             reader.make_room(reader.wire.len());
         }
+        let before = reader.data.len();
         let (ended, answer) = {
             let mut session = locked(session);
             (session.read(&reader.wire, &mut reader.data), session.wants_write())
@@ -251,14 +252,12 @@ impl Connection {
         }
         match ended {
             Ok(ended) => reader.ended = ended,
-            Err(error) => {
+            Err(cause) => {
+                // What came before in the same read is to be parsed still.
+                let told = reader.data.len() > before && self.phase() != Phase::Connecting;
                 let _ = locked(session).flush(&self.socket);
-                let cause = match &error {
-                    rustls::Error::InvalidCertificate(_) => Cause::Certificate(error.to_string()),
-                    _ => Cause::Tls(error.to_string()),
-                };
                 self.finalize(cause);
-                return Ok(0);
+                return Ok(if told { size } else { 0 });
             }
         }
         Ok(size)

@@ -1,0 +1,182 @@
+"""Whom a client trusts: every context with every server and every face, as OpenSSL itself decides in memory.
+
+A face connects if, and only if, OpenSSL does, it shows the server the same, and it fails with the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+import ssl
+import threading
+
+import pytest
+from support import tls_table
+from support.servers import accept_token
+from support.tls_table import CONTEXTS, SERVERS, SYSTEM, Refusal, Seen, verdict
+
+import wsfast
+import wsfast.sync.client
+from wsfast import TLS, WSListener, ws_connect
+from wsfast.tls import server_name
+
+
+class Server:
+    """Accepts connections, one after the other, and notes what it sees of each client that gets as far as a request."""
+
+    def __init__(self, context):
+        self.context = context
+        self.seen = []
+        self.served = threading.Semaphore(0)
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listening.getsockname()[1]
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            try:
+                sock, _ = self.listening.accept()
+            except OSError:
+                return
+            with sock, contextlib.suppress(OSError):
+                sock.settimeout(10)
+                self.serve(sock)
+            self.served.release()
+
+    def serve(self, sock):
+        names = [None]
+        self.context.sni_callback = lambda _, asked, __: names.append(asked)
+        with self.context.wrap_socket(sock, server_side=True) as secure:
+            request = b""
+            while not request.endswith(b"\r\n\r\n"):
+                data = secure.recv(4096)
+                if not data:
+                    return
+                request += data
+            self.seen.append(Seen.of(secure, names[-1]))
+            key = next(
+                line[19:]
+                for line in request.split(b"\r\n")
+                if line.lower().startswith(b"sec-websocket-key: ")
+            )
+            secure.sendall(
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n\r\n"
+            )
+            secure.recv(4096)  # CLOSE
+            secure.sendall(b"\x88\x02\x03\xe8")
+
+    def end(self):
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listening.close()
+
+
+@pytest.fixture(scope="module")
+def servers():
+    running = {name: Server(context) for name, (context, _) in SERVERS.items()}
+    yield running
+    for server in running.values():
+        server.end()
+
+
+@pytest.fixture(autouse=True)
+def system(tmp_path, monkeypatch):
+    """The system trusts SYSTEM alone."""
+    (tmp_path / "system.pem").write_text(SYSTEM.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "missing"))
+
+
+def uri_of(host, port):
+    return f"wss://{host}:{port}/"
+
+
+def tcp(port):
+    return socket.create_connection(("127.0.0.1", port))
+
+
+def listener(tls, host, port):
+    async def connect():
+        transport, _ = await ws_connect(
+            WSListener, uri_of(host, port), ssl_context=tls, socket_factory=lambda _: tcp(port)
+        )
+        transport.disconnect()
+        await transport.wait_disconnected()
+
+    return connect()
+
+
+def awaitable(tls, host, port):
+    async def connect():
+        options = {} if tls is None else {"ssl": tls}
+        async with wsfast.connect(uri_of(host, port), sock=tcp(port), **options):
+            pass
+
+    return connect()
+
+
+def blocking(tls, host, port):
+    wsfast.sync.client.connect(uri_of(host, port), ssl=tls, sock=tcp(port)).close()
+
+
+def outcome(face, tls, host, server, loop):
+    """What the server saw, or why there was nothing to be seen."""
+    server.seen.clear()
+    try:
+        done = face(tls, host, server.port)
+        if done is not None:
+            loop.run_until_complete(done)
+    except (OSError, wsfast.InvalidHandshake) as exc:
+        refusal = Refusal.of(exc)
+    else:
+        refusal = None
+    assert server.served.acquire(timeout=20)
+    return refusal or server.seen[0]
+
+
+@pytest.fixture
+def loop():
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # a failed handshake is told to us anyway
+    yield loop
+    loop.close()
+
+
+FACES = {"listener": listener, "awaitable": awaitable, "blocking": blocking}
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("says", CONTEXTS)
+def test_openssl_decides(face, says, servers, loop, tmp_path, monkeypatch):
+    connect = FACES[face]
+
+    def use(context):
+        host = SERVERS["by an authority of the system"][1]
+        assert isinstance(
+            outcome(connect, context, host, servers["by an authority of the system"], loop), Seen
+        )
+
+    tls_table.write_files(tmp_path)
+    make = functools.partial(CONTEXTS[says], tmp_path)
+    monkeypatch.setattr(tls_table, "use", use)
+    tls = make()
+    monkeypatch.setattr(tls_table, "use", lambda _: None)
+    reference = make()
+    if not isinstance(reference, ssl.SSLContext):
+        reference = (reference or TLS()).context()
+    differ = {}
+    for name, (there, host) in SERVERS.items():
+        expected = verdict(reference, there, server_name(host))
+        got = outcome(connect, tls, host, servers[name], loop)
+        if got != expected:
+            differ[name] = got, expected
+    assert not differ, "".join(
+        f"\n{name}:\n  {got}\n  {expected}" for name, (got, expected) in differ.items()
+    )
+    if isinstance(tls, ssl.SSLContext):
+        tls.keylog_filename = None  # it keeps the file open
+        reference.keylog_filename = None

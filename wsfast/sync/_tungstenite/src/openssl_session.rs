@@ -1,0 +1,185 @@
+//! The TLS of a connection by OpenSSL itself, for whoever passes an ssl.SSLContext.
+//!
+//! Python makes the SSL with that context, on BIOs in memory, and shakes hands with it: so the context is honoured by
+//! definition, and its callbacks run where no lock is held. Then it leaves the SSL to us, and keeps it alive. From
+//! here on no Python runs, since OpenSSL has none to call: so the caller may hold locks, and not Python's.
+
+use std::ffi::{c_int, c_void};
+
+use crate::ending::Cause;
+use crate::openssl::{self, OpenSsl, Pointer};
+use crate::socket::{would_block, Errno, Socket};
+
+/// What is encrypted, or taken out of a BIO, at once: a BIO keeps the size that it once had.
+const PIECE: usize = 256 * 1024;
+
+/// A record's plaintext, at most (RFC 8446 section 5.1).
+const RECORD: usize = 16 * 1024;
+
+const SSL_ERROR_WANT_READ: c_int = 2;
+const SSL_ERROR_ZERO_RETURN: c_int = 6;
+const SSL_OP_NO_RENEGOTIATION: u64 = 1 << 30;
+
+pub struct OpenSslSession {
+    openssl: &'static OpenSsl,
+    ssl: Pointer,
+    /// Whole messages that are not encrypted yet, because the kernel takes no more.
+    plain: Vec<u8>,
+    encrypted: usize,
+    /// Records on their way to the kernel.
+    wire: Vec<u8>,
+    sent: usize,
+    failed: bool,
+}
+
+// SAFETY: an SSL may be used by any thread, one at a time, and a session is behind a lock.
+unsafe impl Send for OpenSslSession {}
+
+impl OpenSslSession {
+    /// # Safety
+    /// `ssl` is an SSL that outlives the session and that nobody else uses, or no SSL at all but then not made with
+    /// `context`.
+    pub unsafe fn new(ssl: Pointer, context: Pointer) -> Result<Self, String> {
+        let openssl = openssl::loaded().ok_or("OpenSSL is not loaded")?;
+        openssl.check(ssl, context)?;
+        if (openssl.SSL_is_init_finished)(ssl) != 1 {
+            return Err("the TLS handshake is not done".to_string());
+        }
+        // As rustls: while a handshake is under way nothing can be sent.
+        (openssl.SSL_set_options)(ssl, SSL_OP_NO_RENEGOTIATION);
+        let (plain, wire) = (Vec::new(), Vec::new());
+        Ok(OpenSslSession { openssl, ssl, plain, encrypted: 0, wire, sent: 0, failed: false })
+    }
+
+    pub fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<bool, Cause> {
+        // SAFETY: the session owns the SSL for as long as it lives; slices are as long as they say.
+        unsafe {
+            (self.openssl.ERR_clear_error)();
+            let bio = (self.openssl.SSL_get_rbio)(self.ssl);
+            while !wire.is_empty() {
+                let size = wire.len().min(c_int::MAX as usize);
+                if (self.openssl.BIO_write)(bio, wire.as_ptr().cast(), size as c_int) != size as c_int {
+                    return Err(self.error());
+                }
+                wire = &wire[size..];
+            }
+            loop {
+                plain.reserve(RECORD);
+                let spare = plain.spare_capacity_mut();
+                let mut size = 0;
+                let read = (self.openssl.SSL_read_ex)(self.ssl, spare.as_mut_ptr().cast(), spare.len(), &mut size);
+                if read == 1 {
+                    plain.set_len(plain.len() + size);
+                    continue;
+                }
+                return match (self.openssl.SSL_get_error)(self.ssl, read) {
+                    SSL_ERROR_WANT_READ => Ok(false),
+                    SSL_ERROR_ZERO_RETURN => Ok(true),
+                    _ => Err(self.error()),
+                };
+            }
+        }
+    }
+
+    pub fn write(&mut self, plain: &[u8]) {
+        if self.plain.is_empty() && plain.len() <= PIECE {
+            self.encrypt(plain);
+        } else {
+            self.plain.extend_from_slice(plain);
+        }
+    }
+
+    pub fn write_end(&mut self) {
+        self.encrypt_all();
+        if !self.failed {
+            // SAFETY: as in `read`. It only says that nothing follows from us.
+            unsafe { (self.openssl.SSL_shutdown)(self.ssl) };
+            self.openssl.take_error();
+        }
+    }
+
+    pub fn wants_write(&self) -> bool {
+        self.sent < self.wire.len() || !self.plain.is_empty() || self.pending() > 0
+    }
+
+    pub fn flush(&mut self, socket: &Socket) -> Result<bool, Errno> {
+        loop {
+            while self.sent < self.wire.len() {
+                match socket.send(&self.wire[self.sent..]) {
+                    Ok(size) => self.sent += size,
+                    Err(libc::EINTR) => {}
+                    Err(errno) if would_block(errno) => return Ok(false),
+                    Err(errno) => return Err(errno),
+                }
+            }
+            if self.pending() == 0 {
+                self.encrypt_piece();
+            }
+            if !self.take_records() {
+                return if self.failed { Err(libc::EIO) } else { Ok(true) };
+            }
+        }
+    }
+
+    /// Records that OpenSSL has made.
+    fn pending(&self) -> usize {
+        // SAFETY: as in `read`.
+        unsafe { (self.openssl.BIO_ctrl_pending)((self.openssl.SSL_get_wbio)(self.ssl)) }
+    }
+
+    /// Takes some of them; false if there are none.
+    fn take_records(&mut self) -> bool {
+        self.wire.clear();
+        self.sent = 0;
+        let size = self.pending().min(PIECE);
+        self.wire.reserve(size);
+        // SAFETY: as in `read`; so many bytes were made room for.
+        unsafe {
+            let bio = (self.openssl.SSL_get_wbio)(self.ssl);
+            let taken = (self.openssl.BIO_read)(bio, self.wire.as_mut_ptr().cast(), size as c_int);
+            self.wire.set_len(usize::try_from(taken).unwrap_or(0));
+        }
+        !self.wire.is_empty()
+    }
+
+    fn encrypt_piece(&mut self) {
+        if self.plain.is_empty() {
+            return;
+        }
+        let plain = std::mem::take(&mut self.plain);
+        let end = plain.len().min(self.encrypted + PIECE);
+        self.encrypt(&plain[self.encrypted..end]);
+        self.encrypted = end;
+        if end < plain.len() {
+            self.plain = plain;
+        } else {
+            self.encrypted = 0;
+        }
+    }
+
+    fn encrypt_all(&mut self) {
+        while !self.plain.is_empty() {
+            self.encrypt_piece();
+        }
+    }
+
+    fn encrypt(&mut self, plain: &[u8]) {
+        if plain.is_empty() || self.failed {
+            return;
+        }
+        let mut size = 0;
+        // SAFETY: as in `read`. A BIO in memory takes all, or there is no memory.
+        unsafe {
+            (self.openssl.ERR_clear_error)();
+            let data = plain.as_ptr().cast::<c_void>();
+            self.failed = (self.openssl.SSL_write_ex)(self.ssl, data, plain.len(), &mut size) != 1;
+        }
+        self.failed |= size != plain.len();
+        self.openssl.take_error();
+    }
+
+    fn error(&mut self) -> Cause {
+        self.failed = true;
+        Cause::Tls(self.openssl.take_error().unwrap_or_else(|| "TLS failed without a reason".to_string()))
+    }
+}
