@@ -8,6 +8,7 @@ the limits of the write buffer, closing and errors.
 
 import socket
 
+cimport cython
 from aiofastnet.transport cimport WritableTransport
 from aiofastnet.utils cimport NoResult, aiofn_read, aiofn_write
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -93,11 +94,15 @@ cdef void acknowledge_at_once(int fd) noexcept:
     wsf_acknowledge_at_once(fd)
 
 
+@cython.no_gc_clear  # aiofastnet's methods look at what the collector would have cleared
 cdef class SocketTransport(WritableTransport):
     """The ``asyncio.Transport`` of one connected socket, which it owns.
 
     With `kernel_stamps` the kernel tells when it received what is read, for :attr:`WSFrame.kernel_time_ns`.
     """
+
+    def __cinit__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
+        """None is made without its arguments: aiofastnet's methods would crash."""
 
     def __init__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
         cdef int fd = sock.fileno()
@@ -110,6 +115,16 @@ cdef class SocketTransport(WritableTransport):
         self.set_protocol(reader)
         self._call_protocol_connection_made()
         self._start_reading()
+
+    # aiofastnet's would be inherited, which know nothing of these fields.
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+    def __setstate__(self, state):
+        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
+
+    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
 
     def __repr__(self):
         state = "closed" if self._file is None else "closing" if self._closing else "open"
@@ -234,3 +249,4 @@ cdef class SocketTransport(WritableTransport):
             WritableTransport._finalize_close(self, exc)
         finally:
             self._reader = None
+            self._protocol_aiofn = False  # or aiofastnet's get_write_buffer_size() would ask the protocol that is gone
