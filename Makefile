@@ -5,7 +5,8 @@
 #   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; it says what it needs
-#   make test-c test-asan test-fuzz lint bench docs clean
+#   make test-c test-asan test-debug test-fuzz lint bench docs clean
+#   make hammer-awaitable   random programs on the awaitable client, an hour or HAMMER_SECONDS=
 #
 #   PYTHON=python3.12 make test     another interpreter than python3
 
@@ -29,7 +30,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
+.PHONY: demo test test-all test-c test-asan test-debug debug-tests hammer-awaitable test-fuzz fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -58,6 +59,32 @@ test-asan: $(testing) $(built)
 	cd $(asan) && WSFAST_DEBUG=1 WSFAST_SANITIZE=address,undefined $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
 	LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(asan) \
 	    $(bin)/pytest -q -m memory
+
+# The same, and the scenarios, on a CPython that checks itself: Debian's python3-dbg, in a .venv of its own.
+DEBUG_PYTHON ?= python3-dbg
+debug_tree := $(CURDIR)/build/debug
+
+test-debug: | check
+	@if $(DEBUG_PYTHON) -c 'import sys; sys.exit(not hasattr(sys, "gettotalrefcount"))' 2>/dev/null; then \
+	    $(MAKE) --no-print-directory debug-tests; \
+	else \
+	    echo "tests on a debug build of CPython left out: there is no $(DEBUG_PYTHON) (Debian: apt-get install python3-dbg)"; \
+	fi
+
+debug-tests:
+	@[ -x .venv-debug/bin/python ] || $(DEBUG_PYTHON) -m venv .venv-debug
+	@.venv-debug/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@.venv-debug/bin/python -m pip install --quiet --group test
+	@mkdir -p $(debug_tree)
+	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(debug_tree)
+	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python setup.py --quiet build_ext --inplace
+	PYTHONPATH=$(debug_tree) .venv-debug/bin/python -m pytest -q -m memory
+
+# Random programs, for HAMMER_SECONDS; a failure prints its seed.
+HAMMER_SECONDS ?= 3600
+
+hammer-awaitable: $(testing) $(built)
+	cd tests && $(CURDIR)/$(bin)/python -X faulthandler -m scenarios.awaitable $(HAMMER_SECONDS)
 
 # The kept corpora of the C targets; those of Python are replayed by pytest.
 test-fuzz:

@@ -1,0 +1,1 @@
+"""Programs made at random, which do everything at every moment."""
