@@ -691,17 +691,6 @@ async def test_violations_end_the_connection_after_what_came_before(bad):
     await compare(scripted, handler, script, close_timeout=1)
 
 
-async def test_more_fragments_than_a_limit_by_count_would_let_through():
-    said = frames.frame(TEXT, b"", fin=False) + frames.frame(CONTINUATION, b"x", fin=False) * 4200
-    said += frames.frame(CONTINUATION, b"") + frames.close(1000)
-
-    async def script(note, ws):
-        await note.outcome(ws.recv())
-        await note.outcome(ws.recv())
-
-    await compare(scripted, sends(said), script, close_timeout=0.2)
-
-
 # attributes and connecting
 
 

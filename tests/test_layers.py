@@ -106,6 +106,7 @@ def test_module(path):
             "contextvars",
             "cpython",
             "cython",
+            "copyreg",
             "io",
             "libc",
             "socket",
