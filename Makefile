@@ -77,7 +77,7 @@ debug-tests:
 	@.venv-debug/bin/python -m pip install --quiet --group test
 	@mkdir -p $(debug_tree)
 	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(debug_tree)
-	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python setup.py --quiet build_ext --inplace
+	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
 	PYTHONPATH=$(debug_tree) .venv-debug/bin/python -m pytest -q -m memory
 
 # Random programs, for HAMMER_SECONDS; a failure prints its seed.
