@@ -6,7 +6,7 @@
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
 #   make hammer      scenarios made at random, under sanitizers, for HAMMER_SECONDS= each
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; it says what it needs
-#   make test-c test-asan test-fuzz lint bench docs clean
+#   make test-c test-asan test-debug test-fuzz lint bench docs clean
 #
 #   PYTHON=python3.12 make test     another interpreter than python3
 
@@ -30,7 +30,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug debug-tests hammer-awaitable
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -68,7 +68,7 @@ $(asan)/.built: $(testing) $(built)
 # The same generators as in the tests, with new seeds each time.
 HAMMER_SECONDS ?= 600
 
-hammer: hammer-listener hammer-hypothesis
+hammer: hammer-listener hammer-awaitable hammer-hypothesis
 
 hammer-listener: $(asan)/.built
 	$(with_asan) $(bin)/python -m scenarios --seconds $(HAMMER_SECONDS)
@@ -77,6 +77,29 @@ hammer-listener: $(asan)/.built
 hammer-hypothesis: $(testing) $(built)
 	$(bin)/python -m pytest --hypothesis-profile=hammer tests/test_fuzz.py tests/test_frames_random.py tests/test_handshake.py \
 	    tests/test_deflate.py tests/test_uri.py tests/test_messages.py tests/test_streaming.py
+
+# The same, and the scenarios, on a CPython that checks itself: Debian's python3-dbg, in a .venv of its own.
+DEBUG_PYTHON ?= python3-dbg
+debug_tree := $(CURDIR)/build/debug
+
+test-debug: | check
+	@if $(DEBUG_PYTHON) -c 'import sys; sys.exit(not hasattr(sys, "gettotalrefcount"))' 2>/dev/null; then \
+	    $(MAKE) --no-print-directory debug-tests; \
+	else \
+	    echo "tests on a debug build of CPython left out: there is no $(DEBUG_PYTHON) (Debian: apt-get install python3-dbg)"; \
+	fi
+
+debug-tests:
+	@[ -x .venv-debug/bin/python ] || $(DEBUG_PYTHON) -m venv .venv-debug
+	@.venv-debug/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@.venv-debug/bin/python -m pip install --quiet --group test
+	@mkdir -p $(debug_tree)
+	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(debug_tree)
+	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
+	PYTHONPATH=$(debug_tree) .venv-debug/bin/python -m pytest -q -m memory
+
+hammer-awaitable: $(testing) $(built)
+	cd tests && $(CURDIR)/$(bin)/python -X faulthandler -m scenarios.awaitable $(HAMMER_SECONDS)
 
 # The kept corpora of the C targets; those of Python are replayed by pytest.
 test-fuzz:

@@ -93,6 +93,10 @@ setup(
             "wraparound": False,
             "binding": False,
             "embedsignature": True,
+            # Cython would copy and pickle the C fields that it can, and leave out the rest.
+            "auto_pickle": False,
+            # An object made by __new__ alone, or cleared by the collector, refers to None where C expects another one.
+            "nonecheck": True,
         },
     ),
 )

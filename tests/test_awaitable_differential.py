@@ -691,15 +691,6 @@ async def test_violations_end_the_connection_after_what_came_before(bad):
     await compare(scripted, handler, script, close_timeout=1)
 
 
-async def test_too_many_fragments():
-    said = frames.frame(TEXT, b"", fin=False) + frames.frame(CONTINUATION, b"", fin=False) * 4200
-
-    async def script(note, ws):
-        await note.outcome(ws.recv())
-
-    await compare(scripted, sends(said), script, close_timeout=0.2)
-
-
 # attributes and connecting
 
 

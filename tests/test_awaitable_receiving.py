@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import socket
 import threading
 import time
 import weakref
@@ -25,7 +26,6 @@ from wsfast.exceptions import (
     ConnectionClosedOK,
     InvalidText,
     PayloadTooBig,
-    TooManyFragments,
 )
 
 KIB = 1024
@@ -391,14 +391,52 @@ async def test_text_that_is_not_utf8_where_it_is_waited_for(decode):
             assert isinstance(caught.value.__cause__, InvalidText)
 
 
-async def test_fragments_of_a_stream_are_counted():
-    async with awaitable(close_timeout=0.05) as (ws, _):
-        fragments = ws.recv_streaming()
-        await feed(ws, frames.frame(TEXT, fin=False) + frames.frame(CONTINUATION, fin=False) * 4095)
-        assert [await fragments.__anext__() for _ in range(4095)] == [""] * 4095
+async def test_a_stream_has_as_many_fragments_as_it_likes():
+    count = 100_000
+
+    async def handler(peer):
+        await peer.accept(frames.frame(TEXT, "x", fin=False))
+        peer.send(frames.frame(CONTINUATION, "x", fin=False) * (count - 2) + frames.frame(CONTINUATION, "x"))
+        await peer.answer_close()
+
+    async with serve(handler) as server, connect(server.url, compression=None) as ws:
+        assert sum([len(part) async for part in ws.recv_streaming()]) == count
+
+
+@pytest.mark.parametrize("decode", [None, True, False])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_stream_of_one_frame_that_is_not_utf8(decode, waits):
+    async with awaitable(close_timeout=0.05) as (ws, far):
+        parts = ws.recv_streaming(decode)
+        receiving = asyncio.ensure_future(parts.__anext__()) if waits else parts.__anext__()
+        await asyncio.sleep(0)
+        await feed(ws, frames.text(b"bad \xff") + frames.text("never"))
         with pytest.raises(ConnectionClosedError) as caught:
-            await fragments.__anext__()
-        assert isinstance(caught.value.__cause__, TooManyFragments)
+            await receiving
+        assert isinstance(caught.value.__cause__, InvalidText)
+        sent = (await far.frames_until_eof())[-1]
+        assert frames.parse_close(sent.payload)[0] == 1007
+        with pytest.raises(ConnectionClosedError):
+            await ws.recv()
+
+
+async def test_the_end_without_close_has_a_cause():
+    async with awaitable() as (ws, far):
+        far.sock.close()
+        with pytest.raises(ConnectionClosedError) as caught:
+            await ws.recv()
+        assert isinstance(caught.value.__cause__, EOFError)
+
+
+async def test_the_end_is_noticed_while_sending_is_blocked():
+    async with awaitable(compression=None, close_timeout=60) as (ws, far):
+        sending = asyncio.ensure_future(ws.send(bytes(20_000_000)))
+        await turns(3)
+        assert not sending.done()
+        far.sock.shutdown(socket.SHUT_WR)
+        with pytest.raises(ConnectionClosedError) as caught:
+            await asyncio.wait_for(sending, 5)
+        assert isinstance(caught.value.__cause__, EOFError)
 
 
 async def test_text_that_is_not_utf8_and_then_a_normal_close_is_no_normal_end():
@@ -560,7 +598,7 @@ async def test_a_ping_does_not_open_the_gates():
             before = ws.listener.frames
             await turns(10)
         assert ws.listener.paused
-        assert ws.listener.frames < 50 + 160
+        assert ws.listener.frames < 50 + 220  # 2 MiB
         pushing.cancel()
         with suppress(asyncio.CancelledError):
             await pushing

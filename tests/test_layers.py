@@ -111,6 +111,7 @@ def test_module(path):
             "contextvars",
             "cpython",
             "cython",
+            "copyreg",
             "io",
             "libc",
             "socket",

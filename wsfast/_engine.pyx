@@ -20,6 +20,7 @@ From CLOSING on a timer runs: close_timeout after its start the connection is ab
 """
 
 import asyncio
+import copyreg
 
 cimport cython
 from aiofastnet.transport cimport Transport
@@ -49,6 +50,8 @@ cdef extern from "Python.h":
 cdef enum:
     # The bit of compressed messages (RFC 7692 section 6).
     RSV1 = 0x40
+    # Py_TPFLAGS_HEAPTYPE: a class made by a class statement of Python, not an extension type.
+    HEAP_TYPE = 1 << 9
 
 
 cdef class WSListener:
@@ -106,6 +109,25 @@ cdef class WSListener:
 
     cdef int _read_done(self, WSTransport transport) except -1:
         """The frames of one read are all dispatched."""
+
+    def __reduce__(self):
+        """A listener is copied and pickled as plain objects are, unless a compiled class gives it state in C."""
+        for cls in type(self).__mro__:
+            if cls is WSListener:
+                break
+            if not cls.__flags__ & HEAP_TYPE:
+                raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+        return copyreg.__newobj__, (type(self),), _state_of(self)
+
+
+cdef object _state_of(thing):
+    """What object.__getstate__() gives from CPython 3.11 on."""
+    getstate = getattr(thing, "__getstate__", None)
+    if getstate is not None:
+        return getstate()
+    state = getattr(thing, "__dict__", None)
+    slots = {name: getattr(thing, name) for name in copyreg._slotnames(type(thing)) if hasattr(thing, name)}
+    return (state, slots) if slots else state
 
 
 @cython.final
@@ -276,6 +298,8 @@ cdef class WSTransport(PollingReader):
         return closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent, cause)
 
     def connection_made(self, transport):
+        if self._opening is None:
+            raise RuntimeError("the transport was not initialised, or has been connected")
         self.underlying_transport = transport
         if isinstance(transport, Transport):
             self._fast = transport
@@ -299,7 +323,8 @@ cdef class WSTransport(PollingReader):
         if self._close_timer is not None:
             self._close_timer.cancel()
             self._close_timer = None
-        self._own = None
+        self._own = self._held = None
+        self._held_size = 0
         self._flush()
         self.close_info = closing.disconnect_info(
             self._close_received, self._close_sent, self._received_then_sent, self._aborted,
@@ -327,10 +352,16 @@ cdef class WSTransport(PollingReader):
                 raise
 
     def eof_received(self):
-        if self._state == State.CONNECTING:
+        if self._state == State.CONNECTING or self._state == State.CLOSED:
             return False
         self._flush()
         self._start_close_timer()
+        if self._close_received is None and self._cause is None:
+            self._cause = EOFError("unexpected end of stream")
+        unsent = self.underlying_transport.get_write_buffer_size()
+        if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
+            # The server has left: what it has not taken by now would only delay the news.
+            self.underlying_transport.abort()
         self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
         return False
 
@@ -548,6 +579,7 @@ cdef class WSTransport(PollingReader):
             return 0
         if self.underlying_transport.is_closing():
             return 0
+        self._deliver_held()  # of which only the server's CLOSE is looked for
         self.underlying_transport.resume_reading()
         if self._state == State.DRAINING and self._close_sent is not None and self._close_received is None:
             return 0

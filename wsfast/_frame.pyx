@@ -178,6 +178,17 @@ cdef class WSFrame(FrameFields):
             return None
         return PyUnicode_DecodeUTF8(self.payload_ptr + 2, (<FrameFields>self).payload_size - 2, NULL)
 
+    # Nothing of it can change, so a copy is the frame itself.
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle a WSFrame: send bytes(frame), or the fields that you need")
+
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.payload_ptr, (<FrameFields>self).payload_size, True, flags)
 

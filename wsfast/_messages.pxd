@@ -13,7 +13,6 @@ cdef class Incoming:
         readonly int msg_type
         bint has_more               # frames of it are to come
         bint is_plain               # frames need not be shown that are whole messages: nothing is compressed
-        Py_ssize_t _fragments
         uint64_t _size
         uint64_t _max_message
         uint64_t _max_fragment
@@ -24,16 +23,28 @@ cdef class Incoming:
     cdef int _limit_next(self) except -1
 
 
+# The bytes of fragments, one after the other.
+cdef class Fragments:
+    cdef:
+        char *data
+        Py_ssize_t size
+        Py_ssize_t _capacity
+
+    cdef int append(self, const char *data, Py_ssize_t size) except -1
+    cdef void clear(self) noexcept
+
+
 cdef class Messages(WSListener):
     cdef:
         WSListener _listener
         object _on_message          # the listener's on_ws_message if that is Python, else None
         int _payload_type
         Incoming _incoming
-        list _fragments
+        Fragments _fragments
 
     cdef object _add(self, WSFrame frame)
     cdef object _of_frame(self, WSFrame frame)
+    cdef object _of_fragments(self)
     cdef object _of_bytes(self, bytes payload, bint is_valid)
 
 

@@ -6,6 +6,7 @@ the frame that breaks it. Messages stands between the engine and a listener that
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -18,7 +19,7 @@ from wsfast._engine cimport WSListener, WSTransport, python_override
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
 
 from wsfast import codes
-from wsfast.exceptions import InvalidText, PayloadTooBig, TooManyFragments
+from wsfast.exceptions import InvalidText, PayloadTooBig
 
 
 cdef extern from "Python.h":
@@ -32,10 +33,12 @@ cdef extern from "Python.h":
 cdef enum:
     # Of a shorter text CPython may have an object already.
     SHORT_TEXT = 16
+    # What is kept of the first fragments, at least.
+    SMALLEST_CAPACITY = 512
 
 
 cpdef enum:
-    # websockets' limit: without one, empty fragments would fill the memory below every max_size.
+    # Of the blocking client alone.
     MAX_FRAGMENTS = 4096
 
 
@@ -85,10 +88,6 @@ cdef class Incoming:
             self.msg_type = (<FrameFields>frame).msg_type
             self.transport._message_is_text = self.msg_type == WSMsgType.TEXT
             self.transport._message_deflated = (<FrameFields>frame).rsv1
-        if not fin:
-            self._fragments += 1
-            if self._fragments >= MAX_FRAGMENTS:
-                raise TooManyFragments(MAX_FRAGMENTS)
         if self.transport._message_deflated:
             inflated = self._inflate(frame, limit)
             data = PyBytes_AS_STRING(inflated)
@@ -99,7 +98,6 @@ cdef class Incoming:
             check_fragment(&self.transport._text, data, size, fin)
         self.has_more = not fin
         if fin:
-            self._fragments = 0
             self._size = 0
             self.transport._text.state = 0
         else:
@@ -145,6 +143,40 @@ cdef class Incoming:
 
 
 @cython.final
+cdef class Fragments:
+    """The bytes of fragments, one after the other.
+
+    They take at most half as much memory again as they are long, however many fragments they came in: so fragments need
+    no limit but that of their bytes.
+    """
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.data)
+
+    cdef int append(self, const char *data, Py_ssize_t size) except -1:
+        """If there is no memory, what was appended before is still there."""
+        cdef:
+            Py_ssize_t needed = self.size + size, capacity
+            char *larger
+        if needed > self._capacity:
+            capacity = max(needed, self._capacity + (self._capacity >> 1), <Py_ssize_t>SMALLEST_CAPACITY)
+            larger = <char *>PyMem_RawRealloc(self.data, capacity)
+            if larger == NULL:
+                raise MemoryError(f"no memory for {needed} bytes of a fragmented message")
+            self.data = larger
+            self._capacity = capacity
+        if size:
+            memcpy(self.data + self.size, data, size)
+        self.size = needed
+        return 0
+
+    cdef void clear(self) noexcept:
+        PyMem_RawFree(self.data)
+        self.data = NULL
+        self.size = self._capacity = 0
+
+
+@cython.final
 cdef class Messages(WSListener):
     """What the engine delivers to if a listener overrides on_ws_message()."""
 
@@ -156,6 +188,7 @@ cdef class Messages(WSListener):
         self._on_message = python_override(listener, "on_ws_message")
         self._payload_type = _payload_types[payload_type]
         self._incoming = Incoming(transport, transport._frame_limit, None)
+        self._fragments = Fragments.__new__(Fragments)
 
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
@@ -184,13 +217,11 @@ cdef class Messages(WSListener):
             bytes payload = self._incoming.add(frame)
         if is_first and not self._incoming.has_more:
             return self._of_frame(frame) if payload is None else self._of_bytes(payload, False)
-        if is_first:
-            self._fragments = []
-        self._fragments.append(frame.get_payload_as_bytes() if payload is None else payload)
-        if self._incoming.has_more:
-            return None
-        payload, self._fragments = b"".join(self._fragments), None
-        return self._of_bytes(payload, True)
+        if payload is None:
+            self._fragments.append(frame.payload_ptr, (<FrameFields>frame).payload_size)
+        else:
+            self._fragments.append(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        return None if self._incoming.has_more else self._of_fragments()
 
     cdef object _of_frame(self, WSFrame frame):
         """The payload of a whole message that lies in the read buffer."""
@@ -202,6 +233,14 @@ cdef class Messages(WSListener):
         if self._payload_type == AS_MEMORYVIEW:
             return PyMemoryView_FromObject(frame)
         return PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
+
+    cdef object _of_fragments(self):
+        try:
+            if self._incoming.msg_type == WSMsgType.TEXT and self._payload_type == AS_STR:
+                return decode(self._fragments.data, self._fragments.size)
+            return self._of_bytes(PyBytes_FromStringAndSize(self._fragments.data, self._fragments.size), True)
+        finally:
+            self._fragments.clear()
 
     cdef object _of_bytes(self, bytes payload, bint is_valid):
         if self._incoming.msg_type == WSMsgType.TEXT:

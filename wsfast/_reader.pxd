@@ -17,6 +17,10 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
         Py_ssize_t _max_read        # bytes to read at once, at most
 
+        # What is left of a read because the listener has no room for more; None if nothing is.
+        ReadBuffer _held
+        Py_ssize_t _held_size
+
         # Kept by whoever puts messages together, and wants incomplete frames to be looked into.
         bint _looks_ahead
         uint64_t _frame_limit       # how long the next data frame may be, inflated
@@ -54,6 +58,9 @@ cdef class FrameReader(FrameWriter):
     cdef void _stamp(self) noexcept
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int _deliver_rest(self) except -1
+    cdef int _hold_back(self) except -1
+    cdef int _hold(self, const char *data, Py_ssize_t size) except -1
+    cdef int _deliver_held(self) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
     cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1

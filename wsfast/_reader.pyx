@@ -143,6 +143,8 @@ cdef class FrameReader(FrameWriter):
         cdef:
             PyObject *outer = self._reading
             Py_ssize_t outer_read_end = self._read_end, outer_frame_end = self._frame_end
+        if self._held is not None:  # it comes first
+            return self._hold(buffer.data + start, end - start)
         self._reading = <PyObject *>buffer
         self._read_end = end
         self._frame_end = start
@@ -170,6 +172,41 @@ cdef class FrameReader(FrameWriter):
             except BaseException as exc:
                 # If no frame was dispatched, it is not a callback that raised: out of memory, say.
                 self._delivery_raised(exc, self._frame_end != start)
+        return 0
+
+    cdef int _hold_back(self) except -1:
+        """For a listener that has no room: deliver no more of what was read before _deliver_held() is called.
+
+        The rest is kept as it came from the wire, neither inflated nor looked at. The listener pauses reading until
+        then; what a transport delivers nevertheless is added to the rest.
+        """
+        cdef Py_ssize_t start = self._frame_end
+        if self._reading != NULL and start < self._read_end:
+            self._hold((<ReadBuffer>self._reading).data + start, self._read_end - start)
+            self._frame_end = self._read_end
+        return 0
+
+    cdef int _hold(self, const char *data, Py_ssize_t size) except -1:
+        cdef ReadBuffer buffer = new_read_buffer(self._held_size + size)
+        if self._held is not None:
+            memcpy(buffer.data, self._held.data, self._held_size)
+        memcpy(buffer.data + self._held_size, data, size)
+        self._held = buffer
+        self._held_size += size
+        return 0
+
+    cdef int _deliver_held(self) except -1:
+        """There is room again: go on. It may be held back again."""
+        cdef:
+            ReadBuffer buffer = self._held
+            Py_ssize_t size = self._held_size
+        if buffer is None:
+            return 0
+        self._held = None
+        self._held_size = 0
+        self._consume(buffer, 0, size)
+        if self._tells_read_done:
+            self._read_done()
         return 0
 
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1:

@@ -8,6 +8,7 @@ the limits of the write buffer, closing and errors.
 
 import socket
 
+cimport cython
 from aiofastnet.transport cimport WritableTransport
 from aiofastnet.utils cimport NoResult, aiofn_read, aiofn_write
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -93,6 +94,7 @@ cdef void acknowledge_at_once(int fd) noexcept:
     wsf_acknowledge_at_once(fd)
 
 
+@cython.no_gc_clear  # aiofastnet's methods look at what the collector would have cleared
 cdef class SocketTransport(WritableTransport):
     """The ``asyncio.Transport`` of one connected socket, which it owns.
 
@@ -114,6 +116,16 @@ cdef class SocketTransport(WritableTransport):
 
     def __init__(self, *args, **kwargs):
         pass
+
+    # aiofastnet's would be inherited, which know nothing of these fields.
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+    def __setstate__(self, state):
+        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
+
+    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
 
     def __repr__(self):
         state = "closed" if self._file is None else "closing" if self._closing else "open"
@@ -244,3 +256,4 @@ cdef class SocketTransport(WritableTransport):
             WritableTransport._finalize_close(self, exc)
         finally:
             self._reader = None
+            self._protocol_aiofn = False  # or aiofastnet's get_write_buffer_size() would ask the protocol that is gone

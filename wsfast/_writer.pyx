@@ -102,6 +102,16 @@ cdef class FrameWriter(Protocol):
         free(self._gathered)
         self._forget_late()
 
+    # aiofastnet's would be inherited, which know nothing of these fields.
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+    def __setstate__(self, state):
+        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
+
+    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
+
     @property
     def write_buffer_size(self):
         """Bytes that were sent but that the kernel has not taken yet, including frames that are being gathered."""

@@ -38,6 +38,16 @@ CASES = [
     ),
     *(
         Case(
+            f"9.3/9.4 {size >> 20} MiB in fragments of {piece}",
+            [b"".join(fragmented(b"*" * size, piece, TEXT)), b"".join(fragmented(pattern(size), piece))],
+            ["*" * size, pattern(size)],
+            options={"max_size": size},
+        )
+        for size in (4 * MEBI, 8 * MEBI)
+        for piece in (64, 256, 1024)
+    ),
+    *(
+        Case(
             f"9.5/9.6 {total >> 10} KiB in writes of {size}",
             chopped(binary(pattern(total)), size),
             [pattern(total)],

@@ -13,14 +13,18 @@ cdef extern from *:
         int (*recycle)(PyObject *self);
     } wsf_awaitable;
 
-    /* A new object, or the spare one: its fields are what recycle() left. */
+    /*
+     * A new object, or the spare one: its fields are what recycle() left. Whoever lists the objects of the garbage
+     * collector finds the spare one too; if it was kept, it is left to its finder.
+     */
     static inline PyObject *wsf_awaitable_new(wsf_awaitable *kind)
     {
         PyObject *object = kind->spare;
-        if (object == NULL)
-            return PyObject_CallNoArgs((PyObject *)kind->type);
         kind->spare = NULL;
-        return object;
+        if (object != NULL && Py_REFCNT(object) == 1)
+            return object;
+        Py_XDECREF(object);
+        return PyObject_CallNoArgs((PyObject *)kind->type);
     }
 
     /* What a step returns in Cython's terms; PYGEN_ERROR is -1. */

@@ -6,6 +6,12 @@ a coroutine.
 
 Such objects live from one line of a program to the next, so one of each type is kept when it is over, and serves again.
 It keeps its header and its place in the garbage collector's lists, which is most of what making and freeing it costs.
+
+What an object that was begun and is given up must still do to its connection is done in its finalizer, __del__(): the
+collector finalizes all that it is going to clear before it clears anything, so the connection is whole then. The
+finalizer leaves the object OVER. In that stage it refers to nothing and every step raises, so what the collector clears
+afterwards is harmless. An object that the collector has finalized is never kept: the collector may not be through with
+it.
 """
 
 from cpython.ref cimport Py_DECREF
@@ -31,14 +37,27 @@ cdef extern from *:
              : PyUnicode_CheckExact(result) ? PyUnicode_GET_LENGTH(result) : PY_SSIZE_T_MAX) > 4096)
             return 0;
         if (stop == NULL || Py_REFCNT(stop) != 1 || fields->traceback != NULL || fields->context != NULL) {
-            Py_XSETREF(stop, PyObject_CallNoArgs(PyExc_StopIteration));
+            Py_XSETREF(stop, PyObject_CallOneArg(PyExc_StopIteration, result));
             if (stop == NULL) {
                 PyErr_Clear();
                 return 0;
             }
             fields = (PyStopIterationObject *)stop;
+        } else {
+            if (Py_REFCNT(fields->args) == 1 && PyTuple_GET_SIZE(fields->args) == 1) {
+                PyObject *last = PyTuple_GET_ITEM(fields->args, 0);
+                PyTuple_SET_ITEM(fields->args, 0, Py_NewRef(result));
+                Py_DECREF(last);
+            } else {
+                PyObject *args = PyTuple_Pack(1, result);
+                if (args == NULL) {
+                    PyErr_Clear();
+                    return 0;
+                }
+                Py_SETREF(fields->args, args);
+            }
+            Py_SETREF(fields->value, Py_NewRef(result));
         }
-        Py_XSETREF(fields->value, Py_NewRef(result));
         PyErr_SetRaisedException(Py_NewRef(stop));
         return 1;
     }
@@ -74,17 +93,22 @@ cdef extern from *:
     {
         wsf_awaitable *kind = (wsf_awaitable *)Py_TYPE(self)->tp_as_async;
     #ifndef Py_GIL_DISABLED
-        if (kind->spare == NULL) {
+        if (kind->spare == NULL && !PyObject_GC_IsFinalized(self)) {
             Py_SET_REFCNT(self, 1); /* the one that `spare` will be */
-            /* What recycle() lets go of may run anything, and leave another spare object. */
-            if (kind->recycle(self) && kind->spare == NULL) {
-                kind->spare = self;
+            /* What recycle() lets go of may run anything: leave another spare object, or find and keep this one. */
+            if (kind->recycle(self)) {
+                if (kind->spare == NULL)
+                    kind->spare = self;
+                else
+                    Py_DECREF(self);
                 return;
             }
             Py_SET_REFCNT(self, 0);
         }
     #endif
-        kind->free(self);
+        /* Cython's destructor finalizes only if it is the type's own. */
+        if (PyObject_CallFinalizerFromDealloc(self) == 0)
+            kind->free(self);
     }
 
     static void wsf_awaitable_install(wsf_awaitable *kind, PyObject *cls, void *step, void *recycle)
@@ -100,7 +124,13 @@ cdef extern from *:
         type->tp_dealloc = wsf_dealloc;
         PyType_Modified(type);
     }
+
+    static int wsf_has_step(PyObject *self)
+    {
+        return Py_TYPE(self)->tp_as_async != NULL && Py_TYPE(self)->tp_as_async->am_send != NULL;
+    }
     """
+    bint wsf_has_step(object self)
     void wsf_awaitable_install(wsf_awaitable *kind, object cls, void *step, void *recycle)
     int PyIter_Send(object coroutine, object value, PyObject **result) except -1
 
@@ -128,6 +158,8 @@ cdef class Awaitable:
 
     def send(self, value):
         cdef PyObject *pointer = NULL
+        if not wsf_has_step(self):
+            raise TypeError(f"{type(self).__name__} has no step of its own")
         cdef int state = drive(self, &pointer)
         result = <object>pointer
         Py_DECREF(result)

@@ -185,12 +185,13 @@ cdef class Connection:
         self._fragmenting = sending
 
     @property
-    def _receiving(self):
-        return self._inbox.receiving
+    def _streaming(self):
+        """recv_streaming() has given a part of a message, and not the last one."""
+        return self._inbox.streaming
 
-    @_receiving.setter
-    def _receiving(self, bint receiving):
-        self._inbox.receiving = receiving
+    @_streaming.setter
+    def _streaming(self, bint streaming):
+        self._inbox.receiving = self._inbox.streaming = streaming
 
     @property
     def _closes(self):
@@ -247,16 +248,18 @@ cdef class Receive(Awaitable):
         bint _frame
 
     cdef int _finish(self, PyObject **result) except -1:
-        cdef object value
-        self._connection._inbox.receiving = self._connection._inbox.streaming = False
+        cdef:
+            Inbox inbox = self._connection._inbox
+            object value
         self._stage = Stage.OVER
-        if self._frame:
-            value = self._connection._inbox.take_frame()
-        else:
-            value = self._connection._inbox.take(self._decode)
-            if value is None:
-                exc, self._connection._inbox.invalid_text = self._connection._inbox.invalid_text, None
-                return self._delegate_to(self._connection._text_is_invalid(exc), result)
+        inbox.receiving = True
+        try:
+            value = inbox.take_frame() if self._frame else inbox.take(self._decode)
+        finally:
+            inbox.receiving = inbox.streaming = False
+        if value is None:
+            exc, inbox.invalid_text = inbox.invalid_text, None
+            return self._delegate_to(self._connection._text_is_invalid(exc), result)
         Py_INCREF(value)
         result[0] = <PyObject *>value
         return WSF_RETURNED
@@ -312,11 +315,11 @@ cdef class Receive(Awaitable):
         self._connection._inbox.receiving = self._connection._inbox.streaming = False
         return 0
 
-    def __dealloc__(self):
-        if self._stage == Stage.FRESH:
+    def __del__(self):
+        fresh = self._stage == Stage.FRESH
+        self._end()
+        if fresh:
             warn_never_awaited(b"ClientConnection.recv")
-        elif self._connection is not None:
-            self._end()
 
 
 @cython.final
@@ -341,8 +344,10 @@ cdef class Send(Awaitable):
         result[0] = <PyObject *>None
         return WSF_RETURNED
 
-    def __dealloc__(self):
-        if self._stage == Stage.FRESH:
+    def __del__(self):
+        fresh = self._stage == Stage.FRESH
+        self._end()
+        if fresh:
             warn_never_awaited(b"ClientConnection.send")
 
 

@@ -1,9 +1,10 @@
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t
 
 from wsfast._engine cimport WSListener, WSTransport
 from wsfast._frame cimport WSFrame
-from wsfast._messages cimport Incoming
+from wsfast._messages cimport Fragments, Incoming
 
 
 cdef enum:
@@ -14,13 +15,19 @@ cdef enum:
 
 
 # A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload.
-# It may also be a str, a whole message of text; then `data` is NULL.
+# Both are NULL for fragments that were put together, in Inbox._fragments.
 cdef struct Slot:
     PyObject *owner
     const char *data
     Py_ssize_t size
     uint8_t opcode
     uint8_t fin
+    uint8_t settled                 # in no read buffer, and if it is text, checked
+
+
+cdef enum:
+    # What a queued frame costs besides its payload: a slot of a ring that may be half empty, and a bytes object.
+    FRAME_COST = 128
 
 
 cdef class Waiter:
@@ -50,20 +57,23 @@ cdef class Inbox(WSListener):
         Py_ssize_t _peak            # of `frames` during this read
         readonly Py_ssize_t frames
         Py_ssize_t messages         # how many of the queued frames end a message
-        bint _borrowed              # some payloads still lie in a read buffer
+        readonly Py_ssize_t bytes   # that the queued frames cost
+        bint _unsettled             # the last frames are not settled
 
         Incoming _incoming          # the message that is arriving
+        Fragments _fragments        # of the first queued message, if its first fragments were put together
 
         # Who receives.
         bint receiving              # a recv has begun and is not over
         bint streaming              # it wants single frames
         object invalid_text         # why take() gave None
 
-        # Flow control, in frames.
-        Py_ssize_t _high            # -1: none
+        # Flow control.
+        Py_ssize_t _high            # frames; -1: no limit
         Py_ssize_t _low
-        bint _reading_on            # past the mark, for the sake of a ping or of closing
-        Py_ssize_t _slack           # how many more bytes
+        Py_ssize_t _high_bytes
+        Py_ssize_t _most            # bytes before delivery is held back: _high_bytes, and more while reading on
+        bint _reading_on            # past the marks, for the sake of a ping or of closing
         readonly bint paused
         object _patience            # the timer of a queue that is full while the connection closes
         bint _discarding
@@ -72,18 +82,31 @@ cdef class Inbox(WSListener):
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
     cdef object take_frame(self)
-    cdef object _undecoded(self, Slot *slot, owner, bint decode)
-    cdef object _note_invalid_text(self, Slot *slot)
+    cdef object _undecoded(self, Slot *slot)
+    cdef object _take_fragments(self, bint decode)
+    cdef object _take_invalid(self)
+    cdef object _text_or_none(self, bytes payload)
 
     cdef int _push(self, WSFrame frame) except -1
-    cdef int _note_part(self, WSFrame frame, Slot *slot) except -1
+    cdef object _note_part(self, WSFrame frame, Slot *part)
     cdef int _grow(self) except -1
     cdef int _shrink(self) except -1
+    cdef int _overflow(self) except -1
     cdef int _settle(self) except -1
+    cdef int _join(self) except -1
     cdef int _drop_from(self, Py_ssize_t first) except -1
-    cdef bytes _join(self)
-    cdef int _pop(self, Slot *slot) except -1
+    cdef inline void _release(self, Slot *slot) noexcept:
+        """The slot is no longer in the ring."""
+        self.messages -= slot.fin
+        self.bytes -= slot.size + FRAME_COST
+        if slot.data == NULL:
+            self._fragments.clear()
+        else:
+            Py_DECREF(<object>slot.owner)
+
+    cdef void _pop(self) noexcept
     cdef int _popped(self) except -1
+    cdef bint _has_room(self) noexcept
     cdef int _control_flow(self) except -1
     cdef int _wait_for_receiver(self) except -1
     cdef int _stop_waiting(self) except -1

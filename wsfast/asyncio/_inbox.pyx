@@ -3,13 +3,14 @@
 A frame that arrives is queued as it lies in the read buffer, without a copy, unless it must be inflated. When the bytes
 of one read are all dispatched, the engine calls _read_done(), which runs the task that waits in recv() there and then:
 no event-loop turn lies between the arrival of a message and the code that awaits it, and that code decodes the payload
-out of the read buffer while it is in the cache. What nobody has taken by then is copied, so a slow program never pins
-read buffers.
+out of the read buffer while it is in the cache. What nobody has taken by then is settled: copied, so a slow program
+never pins read buffers, and checked if it is text, so that what is not UTF-8 ends the connection even if nobody
+receives. It stays bytes until it is taken, because a str may be four times as large. While a receiver waits for the end
+of a message, its fragments are put together as they arrive.
 
-Text is checked as it arrives, so that what is not UTF-8 ends the connection even if nobody receives: that of fragments
-by Incoming, that of whole messages by making them the str that recv() will return. Hence it is looked at once only.
-
-Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it.
+Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it. It
+also counts what they cost, amid a read: when they cost too much, the rest of the read is held back as it came from the
+wire, and what is compressed is not inflated, until there is room again.
 """
 
 import asyncio
@@ -17,14 +18,13 @@ import asyncio
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
-from cpython.unicode cimport PyUnicode_AsUTF8String
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.string cimport memcpy
 
 from wsfast._engine cimport WSListener, WSTransport
 from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
-from wsfast._messages cimport Incoming, decode as decode_text, is_text, take_reference, text_or_null
+from wsfast._messages cimport Fragments, Incoming, decode as decode_text, is_text, take_reference, text_or_null
 from wsfast._writer cimport State
 
 from wsfast.exceptions import InvalidText
@@ -34,16 +34,20 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
     void PyErr_Clear()
+    Py_ssize_t PY_SSIZE_T_MAX
+    PyTypeObject *Py_TYPE(object o)
+    PyObject *type_attribute "_PyType_Lookup"(PyTypeObject *cls, object name)
 
 
 cdef enum:
     # The ring of a connection that got a message or two.
     SMALLEST_RING = 16
-    # What a queued frame counts against the slack besides its payload.
-    FRAME_OVERHEAD = 64
+    # How many bytes the queue may cost for each frame that it may hold, and at least. One message more may come.
+    BYTES_PER_FRAME = 64 * 1024
+    LEAST_HIGH_BYTES = 1024 * 1024
     # Read past a full queue for the sake of a ping or of closing: as much as the default limit of a message.
     SLACK = 1024 * 1024
-    # What is compressed is inflated as it is queued, all of a read, and may grow a thousandfold.
+    # What is left of a compressed read waits until there is room: the less the better.
     COMPRESSED_READ_SIZE = 32 * 1024
 
 # How long a closing connection whose queue is full waits for the receiver to take a message, in seconds.
@@ -58,6 +62,7 @@ cdef enum Outcome:
 
 
 cdef object _current_task = asyncio.current_task
+cdef str _nest_patched = "_nest_patched"
 
 
 @cython.final
@@ -85,7 +90,7 @@ cdef class Waiter:
             return 0
         callback, self._callback = self._callback, None
         context, self._context = self._context, None
-        if not at_once or context is None or _current_task(self._loop) is not None:
+        if not at_once or context is None or _current_task(self._loop) is not None or _is_nested(self._loop):
             self._loop.call_soon(callback, self, context=context)
             return 0
         if PyContext_Enter(context) < 0:
@@ -143,6 +148,12 @@ cdef class Waiter:
         self.result()
 
 
+cdef inline bint _is_nested(loop) except -1:
+    """nest_asyncio lets a task run the loop again. In there nothing could be read if the task had been run by the
+    reader's callback, because a callback cannot be run inside itself."""
+    return type_attribute(Py_TYPE(loop), _nest_patched) != NULL
+
+
 @cython.final
 cdef class Inbox(WSListener):
     """The listener of an awaitable connection."""
@@ -152,9 +163,13 @@ cdef class Inbox(WSListener):
         self.transport = transport
         self.waiter = Waiter.__new__(Waiter)
         self.waiter._loop = transport._loop
-        self._slack = SLACK
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
+        self._high_bytes = PY_SSIZE_T_MAX - SLACK
+        if high is not None:
+            self._high_bytes = max(min(high * BYTES_PER_FRAME, self._high_bytes), LEAST_HIGH_BYTES)
+        self._most = self._high_bytes
+        self._fragments = Fragments.__new__(Fragments)
         self._incoming = Incoming(transport, max_message, max_fragment)
         transport._tells_read_done = True
         if not self._incoming.is_plain:
@@ -163,10 +178,9 @@ cdef class Inbox(WSListener):
     def __dealloc__(self):
         cdef Slot *slot
         while self.frames > 0:
-            slot = &self._ring[self._head]
-            Py_DECREF(<object>slot.owner)
-            self._head = (self._head + 1) & (self._capacity - 1)
             self.frames -= 1
+            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            Py_XDECREF(slot.owner)
         PyMem_RawFree(self._ring)
 
     # ---- called by the engine
@@ -178,23 +192,23 @@ cdef class Inbox(WSListener):
             self.owner._pong_received(frame.get_payload_as_bytes())
 
     cdef int _read_done(self, WSTransport transport) except -1:
-        """All frames of a read are here."""
+        """All frames of a read are here, or held back."""
         if self.waiter.is_armed() and self.ready():
             self.waiter.wake(True)
         if self.frames == 0:
-            self._borrowed = False
+            self._unsettled = False
             if self._capacity > SMALLEST_RING:
                 self._shrink()
-        elif self._borrowed and (not self.receiving or self.waiter.is_armed()):
+        elif self._unsettled and (not self.receiving or self.streaming or self.waiter.is_armed()):
             self._settle()
-        if self.frames > self._high >= 0:
+        if self.frames > self._high >= 0 or transport._held is not None:
             self._control_flow()
         return 0
 
     cpdef on_ws_disconnected(self, WSTransport transport):
         self.closed = True
         self._stop_waiting()
-        if self._borrowed:
+        if self._unsettled:
             self._settle()
         owner, self.owner = self.owner, None
         try:
@@ -214,44 +228,50 @@ cdef class Inbox(WSListener):
     cdef int _push(self, WSFrame frame) except -1:
         cdef:
             Slot *slot
+            Slot part
             FrameFields fields = frame
         if self._discarding:
             return 0
-        if self.frames == self._capacity:
-            self._grow()
-        slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
-        slot.opcode = fields.msg_type
-        slot.fin = fields.fin
         if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._incoming.is_plain:
+            if self.frames == self._capacity:
+                self._grow()
+            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
             Py_INCREF(fields.buffer)
             slot.owner = <PyObject *>fields.buffer
             slot.data = fields.payload_ptr
             slot.size = fields.payload_size
-            self._borrowed = True
         else:
-            self._note_part(frame, slot)
+            owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
+            if self.frames == self._capacity:
+                self._grow()
+            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            Py_INCREF(owner)
+            slot.owner = <PyObject *>owner
+            slot.data = part.data
+            slot.size = part.size
+        slot.opcode = fields.msg_type
+        slot.fin = fields.fin
+        slot.settled = False
+        self._unsettled = True
         self.frames += 1
         self.messages += fields.fin
-        if self._reading_on and self.frames > self._high:
-            self._slack -= slot.size + FRAME_OVERHEAD
+        self.bytes += slot.size + FRAME_COST
+        if self.bytes > self._most:
+            self._overflow()
         return 0
 
-    cdef int _note_part(self, WSFrame frame, Slot *slot) except -1:
-        """Fill in a frame that may be a fragment, or compressed."""
+    cdef object _note_part(self, WSFrame frame, Slot *part):
+        """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload."""
         cdef:
             FrameFields fields = frame
             bytes inflated = self._incoming.add(frame)
-            object owner = fields.buffer if inflated is None else inflated
-        slot.data = fields.payload_ptr if inflated is None else PyBytes_AS_STRING(inflated)
-        slot.size = fields.payload_size if inflated is None else PyBytes_GET_SIZE(inflated)
         if inflated is None:
-            self._borrowed = True
-        elif fields.msg_type == WSMsgType.TEXT and fields.fin:
-            owner = decode_text(slot.data, slot.size)
-            slot.data = NULL
-        Py_INCREF(owner)
-        slot.owner = <PyObject *>owner
-        return 0
+            part.data = fields.payload_ptr
+            part.size = fields.payload_size
+            return fields.buffer
+        part.data = PyBytes_AS_STRING(inflated)
+        part.size = PyBytes_GET_SIZE(inflated)
+        return inflated
 
     cdef int _grow(self) except -1:
         cdef:
@@ -281,31 +301,62 @@ cdef class Inbox(WSListener):
         self._capacity = 0
         return 0
 
+    cdef int _overflow(self) except -1:
+        """The queue costs more than it may."""
+        if self.receiving and not self.streaming and self.messages == 0:
+            return self._join()  # the receiver waits for the end of this message, which is as long as it may be at most
+        return self.transport._hold_back()
+
     cdef int _settle(self) except -1:
-        """Copy the payloads that still lie in a read buffer."""
+        """Nobody takes these at once: copy what still lies in a read buffer, and check what is text."""
         cdef:
-            Py_ssize_t i
+            Py_ssize_t i = self.frames
             Slot *slot
             object payload
-        self._borrowed = False
-        for i in range(self.frames):
+        self._unsettled = False
+        if self.messages == 0 and self.receiving and not self.streaming:
+            return self._join()
+        while i > 0 and not self._ring[(self._head + i - 1) & (self._capacity - 1)].settled:
+            i -= 1
+        for i in range(i, self.frames):
             slot = &self._ring[(self._head + i) & (self._capacity - 1)]
-            if slot.data == NULL or PyBytes_CheckExact(<object>slot.owner):
-                continue
-            if slot.opcode == WSMsgType.TEXT and slot.fin:
-                try:
-                    payload = decode_text(slot.data, slot.size)
-                except InvalidText as exc:
-                    self._drop_from(i)
-                    self.transport._fail(exc.code, f"{exc.reason} at position {exc.start}", exc)
-                    return 0
-                slot.data = NULL
-            else:
+            if not PyBytes_CheckExact(<object>slot.owner):
                 payload = PyBytes_FromStringAndSize(slot.data, slot.size)
                 slot.data = PyBytes_AS_STRING(payload)
+                Py_DECREF(<object>slot.owner)
+                Py_INCREF(payload)
+                slot.owner = <PyObject *>payload
+            if slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
+                payload = <object>slot.owner
+                self._drop_from(i)
+                self._text_or_none(payload)
+                exc, self.invalid_text = self.invalid_text, None
+                self.transport._fail(exc.code, f"{exc.reason} at position {exc.start}", exc)
+                return 0
+            slot.settled = True
+        return 0
+
+    cdef int _join(self) except -1:
+        """Put together the fragments that have come, all that is queued: then they cost what their bytes cost."""
+        cdef:
+            Slot *first = &self._ring[self._head]
+            Slot *slot
+        if first.data != NULL:
+            self._fragments.append(first.data, first.size)
+            Py_DECREF(<object>first.owner)
+            first.owner = NULL
+            first.data = NULL
+            first.settled = True
+        while self.frames > 1:
+            slot = &self._ring[(self._head + 1) & (self._capacity - 1)]
+            self._fragments.append(slot.data, slot.size)
             Py_DECREF(<object>slot.owner)
-            Py_INCREF(payload)
-            slot.owner = <PyObject *>payload
+            slot[0] = first[0]
+            slot.size = self._fragments.size
+            first = slot
+            self._head = (self._head + 1) & (self._capacity - 1)
+            self.frames -= 1
+            self.bytes -= FRAME_COST
         return 0
 
     cdef int _drop_from(self, Py_ssize_t first) except -1:
@@ -314,117 +365,140 @@ cdef class Inbox(WSListener):
         while self.frames > first:
             self.frames -= 1
             slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
-            self.messages -= slot.fin
-            Py_DECREF(<object>slot.owner)
+            self._release(slot)
         return 0
 
-    cdef int _pop(self, Slot *slot) except -1:
-        """Move the first frame, and the reference to its owner, into `slot`."""
-        slot[0] = self._ring[self._head]
+    cdef void _pop(self) noexcept:
+        """Forget the first frame."""
+        cdef Slot *slot = &self._ring[self._head]
         self._head = (self._head + 1) & (self._capacity - 1)
         self.frames -= 1
-        self.messages -= slot.fin
-        if self._slack < SLACK:
-            self._slack = min(SLACK, self._slack + slot.size + FRAME_OVERHEAD)
-        return 0
+        self._release(slot)
 
     cdef int _popped(self) except -1:
-        if self.paused and self.frames <= self._low:
+        if self.paused and self._has_room():
             self.resume()
         return 0
 
+    # take() and take_frame() are called by the receiver alone, and while it is `receiving`. What they return is made
+    # before it leaves the queue: if there is no memory, it stays. They return None for what must be text and is not,
+    # see `invalid_text`.
+
     cdef object take(self, int decode):
-        """The first message, which is complete; None if it must be text and is not, see `invalid_text`."""
+        """The first message, which is complete."""
         cdef:
-            Slot slot = self._ring[self._head]
-            object owner
+            Slot *slot = &self._ring[self._head]
             PyObject *text
+            object message
         if decode == BY_TYPE:
             decode = slot.opcode == WSMsgType.TEXT
-        if slot.fin:
-            self._pop(&slot)
-            owner = <object>slot.owner
-            Py_DECREF(owner)
+        if not slot.fin:
+            message = self._take_fragments(decode)
+        elif decode:
+            text = text_or_null(slot.data, slot.size)
+            if text == NULL:
+                PyErr_Clear()
+                return self._take_invalid()
+            message = take_reference(text)
+            self._pop()
         else:
-            owner = self._join()
-            slot.data = PyBytes_AS_STRING(owner)
-            slot.size = PyBytes_GET_SIZE(owner)
+            message = self._undecoded(slot)
+            if message is None:
+                return self._take_invalid()
+            self._pop()
         if self.paused:
             self._popped()
-        if not decode or slot.data == NULL:
-            return self._undecoded(&slot, owner, decode)
-        text = text_or_null(slot.data, slot.size)
-        if text == NULL:
-            return self._note_invalid_text(&slot)
-        return take_reference(text)
+        return message
 
-    cdef object _undecoded(self, Slot *slot, owner, bint decode):
-        """The payload of a message or frame that need not be decoded, or is already; None as take() returns it."""
+    cdef object take_frame(self):
+        """The first frame: its opcode, its payload, and whether it ends a message."""
+        cdef:
+            Slot *slot = &self._ring[self._head]
+            object payload = self._undecoded(slot)
+        if payload is None:
+            return self._take_invalid()
+        frame = (slot.opcode, payload, <bint>slot.fin)
+        self._pop()
+        if self.paused:
+            self._popped()
+        return frame
+
+    cdef object _undecoded(self, Slot *slot):
+        """The payload of a message or frame; None if that is text and is not UTF-8."""
         if slot.data == NULL:
-            return owner if decode else PyUnicode_AsUTF8String(owner)
-        if PyBytes_CheckExact(owner):
-            return owner
-        if slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
-            return self._note_invalid_text(slot)
+            return PyBytes_FromStringAndSize(self._fragments.data, slot.size)
+        if slot.opcode == WSMsgType.TEXT and slot.fin and not slot.settled and not is_text(slot.data, slot.size):
+            return None
+        if PyBytes_CheckExact(<object>slot.owner):
+            return <object>slot.owner
         return PyBytes_FromStringAndSize(slot.data, slot.size)
 
-    cdef object _note_invalid_text(self, Slot *slot):
-        PyErr_Clear()
-        try:
-            return decode_text(slot.data, slot.size)
-        except InvalidText as exc:
-            self.invalid_text = exc
-            if slot.opcode == WSMsgType.TEXT:
-                self._drop_from(0)
-            return None
-
-    cdef bytes _join(self):
-        """Take the fragments of the first message, and join them."""
+    cdef object _take_invalid(self):
+        """The first message, of one frame: it must be text, and could not be decoded."""
         cdef:
-            Py_ssize_t size = 0, i = 0
-            Slot slot
+            bint is_text_message = self._ring[self._head].opcode == WSMsgType.TEXT
+            bytes payload = PyBytes_FromStringAndSize(self._ring[self._head].data, self._ring[self._head].size)
+            object text = self._text_or_none(payload)
+        if text is None and is_text_message:
+            self._drop_from(0)
+        elif self.frames > 0:
+            self._pop()
+        return text
+
+    cdef object _take_fragments(self, bint decode):
+        """The first message, of several frames."""
+        cdef:
+            Py_ssize_t size = 0, count = 0
+            Slot *slot
             bytes joined
+            object message
             char *end
         while True:
-            slot = self._ring[(self._head + i) & (self._capacity - 1)]
+            slot = &self._ring[(self._head + count) & (self._capacity - 1)]
             size += slot.size
-            i += 1
+            count += 1
             if slot.fin:
                 break
         joined = PyBytes_FromStringAndSize(NULL, size)
         end = PyBytes_AS_STRING(joined)
-        for _ in range(i):
-            self._pop(&slot)
-            memcpy(end, slot.data, slot.size)
-            end += slot.size
-            Py_DECREF(<object>slot.owner)
-        return joined
+        for i in range(count):
+            slot = &self._ring[(self._head + i) & (self._capacity - 1)]
+            if slot.size > 0:
+                memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
+                end += slot.size
+        message = self._text_or_none(joined) if decode else joined
+        for _ in range(count):
+            self._pop()
+        return message
 
-    cdef object take_frame(self):
-        """The first frame: its opcode, its payload, and whether it ends a message; None as take() returns it."""
-        cdef:
-            Slot slot
-            object payload
-        self._pop(&slot)
-        payload = <object>slot.owner
-        Py_DECREF(payload)
-        if self.paused:
-            self._popped()
-        payload = self._undecoded(&slot, payload, False)
-        return None if payload is None else (slot.opcode, payload, <bint>slot.fin)
+    cdef object _text_or_none(self, bytes payload):
+        try:
+            return decode_text(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        except InvalidText as exc:
+            self.invalid_text = exc
+            return None
 
     # ---- flow control
 
+    cdef bint _has_room(self) noexcept:
+        """Reading may go on after it was paused."""
+        return self.frames <= self._low and self.bytes <= self._high_bytes >> 2
+
     cdef int _control_flow(self) except -1:
-        """There are more frames than the mark allows."""
-        if self.paused or self._discarding or self.closed or (self.receiving and self.waiter.is_armed()):
+        """There are more frames than the mark allows, or the rest of a read is held back."""
+        cdef:
+            bint is_held = self.transport._held is not None
+            bint is_awaited = self.receiving and self.waiter.is_armed()
+        if self.paused or self._discarding or self.closed:
             return 0
-        if self._reading_on and self._slack > 0:
+        if not is_held and (is_awaited or (self._reading_on and self.bytes <= self._most)):
             return 0
         if self.transport._state > State.CLOSING:
             return self._discard()
         self.paused = True
         self.transport.underlying_transport.pause_reading()
+        if is_held and (is_awaited or self._has_room()):
+            return self.resume()  # but what is held back comes first
         if self.transport._state == State.CLOSING:
             self._wait_for_receiver()
         return 0
@@ -450,26 +524,41 @@ cdef class Inbox(WSListener):
         """Nobody may ever receive what comes now, and the server's CLOSE is behind it."""
         self._discarding = True
         self._incoming.forget()
-        if self.paused:
+        if self.paused or self.transport._held is not None:
             self.resume()
         return 0
 
     cdef int resume(self) except -1:
         self.paused = False
         self._stop_waiting()
-        if not self.closed:
+        if self.closed:
+            return 0
+        if self.transport._held is not None:
+            # Not here: who resumes is in the midst of something.
+            self.transport._loop.call_soon(self._go_on)
+        else:
             self.transport.underlying_transport.resume_reading()
         return 0
+
+    def _go_on(self):
+        """Deliver what was held back, and then read on."""
+        if self.closed or self.paused:
+            return
+        self.transport._deliver_held()
+        if not self.closed and not self.paused and self.transport._held is None:
+            self.transport.underlying_transport.resume_reading()
 
     def read_on(self):
         """Read past a full queue, but not without bounds: something is awaited that lies behind the messages."""
         self._reading_on = True
-        if self.paused and (self._slack > 0 or self.transport._state >= State.CLOSING):
+        self._most = self._high_bytes + SLACK
+        if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):
             self.resume()
 
     def read_no_further(self):
         """What was awaited has come."""
         if self.transport._state < State.CLOSING:
             self._reading_on = False
+            self._most = self._high_bytes
             if self.frames > self._high >= 0:
                 self._control_flow()

@@ -210,22 +210,23 @@ class ClientConnection(Connection, Identity):
             decode = opcode == _TEXT
         decoder = codecs.getincrementaldecoder("utf-8")() if decode else None
         while True:
-            self._receiving = not fin
+            self._streaming = not fin
             if decoder is None:
                 yield payload
             else:
                 try:
                     text = decoder.decode(payload, fin)
                 except UnicodeDecodeError as exc:
+                    self._streaming = False
                     await self._text_is_invalid(InvalidText.from_decode_error(exc))
                 yield text
             if fin:
                 return
-            self._receiving = False
+            self._streaming = False
             try:
                 _, payload, fin = await self._receive_frame()
             except asyncio.CancelledError:
-                self._receiving = True  # what follows is the rest of a message
+                self._streaming = True  # what follows is the rest of a message
                 raise
 
     async def _text_is_invalid(self, exc: InvalidText) -> None:

@@ -76,6 +76,7 @@ cdef enum:
 cdef Py_ssize_t NO_LIMIT = 1 << 62
 
 
+@cython.no_gc_clear  # _connection is of use as long as _handle is
 cdef class Connection:
     """The part of ClientConnection that every message meets; the rest is in connection.py."""
 

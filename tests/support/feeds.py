@@ -1,0 +1,156 @@
+"""How much memory one connection holds for hostile feeds. Run as a program, for a clean measurement:
+
+    python -m support.feeds FACE
+
+For each feed it prints the most bytes that Python had allocated (tracemalloc) and that the process grew by (RSS).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import wsfast
+from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, header
+from support.servers import accept_token
+from wsfast.asyncio.client import connect
+
+MEBI = 1 << 20
+
+
+def bombs(body: bytes, opcode: int, count: int) -> bytes:
+    """Compressed messages."""
+    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+    said = b""
+    for _ in range(count):
+        data = stream.compress(body) + stream.flush(zlib.Z_SYNC_FLUSH)
+        said += frame(opcode, data[:-4], rsv=4)
+    return said
+
+
+def fragments(payload: bytes, count: int) -> bytes:
+    return frame(BINARY, payload, fin=False) + frame(CONTINUATION, payload, fin=False) * (count - 1)
+
+
+EMOJI = b"a" * (MEBI - 4) + "\U0001f600".encode()
+
+# What the server says, and whether compression is agreed on. Nobody receives.
+FEEDS: dict[str, tuple[Callable[[], bytes], bool]] = {
+    "nothing": (lambda: b"", False),
+    "bombs": (lambda: bombs(bytes(MEBI), BINARY, 40), True),
+    "emoji bombs": (lambda: bombs(EMOJI, TEXT, 40), True),
+    "emoji": (lambda: frame(TEXT, EMOJI) * 20, False),
+    "many in one read": (lambda: frame(BINARY, b"xy") * 150_000, False),
+    "many texts in one read": (lambda: frame(TEXT, "é") * 150_000, False),
+    "large messages": (lambda: frame(BINARY, bytes(MEBI)) * 20, False),
+    "tiny fragments": (lambda: fragments(b"xy", 150_000), False),
+    "empty fragments": (lambda: fragments(b"", 150_000), False),
+    "fragments of a byte": (lambda: fragments(b"x", 300_000), False),
+    "pings while paused": (lambda: (frame(BINARY, b"x" * 1000) + frame(PING, b"?")) * 15_000, False),
+    "a huge frame announced": (lambda: header(BINARY, MEBI) + bytes(1000), False),
+}
+
+
+class Taking(wsfast.WSListener):
+    """Takes messages, and keeps none."""
+
+    def on_ws_message(self, transport: wsfast.WSTransport, msg_type: object, payload: object) -> None:
+        pass
+
+
+def serve(listening: socket.socket, said: bytes, agrees: bool, glued: bool) -> None:
+    """One connection: the reply, what is to be said, and nothing else until the client is gone."""
+    sock, _ = listening.accept()
+    request = b""
+    while not request.endswith(b"\r\n\r\n"):
+        request += sock.recv(65536)
+    key = next(line for line in request.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
+    reply = (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: " + accept_token(key.split(b": ")[1]) + b"\r\n"
+    )
+    if agrees:
+        reply += b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+    reply += b"\r\n"
+    with contextlib.suppress(OSError):
+        if glued:
+            sock.sendall(reply + said)
+        else:
+            sock.sendall(reply)
+            time.sleep(0.05)
+            sock.sendall(said)
+        while sock.recv(65536):
+            pass
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+async def measure(face: str, url: str) -> tuple[int, int]:
+    """The most bytes while nobody receives, by Python's count and by the kernel's."""
+    gc.collect()
+    tracemalloc.start()
+    before = resident()
+    largest = [0]
+
+    def watch() -> None:
+        while not done:
+            largest[0] = max(largest[0], resident() - before)
+            time.sleep(0.001)
+
+    done: list[bool] = []
+    watching = threading.Thread(target=watch)
+    watching.start()
+    if face.startswith("listener"):
+        transport, _ = await wsfast.ws_connect(Taking, url, compression="deflate", max_frame_size=MEBI)
+        drop = transport.abort
+    else:
+        ws = await connect(url, ping_interval=0.01 if "pinging" in face else None, ping_timeout=None)
+        drop = ws.protocol.abort
+        if "receiving" in face:
+            receiving = asyncio.ensure_future(ws.recv())
+    await asyncio.sleep(0.25)
+    traced = tracemalloc.get_traced_memory()[1]
+    done.append(True)
+    watching.join()
+    if "receiving" in face:
+        receiving.cancel()
+    tracemalloc.stop()
+    drop()
+    return traced, largest[0]
+
+
+# Where these differ from the face itself.
+FEW = ("bombs", "emoji bombs", "many in one read", "large messages")
+
+
+def main(face: str) -> None:
+    logging.disable(logging.CRITICAL)
+    for feed, (make, agrees) in FEEDS.items():
+        if ("glued" in face or "pinging" in face) and feed not in FEW:
+            continue
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = os.fork()
+            if server == 0:
+                serve(listening, make(), agrees, "glued" in face)
+                os._exit(0)
+            port = listening.getsockname()[1]
+        traced, grown = asyncio.run(measure(face, f"ws://127.0.0.1:{port}/"))
+        os.waitpid(server, 0)
+        print(f"{feed}: {traced} {grown}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
