@@ -95,7 +95,7 @@ def closed(
     """What a call on the closed connection raises: OK if both ends have said so, and no message was lost."""
     if rcvd is None or sent is None:
         exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
-    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, InvalidText):
+    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, ProtocolError):
         exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
     else:
         exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from wsfast._messages import MAX_FRAGMENTS
 from wsfast.connecting import Connecting, Limits
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
@@ -303,7 +302,6 @@ def _options(
                 f"max_{'queue' if name == 'max_queue' else 'size'} must not be negative, not {limit!r}"
             )
         setattr(options, name, _NO_LIMIT if limit is None else min(limit, _NO_LIMIT))
-    options.max_fragments = MAX_FRAGMENTS
     times = ("ping_interval", ping_interval), ("ping_timeout", ping_timeout), ("close_timeout", close_timeout)
     for name, seconds in times:
         if seconds is not None and (seconds < 0 or (seconds == 0 and name == "ping_interval")):
@@ -392,7 +390,10 @@ def _upgrade(handle: Any, handshake: ClientHandshake, deadline: _Deadline) -> Up
     """Send the upgrade request, and judge the reply."""
     step = "the opening handshake"
     request = handshake.request_bytes
-    received: int = lib.wst_send_raw(handle, request, len(request), deadline.for_crate(step))
+    received: int = lib.WST_INTERRUPTED
+    while received == lib.WST_INTERRUPTED:  # and let the handlers of signals run
+        received = lib.wst_send_raw(handle, request, len(request), deadline.for_crate(step))
+        request = b""
     buffer = ffi.new("char[]", _READ)
     while received >= 0 or received == lib.WST_INTERRUPTED:
         try:

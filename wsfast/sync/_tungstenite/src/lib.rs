@@ -11,6 +11,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod abi;
+mod buffer;
 mod closing;
 mod connection;
 mod core;
@@ -30,12 +31,12 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::{
-    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, OK, PANIC, RESUME, STREAM,
-    VALIDATE,
+    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, AGAIN, OK, PANIC, RESUME,
+    STREAM, VALIDATE,
 };
 use connection::{Connection, Stop};
 use ending::Cause;
-use receiving::Received;
+use receiving::{Received, Wish};
 use tls::{Session, Settings, Verify};
 
 /// What Python has in its hand. The message is the receiver's: there is one, and it is told who by Python.
@@ -191,8 +192,13 @@ pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut CMessage
 pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_int) -> i64 {
     guarded(handle, i64::from(PANIC), |connection| {
         let timeout = (timeout >= 0.0).then_some(timeout);
-        let found = connection.receive(timeout, flags & RESUME != 0, flags & STREAM != 0, flags & VALIDATE != 0);
-        tell(handle, found)
+        let wish = Wish {
+            resume: flags & RESUME != 0,
+            stream: flags & STREAM != 0,
+            validate: flags & VALIDATE != 0,
+            again: flags & AGAIN != 0,
+        };
+        tell(handle, connection.receive(timeout, wish))
     })
 }
 
@@ -220,7 +226,7 @@ pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64) -> c_int 
 pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char) -> c_int {
     guarded(handle, -1, |connection| match connection.take_pong() {
         None => -1,
-        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), &payload),
+        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), payload.bytes()),
     })
 }
 
@@ -296,7 +302,6 @@ mod tests {
         let options = COptions {
             max_message: 1,
             max_fragment: 1,
-            max_fragments: 1,
             max_queue: 1,
             ping_interval: -1.0,
             ping_timeout: -1.0,

@@ -1,10 +1,16 @@
 //! The descriptor, and the system calls on it. Errors are errno.
 
+use std::mem::MaybeUninit;
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub type Errno = c_int;
+
+/// Not the system's: there is no memory in this process, and nothing has changed.
+pub const NO_MEMORY: Errno = -1;
+/// Not the system's: there is no memory for the rest of a frame, of which a part is sent. Nothing can follow that.
+pub const CUT: Errno = -2;
 
 /// A socket that one thread may close while others use it: its number is given back when the last has left.
 pub struct Socket {
@@ -74,19 +80,24 @@ impl Socket {
         }
     }
 
-    /// Receives into the spare capacity of `buffer`, and returns how many bytes; 0 is the end of the stream.
-    pub fn recv(&self, buffer: &mut Vec<u8>, flags: c_int) -> Result<usize, Errno> {
-        let spare = buffer.spare_capacity_mut();
+    /// Receives into `spare`, which is not empty, and returns how many bytes; 0 is the end of the stream.
+    pub fn recv_into(&self, spare: &mut [MaybeUninit<u8>], flags: c_int) -> Result<usize, Errno> {
         debug_assert!(!spare.is_empty());
-        // SAFETY: the kernel writes at most as much as there is room for, and says how much it wrote.
-        unsafe {
-            let got = libc::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags);
-            if got < 0 {
-                return Err(errno());
-            }
-            buffer.set_len(buffer.len() + got as usize);
+        // SAFETY: the kernel writes at most as much as there is room for.
+        let got = unsafe { libc::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags) };
+        if got < 0 {
+            Err(errno())
+        } else {
             Ok(got as usize)
         }
+    }
+
+    /// As `recv_into`, into the spare capacity of `buffer`.
+    pub fn recv(&self, buffer: &mut Vec<u8>, flags: c_int) -> Result<usize, Errno> {
+        let got = self.recv_into(buffer.spare_capacity_mut(), flags)?;
+        // SAFETY: the kernel has written so many bytes.
+        unsafe { buffer.set_len(buffer.len() + got) };
+        Ok(got)
     }
 
     /// Sends what the kernel takes without sleeping.

@@ -12,6 +12,7 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
+use crate::buffer::Buffer;
 use crate::socket::{would_block, Errno, Socket};
 
 /// Which checks of a certificate are made.
@@ -171,7 +172,7 @@ impl Session {
     }
 
     /// Takes what was received, and appends what it says. True at the end: the peer said that nothing follows.
-    pub fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<bool, Error> {
+    pub fn read(&mut self, mut wire: &[u8], plain: &mut Buffer) -> Result<bool, Error> {
         while !wire.is_empty() {
             // It copies at most one record, and none after the end.
             match self.connection.read_tls(&mut wire) {
@@ -186,7 +187,7 @@ impl Session {
                     if chunk.is_empty() {
                         break;
                     }
-                    plain.extend_from_slice(chunk);
+                    plain.append(chunk).map_err(|_| Error::General("out of memory".to_string()))?;
                     let size = chunk.len();
                     reader.consume(size);
                 }
