@@ -136,7 +136,8 @@ def test_a_reason_that_is_not_utf8():
 
 def test_max_size():
     code, reason, cause = violate(header(BINARY, 2**20 + 1))
-    assert (code, reason) == (1009, "frame with 1048577 bytes exceeds limit of 1048576 bytes")
+    assert (code, reason) == (1009, "a frame is larger than the receiver's limit")
+    assert str(cause) == "frame with 1048577 bytes exceeds limit of 1048576 bytes"
     assert isinstance(cause, PayloadTooBig)
     assert (cause.size, cause.max_size, cause.current_size) == (2**20 + 1, 2**20, None)
 
@@ -148,7 +149,8 @@ def test_max_size_of_fragments_together():
         + header(CONTINUATION, 2)
     )
     code, reason, cause = violate(data, max_size=10)
-    assert (code, reason) == (1009, "frame with 2 bytes after reading 9 bytes exceeds limit of 10 bytes")
+    assert (code, reason) == (1009, "a frame is larger than the receiver's limit")
+    assert str(cause) == "frame with 2 bytes after reading 9 bytes exceeds limit of 10 bytes"
     assert (cause.size, cause.max_size, cause.current_size) == (2, 10, 9)
 
 

@@ -66,7 +66,7 @@ enum wst_cause {
 typedef struct {
     uint64_t max_message; /* bytes; UINT64_MAX: no limit */
     uint64_t max_fragment;
-    uint64_t max_queue; /* frames read while nobody receives, of 16 MiB together; UINT64_MAX: no limit of either */
+    uint64_t max_queue; /* frames read while nobody receives, of max_message or 16 MiB together; UINT64_MAX: no limit of either */
     double ping_interval;
     double ping_timeout;
     double close_timeout;

@@ -41,20 +41,32 @@ pub struct Rules {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Violation(c_int);
 
-extern "C" {
-    fn wsf_mask_best() -> *const MaskKernel;
-    fn wsf_mask_key(key: *mut u32) -> c_int;
-    fn wsf_utf8_feed(state: *mut Utf8, bytes: *const u8, size: usize) -> c_int;
-    fn wst_decode_header(rules: *const Rules, bytes: *const u8, size: usize, header: *mut Header) -> c_int;
-    fn wsf_status_reason(status: c_int) -> *const c_char;
+#[cfg(not(miri))]
+mod c {
+    use super::{c_char, c_int, Header, MaskKernel, Rules, Utf8};
+
+    extern "C" {
+        pub fn wsf_mask_best() -> *const MaskKernel;
+        pub fn wsf_mask_key(key: *mut u32) -> c_int;
+        pub fn wsf_utf8_feed(state: *mut Utf8, bytes: *const u8, size: usize) -> c_int;
+        pub fn wsf_judge_header(rules: *const Rules, bytes: *const u8, size: usize, header: *mut Header) -> c_int;
+        pub fn wsf_status_reason(status: c_int) -> *const c_char;
+    }
 }
+
+/// Miri runs no C.
+#[cfg(miri)]
+#[path = "core_for_miri.rs"]
+mod c;
+
+use c::{wsf_judge_header, wsf_mask_best, wsf_mask_key, wsf_status_reason, wsf_utf8_feed};
 
 impl Rules {
     /// The verdict on the header that `bytes` begin with: None if there is none yet.
     pub fn judge(&self, bytes: &[u8]) -> Result<Option<Header>, Violation> {
         let mut header = Header::default();
         // SAFETY: it reads the slice, and writes one header.
-        match unsafe { wst_decode_header(self, bytes.as_ptr(), bytes.len(), &mut header) } {
+        match unsafe { wsf_judge_header(self, bytes.as_ptr(), bytes.len(), &mut header) } {
             0 => Ok(None),
             status if status < 0 => Err(Violation(status)),
             _ => Ok(Some(header)),

@@ -17,6 +17,8 @@ mod connection;
 mod core;
 mod ending;
 mod frame;
+#[cfg(test)]
+mod model_tests;
 mod opening;
 mod reader;
 mod receiving;

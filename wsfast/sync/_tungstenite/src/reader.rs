@@ -11,7 +11,8 @@ use crate::core::{Rules, Utf8, Violation};
 use crate::ending::{Cause, Phase};
 use crate::frame::{self, Head, Short, RSV1};
 
-/// Then the queue is full, however few frames it has: 16 messages of 1 MiB, which are the limits by default.
+/// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
+/// limits by default.
 const QUEUE: usize = 16 * 1024 * 1024;
 
 /// While the connection closes, this much more is read past a full queue: the peer's CLOSE is behind it.
@@ -218,7 +219,7 @@ impl Reader {
     /// Is there room for what would be read?
     pub fn has_room(&mut self, phase: Phase) -> bool {
         let unlimited = self.limits.queue == usize::MAX;
-        let few = self.queue.len() < self.limits.queue && (unlimited || self.queued < QUEUE);
+        let few = self.queue.len() < self.limits.queue && (unlimited || (self.queued as u64) < self.limits.message.max(QUEUE as u64));
         if few || self.discard || self.dropping || phase > Phase::Closing {
             return true;
         }
@@ -561,6 +562,9 @@ mod tests {
         assert!(reader.has_room(Phase::Open));
         reader.put(Frame::default(), Vec::new());
         assert!(!reader.has_room(Phase::Open));
+        reader.limits.message = u64::MAX;
+        assert!(reader.has_room(Phase::Open), "whoever takes messages of any length may have to queue them");
+        reader.limits.message = 10;
         reader.limits.queue = usize::MAX;
         assert!(reader.has_room(Phase::Open), "there is no limit");
     }
