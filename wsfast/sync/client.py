@@ -23,6 +23,7 @@ from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeRe
 from wsfast.opening import refuse_redirect
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
+from wsfast.sync.environment import refuse_gevent
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.tls import ClientCert
@@ -36,6 +37,8 @@ __all__ = [
     "unix_connect",
     "unix_reconnect",
 ]
+
+refuse_gevent()
 
 _NO_LIMIT = 2**64 - 1
 
@@ -143,6 +146,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
 
     def connect(self) -> ClientConnection:
         """Connect once."""
+        refuse_gevent()  # it may have patched since the import
         handshake = self._next_handshake()
         deadline = _Deadline(self.open_timeout)
         config = tls.config(self._ssl, self._client_cert) if self.ws_uri.secure else None

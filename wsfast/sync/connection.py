@@ -96,7 +96,7 @@ class ClientConnection(Connection, Identity):
         return f"<ClientConnection {self.state.name} {self.remote_address}>"
 
     def __del__(self) -> None:
-        if self.state is not State.CLOSED:
+        if self._handle is not None and self.state is not State.CLOSED:
             warnings.warn(f"unclosed connection {self!r}", ResourceWarning, source=self, stacklevel=2)
         sock = getattr(self, "_socket", None)
         if sock is not None:
