@@ -115,7 +115,7 @@ def test_text_that_is_not_utf8(bad, decode):
 
 
 def test_binary_that_is_not_utf8_but_shall_be_decoded():
-    """It is the caller who wanted text. The connection fails, and what has arrived remains, as with the other clients."""
+    """It is the caller who wanted text. The connection fails, and what has arrived remains."""
 
     def script(peer):
         peer.accept()
@@ -166,7 +166,11 @@ def test_a_header_is_refused_at_its_first_wrong_byte(data):
         peer.send(data)
         return peer.close_frame().payload
 
-    with scripted(script) as server, connect(server.url) as ws, pytest.raises(ConnectionClosedError) as raised:
+    with (
+        scripted(script) as server,
+        connect(server.url) as ws,
+        pytest.raises(ConnectionClosedError) as raised,
+    ):
         ws.recv()
     assert server.result() == struct.pack("!H", 1002) + FIRST_WRONG_BYTES[data].encode()
     assert str(raised.value.__cause__) == FIRST_WRONG_BYTES[data]
@@ -178,7 +182,11 @@ def test_a_length_that_is_too_big_by_its_first_byte():
         peer.send(b"\x82\x7f\x01")
         return peer.close_frame().payload[:2]
 
-    with scripted(script) as server, connect(server.url) as ws, pytest.raises(ConnectionClosedError) as raised:
+    with (
+        scripted(script) as server,
+        connect(server.url) as ws,
+        pytest.raises(ConnectionClosedError) as raised,
+    ):
         ws.recv()
     assert server.result() == struct.pack("!H", 1009)
     assert str(raised.value.__cause__) == "frame exceeds limit of 1048576 bytes"

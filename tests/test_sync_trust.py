@@ -1,5 +1,6 @@
 """What a hostile server, a lack of memory, a signal or a patched environment does to the blocking client."""
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -239,8 +240,16 @@ FEEDS = {
     "bombs": (True, deflated(bytes(900_000)) * 2000, 0),
     "emoji": (False, text("🐢" * 250_000) * 64, 0),
     "tiny frames": (False, binary(b"x") * 500_000, 0),
-    "empty fragments": (False, frame(BINARY, b"", fin=False) + frame(CONTINUATION, b"", fin=False) * 1_000_000, 1),
-    "tiny fragments": (False, frame(BINARY, b"x", fin=False) + frame(CONTINUATION, b"x", fin=False) * 900_000, 1),
+    "empty fragments": (
+        False,
+        frame(BINARY, b"", fin=False) + frame(CONTINUATION, b"", fin=False) * 1_000_000,
+        1,
+    ),
+    "tiny fragments": (
+        False,
+        frame(BINARY, b"x", fin=False) + frame(CONTINUATION, b"x", fin=False) * 900_000,
+        1,
+    ),
     "pings": (False, frame(PING, bytes(125)) * 30_000, 1),
     "a huge frame": (False, header(BINARY, 1 << 40) + bytes(100), 1),
 }
@@ -283,14 +292,14 @@ def test_bytes_held_for_a_hostile_feed(feed):
         peer.frame()
         reading = threading.Thread(target=peer.until_end)
         reading.start()
-        try:
+        with contextlib.suppress(OSError):
             peer.send(data)
-        except OSError:
-            pass
         reading.join()
 
     with scripted(script) as server:
-        (most,) = run_with_little_memory(MEASURE, server.url, str(receives), feed.split()[1] if " " in feed else "")
+        (most,) = run_with_little_memory(
+            MEASURE, server.url, str(receives), feed.split()[1] if " " in feed else ""
+        )
     assert int(most) < BOUND
 
 
@@ -300,7 +309,7 @@ def test_bytes_held_for_a_hostile_feed(feed):
 def test_signals_while_connecting_without_a_time_limit():
     """A server that never reads, and a request that does not fit into the kernel."""
 
-    class Alarm(Exception):
+    class Alarm(Exception):  # noqa: N818
         pass
 
     def alarm(signum, stack):

@@ -17,7 +17,6 @@ from wsfast.exceptions import (
     ConnectionClosed,
     ConnectionClosedError,
     ConnectionClosedOK,
-    InvalidText,
     ProtocolError,
 )
 from wsfast.handshake import UpgradeRequest

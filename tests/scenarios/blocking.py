@@ -1,4 +1,4 @@
-"""Scenarios made at random for the blocking client: threads that do everything at once, against a peer that checks every byte.
+"""Scenarios made at random for the blocking client: threads that do all at once, against a peer that checks every byte.
 
 A seed makes the same plan everywhere; the system decides which thread goes first. The server checks that each sender's
 messages arrive whole and in order, that fragments of different messages do not mix, and that nothing follows CLOSE; the
@@ -80,7 +80,11 @@ class Server:
         waiting = [self._sock] if self._wire else []
         readable, writable, _ = select.select([self._sock], waiting, [], 0.05)
         if writable:
-            part = len(self._wire) if self._random.random() < 0.7 else self._random.randrange(len(self._wire) + 1)
+            part = (
+                len(self._wire)
+                if self._random.random() < 0.7
+                else self._random.randrange(len(self._wire) + 1)
+            )
             with contextlib.suppress(BlockingIOError):
                 del self._wire[: self._sock.send(self._wire[:part])]
         if not readable:
@@ -144,14 +148,21 @@ class Server:
             assert self._ends == "abort" or closing or sent > self._count, "the client has gone"
 
     def _message(self, number: int, deflate: Any) -> None:
-        size = self._random.randrange(LARGEST) if self._random.random() < 0.2 else self._random.randrange(2000)
+        size = (
+            self._random.randrange(LARGEST) if self._random.random() < 0.2 else self._random.randrange(2000)
+        )
         data, rsv = payload(0, number, size), 0
         if self._compressed and self._random.random() < 0.7:
             data, rsv = (deflate.compress(data) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4], 4
-        cuts = sorted(self._random.randrange(len(data) + 1) for _ in range(self._random.choice((0, 0, 0, 1, 5))))
+        cuts = sorted(
+            self._random.randrange(len(data) + 1) for _ in range(self._random.choice((0, 0, 0, 1, 5)))
+        )
         for i, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(data)], strict=True)):
             self._plain += frame(
-                CONTINUATION if i else BINARY, data[start:end], fin=end == len(data) and i == len(cuts), rsv=0 if i else rsv
+                CONTINUATION if i else BINARY,
+                data[start:end],
+                fin=end == len(data) and i == len(cuts),
+                rsv=0 if i else rsv,
             )
             if self._random.random() < 0.1:
                 self._plain += frame(PING, b"from the server")
@@ -249,7 +260,9 @@ def run(seed: int, count: int = 60) -> None:
         server.thread.join()
     errors += [server.error] if server.error else []
     if errors:
-        raise AssertionError(f"seed {seed}: secure={secure} compressed={compressed} {ends}: {errors!r}") from errors[0]
+        raise AssertionError(
+            f"seed {seed}: secure={secure} compressed={compressed} {ends}: {errors!r}"
+        ) from errors[0]
     assert expected[0] == count, f"seed {seed}: {expected[0]} of {count} messages"
     if ends != "abort":
         for sender in (1, 2, 3):

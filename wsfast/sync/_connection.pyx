@@ -207,8 +207,8 @@ cdef class Connection:
     cdef _take_compressed(self, timeout, decode, int flags):
         """Inflate the rest of a message, each frame as it arrives.
 
-        What there is when the time is over, or when there is no memory for the object that the user gets, is kept for the
-        next call.
+        What there is when the time is over, or when there is no memory for what the user gets, is kept for the next
+        call.
         """
         cdef object message = self._inflated
         while not self._is_complete:

@@ -23,9 +23,9 @@ from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeRe
 from wsfast.opening import refuse_redirect
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
-from wsfast.sync.environment import refuse_gevent
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
+from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.tls import ClientCert
 
 __all__ = [

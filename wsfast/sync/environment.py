@@ -10,8 +10,8 @@ __all__ = ["refuse_gevent"]
 def refuse_gevent() -> None:
     """Raise RuntimeError if gevent has patched sockets.
 
-    The client waits in system calls of its own, which gevent does not see: a call that waits would stop every greenlet of
-    the thread.
+    The client waits in system calls of its own, which gevent does not see: a call that waits would stop every
+    greenlet of the thread.
     """
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("socket"):

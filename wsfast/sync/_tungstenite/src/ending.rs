@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_violation_is_told_even_if_the_stream_has_ended() {
-        for (first, told) in [(Cause::Eof, true), (Cause::None, true), (Cause::Keepalive, false), (Cause::Local, false)] {
+        for (first, told) in [(Cause::Eof, true), (Cause::None, true), (Cause::Keepalive, false), (Cause::Local, false)]
+        {
             let mut ending = Ending { cause: first, ..Ending::default() };
             ending.set_violation(Cause::Text("wrong"));
             assert_eq!(ending.cause == Cause::Text("wrong"), told);

@@ -219,7 +219,8 @@ impl Reader {
     /// Is there room for what would be read?
     pub fn has_room(&mut self, phase: Phase) -> bool {
         let unlimited = self.limits.queue == usize::MAX;
-        let few = self.queue.len() < self.limits.queue && (unlimited || (self.queued as u64) < self.limits.message.max(QUEUE as u64));
+        let few = self.queue.len() < self.limits.queue
+            && (unlimited || (self.queued as u64) < self.limits.message.max(QUEUE as u64));
         if few || self.discard || self.dropping || phase > Phase::Closing {
             return true;
         }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tungstenite::protocol::frame::coding::Control;
 
-use crate::connection::{after, earliest, Connection, Stop};
 use crate::buffer::READ;
+use crate::connection::{after, earliest, Connection, Stop};
 use crate::core::Utf8;
 use crate::ending::{Cause, Phase};
 use crate::locked;
@@ -351,7 +351,7 @@ impl Connection {
 
     /// Queues what is in the buffer, whether or not there is room: nothing more will be read.
     pub(crate) fn queue_all(&self, reader: &mut Reader) {
-        while let Ok(_) = self.parse(reader, Reader::parse_into_queue) {}
+        while self.parse(reader, Reader::parse_into_queue).is_ok() {}
     }
 
     /// Reads what is there into the queue, and sleeps once until there is more. See wst_pump().

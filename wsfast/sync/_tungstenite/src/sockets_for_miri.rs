@@ -66,6 +66,12 @@ pub unsafe fn close(_fd: c_int) -> c_int {
     0
 }
 
-pub unsafe fn setsockopt(_fd: c_int, _level: c_int, _name: c_int, _value: *const c_void, _size: libc::socklen_t) -> c_int {
+pub unsafe fn setsockopt(
+    _fd: c_int,
+    _level: c_int,
+    _name: c_int,
+    _value: *const c_void,
+    _size: libc::socklen_t,
+) -> c_int {
     0
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use crate::core::{append_masked, mask_key};
 use crate::buffer::NoMemory;
+use crate::core::{append_masked, mask_key};
 use crate::frame::{self, Short};
 use crate::locked;
 use crate::socket::{would_block, Errno, Socket, CUT, NO_MEMORY};
