@@ -17,6 +17,7 @@ mod connection;
 mod core;
 mod ending;
 mod frame;
+mod keepalive;
 #[cfg(test)]
 mod model_tests;
 mod opening;

@@ -226,7 +226,7 @@ fn schedules() {
     if cfg!(miri) {
         (0..seeds(6)).for_each(|seed| run(seed, 6, 5_000));
     } else {
-        (0..seeds(60)).for_each(|seed| run(seed, 30, 300_000));
+        (0..seeds(30)).for_each(|seed| run(seed, 30, 300_000));
     }
 }
 
@@ -242,7 +242,7 @@ impl Drop for Ending<'_> {
 /// Others read, send, ping and close while the receiver looks at what it was lent.
 #[test]
 fn threads() {
-    for seed in 0..seeds(if cfg!(miri) { 1 } else { 10 }) {
+    for seed in 0..seeds(if cfg!(miri) { 1 } else { 6 }) {
         let (count, most) = if cfg!(miri) { (5, 2_000) } else { (60, 300_000) };
         let mut random = Random(seed * 2 + 1);
         let (fd, mut peer) = peer::pair();

@@ -8,8 +8,9 @@ use crate::connection::{Connection, Ping, Pings, Stop, TURN};
 use crate::core::mask_key;
 use crate::ending::{Cause, Close, Phase};
 use crate::frame::{self, Short};
+use crate::keepalive::Due;
 use crate::locked;
-use crate::reader::{Due, Reader};
+use crate::reader::Reader;
 use crate::socket::{Errno, NO_MEMORY};
 use crate::writer::{Sent, Writer};
 
