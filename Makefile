@@ -30,7 +30,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug debug-tests hammer-awaitable
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug debug-tests hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -48,6 +48,30 @@ test-c:
 
 test-rust: | check
 	cargo test --quiet --locked --manifest-path $(crate)/Cargo.toml
+
+# The crate's model and its threads under Miri and the sanitizers of nightly Rust; each says so if it is not there.
+# WSFAST_SEEDS for more schedules.
+nightly := cargo +nightly test --quiet --locked --manifest-path $(crate)/Cargo.toml
+host := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+rust_source := $(shell rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/Cargo.lock
+
+test-miri:
+	@if cargo +nightly miri --version >/dev/null 2>&1 && [ -f "$(rust_source)" ]; then \
+	    CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/miri cargo +nightly miri test --quiet --locked \
+	        --manifest-path $(crate)/Cargo.toml model_tests buffer; \
+	else \
+	    echo "Miri left out: rustup toolchain install nightly --component miri,rust-src"; \
+	fi
+
+test-rust-thread test-rust-address: test-rust-%:
+	@if [ -f "$(rust_source)" ]; then \
+	    CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/$* RUSTFLAGS=-Zsanitizer=$* ASAN_OPTIONS=detect_leaks=0 \
+	        $(nightly) -Zbuild-std --target $(host) model_tests; \
+	else \
+	    echo "the $* sanitizer for Rust left out: rustup toolchain install nightly --component rust-src"; \
+	fi
+
+# SECONDS of scenarios of the blocking client made at random, and of the crate's under each tool.
 
 # The tests of memory, on the compiled modules with AddressSanitizer and UBSan in them.
 asan := build/asan
@@ -68,10 +92,17 @@ $(asan)/.built: $(testing) $(built)
 # The same generators as in the tests, with new seeds each time.
 HAMMER_SECONDS ?= 600
 
-hammer: hammer-listener hammer-awaitable hammer-hypothesis
+hammer: hammer-listener hammer-awaitable hammer-blocking hammer-hypothesis
 
 hammer-listener: $(asan)/.built
 	$(with_asan) $(bin)/python -m scenarios --seconds $(HAMMER_SECONDS)
+
+hammer-awaitable: $(asan)/.built
+	$(with_asan) $(bin)/python -X faulthandler -m scenarios.awaitable $(HAMMER_SECONDS)
+
+hammer-blocking: $(asan)/.built
+	$(with_asan) $(bin)/python -m scenarios.blocking $(HAMMER_SECONDS)
+	WSFAST_SEEDS=$(HAMMER_SECONDS) $(MAKE) --no-print-directory test-rust test-rust-thread test-rust-address
 
 # What hypothesis finds at random, with EXAMPLES= for each test; `make test` has the same examples every time.
 hammer-hypothesis: $(testing) $(built)
@@ -97,9 +128,6 @@ debug-tests:
 	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(debug_tree)
 	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
 	PYTHONPATH=$(debug_tree) .venv-debug/bin/python -m pytest -q -m memory
-
-hammer-awaitable: $(testing) $(built)
-	cd tests && $(CURDIR)/$(bin)/python -X faulthandler -m scenarios.awaitable $(HAMMER_SECONDS)
 
 # The kept corpora of the C targets; those of Python are replayed by pytest.
 test-fuzz:

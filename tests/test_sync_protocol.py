@@ -15,6 +15,7 @@ from support.frames import (
     frame,
     header,
     masked,
+    pattern,
     text,
 )
 from sync_support.servers import scripted
@@ -24,7 +25,6 @@ from wsfast.exceptions import (
     InvalidText,
     PayloadTooBig,
     ProtocolError,
-    TooManyFragments,
 )
 from wsfast.sync.client import connect
 
@@ -115,17 +115,27 @@ def test_text_that_is_not_utf8(bad, decode):
 
 
 def test_binary_that_is_not_utf8_but_shall_be_decoded():
-    code, _, cause = violate(binary(b"\xff"), lambda ws: ws.recv(decode=True))
-    assert code == 1007
-    assert isinstance(cause, InvalidText)
-    assert cause.start == 0
+    """It is the caller who wanted text. The connection fails, and what has arrived remains."""
+
+    def script(peer):
+        peer.accept()
+        peer.send(binary(b"\xff") + text("behind it"))
+        return peer.close_frame().payload[:2], peer.until_end()
+
+    with scripted(script) as server, connect(server.url) as ws:
+        with pytest.raises(ConnectionClosedError) as raised:
+            ws.recv(decode=True)
+        assert isinstance(raised.value.__cause__, InvalidText)
+        assert raised.value.__cause__.start == 0
+        assert ws.recv() == "behind it"
+        with pytest.raises(ConnectionClosedError):
+            ws.recv()
+    assert server.result() == (struct.pack("!H", 1007), [])
 
 
 def test_a_stream_that_is_not_utf8():
     for data in (text(b"\xff"), frame(TEXT, b"a", fin=False) + frame(CONTINUATION, b"\xff")):
         assert violate(data, lambda ws: list(ws.recv_streaming()))[0] == 1007
-    bad = frame(BINARY, b"a", fin=False) + frame(CONTINUATION, b"\xff")
-    assert violate(bad, lambda ws: list(ws.recv_streaming(decode=True)))[0] == 1007
 
 
 def test_a_reason_that_is_not_utf8():
@@ -134,9 +144,58 @@ def test_a_reason_that_is_not_utf8():
     assert isinstance(cause, InvalidText)
 
 
+FIRST_WRONG_BYTES = {
+    b"\x83": "the opcode is reserved",
+    b"\xf1": "a reserved bit is set that no extension has negotiated for this frame",
+    b"\x80": "a continuation frame continues no message",
+    b"\x81\x85": "a frame from the server is masked",
+    b"\x89\x7e": "a control frame has more than 125 bytes of payload",
+    b"\x88\x01": "a close frame has a payload of one byte, which is no close code",
+    b"\x09": "a control frame is fragmented",
+    b"\x82\x7f\x80": "the top bit of the 64-bit payload length is set",
+    b"\x01\x01a\x81": "a new message starts inside an unfinished one",
+}
+
+
+@pytest.mark.parametrize("data", FIRST_WRONG_BYTES, ids=bytes.hex)
+def test_a_header_is_refused_at_its_first_wrong_byte(data):
+    """And in the words of the other clients: they are the core's."""
+
+    def script(peer):
+        peer.accept()
+        peer.send(data)
+        return peer.close_frame().payload
+
+    with (
+        scripted(script) as server,
+        connect(server.url) as ws,
+        pytest.raises(ConnectionClosedError) as raised,
+    ):
+        ws.recv()
+    assert server.result() == struct.pack("!H", 1002) + FIRST_WRONG_BYTES[data].encode()
+    assert str(raised.value.__cause__) == FIRST_WRONG_BYTES[data]
+
+
+def test_a_length_that_is_too_big_by_its_first_byte():
+    def script(peer):
+        peer.accept()
+        peer.send(b"\x82\x7f\x01")
+        return peer.close_frame().payload[:2]
+
+    with (
+        scripted(script) as server,
+        connect(server.url) as ws,
+        pytest.raises(ConnectionClosedError) as raised,
+    ):
+        ws.recv()
+    assert server.result() == struct.pack("!H", 1009)
+    assert str(raised.value.__cause__) == "frame exceeds limit of 1048576 bytes"
+
+
 def test_max_size():
     code, reason, cause = violate(header(BINARY, 2**20 + 1))
-    assert (code, reason) == (1009, "frame with 1048577 bytes exceeds limit of 1048576 bytes")
+    assert (code, reason) == (1009, "a frame is larger than the receiver's limit")
+    assert str(cause) == "frame with 1048577 bytes exceeds limit of 1048576 bytes"
     assert isinstance(cause, PayloadTooBig)
     assert (cause.size, cause.max_size, cause.current_size) == (2**20 + 1, 2**20, None)
 
@@ -148,7 +207,8 @@ def test_max_size_of_fragments_together():
         + header(CONTINUATION, 2)
     )
     code, reason, cause = violate(data, max_size=10)
-    assert (code, reason) == (1009, "frame with 2 bytes after reading 9 bytes exceeds limit of 10 bytes")
+    assert (code, reason) == (1009, "a frame is larger than the receiver's limit")
+    assert str(cause) == "frame with 2 bytes after reading 9 bytes exceeds limit of 10 bytes"
     assert (cause.size, cause.max_size, cause.current_size) == (2, 10, 9)
 
 
@@ -185,26 +245,38 @@ def test_a_length_of_almost_2_to_the_63_reserves_no_memory():
         ws.recv(timeout=0.05)
 
 
-@pytest.mark.parametrize("receive", [lambda ws: ws.recv(), lambda ws: list(ws.recv_streaming())])
-def test_too_many_fragments(receive):
-    data = frame(BINARY, b"", fin=False) + frame(CONTINUATION, b"", fin=False) * 4096
-    code, reason, cause = violate(data, receive)
-    assert (code, reason) == (1009, "fragmented message exceeds limit of 4096 frames")
-    assert isinstance(cause, TooManyFragments)
-
-
-def test_as_many_fragments_as_are_allowed():
+@pytest.mark.parametrize("receive", [lambda ws: ws.recv(), lambda ws: b"".join(ws.recv_streaming())])
+@pytest.mark.parametrize("payload", [b"", b"x"])
+def test_fragments_are_limited_by_bytes_alone(payload, receive):
     def script(peer):
         peer.accept()
         peer.send(
-            frame(BINARY, b"", fin=False)
-            + frame(CONTINUATION, b"", fin=False) * 4094
+            frame(BINARY, payload, fin=False)
+            + frame(CONTINUATION, payload, fin=False) * 99_998
             + frame(CONTINUATION, b"x")
         )
         peer.answer_close()
 
     with scripted(script) as server, connect(server.url) as ws:
-        assert ws.recv() == b"x"
+        assert receive(ws) == payload * 99_999 + b"x"
+
+
+@pytest.mark.parametrize("size", [64, 1024])
+@pytest.mark.parametrize("mib", [4, 8])
+def test_long_messages_in_small_fragments(size, mib):
+    data = pattern(mib << 20)
+    parts = [data[i : i + size] for i in range(0, len(data), size)]
+
+    def script(peer):
+        peer.accept()
+        last = len(parts) - 1
+        peer.send(
+            b"".join(frame(CONTINUATION if i else BINARY, p, fin=i == last) for i, p in enumerate(parts))
+        )
+        peer.answer_close()
+
+    with scripted(script) as server, connect(server.url, max_size=16 << 20) as ws:
+        assert ws.recv() == data
 
 
 def test_frames_before_the_bad_one_are_delivered():

@@ -8,12 +8,13 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._core cimport wsf_utf8
 from wsfast._deflate cimport TAIL_SIZE, Inflater, compression as compression_wished
-from wsfast._messages cimport check_fragment
+from wsfast._messages cimport check_fragment, take_reference
 
 from wsfast.exceptions import ConcurrencyError, ProtocolError
 from wsfast.sync import _native
@@ -24,7 +25,9 @@ cdef extern from "Python.h":
     int PyUnicode_IS_COMPACT_ASCII(object text)
     void *PyUnicode_DATA(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
-    str PyUnicode_DecodeUTF8(const char *data, Py_ssize_t size, const char *errors)
+    # Without an exception handler around them: setting one up for every message costs more than it seems.
+    PyObject *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
+    PyObject *bytes_or_null "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size)
 
 
 cdef extern from *:
@@ -32,6 +35,8 @@ cdef extern from *:
     #include <stddef.h>
     #include <stdint.h>
     #include "wsfast_tungstenite.h"
+
+    static int wsf_error_is_set(void) { return -1; }
 
     static struct {
         __typeof__(wst_recv) *recv;
@@ -41,7 +46,9 @@ cdef extern from *:
     """
     enum:
         WST_INTERRUPTED, WST_TEXT
-        WST_RESUME, WST_STREAM, WST_VALIDATE
+        WST_RESUME, WST_STREAM, WST_VALIDATE, WST_AGAIN
+
+    int raise_what_is_set "wsf_error_is_set"() except -1
 
     ctypedef struct wst_connection:
         pass
@@ -66,6 +73,8 @@ crate.recv = <int64_t (*)(wst_connection *, double, int) noexcept nogil>address_
 crate.send = <int (*)(wst_connection *, int, const char *, size_t) noexcept nogil>address_of("wst_send")
 crate.get_message = <wst_message *(*)(wst_connection *) noexcept nogil>address_of("wst_get_message")
 
+cdef object HANDLE = _native.ffi.typeof("wst_connection *")
+
 # The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
 cdef enum:
     WHOLE_TEXT = 0x81
@@ -76,7 +85,8 @@ cdef enum:
 cdef Py_ssize_t NO_LIMIT = 1 << 62
 
 
-@cython.no_gc_clear  # _connection is of use as long as _handle is
+# tp_clear would cut _handle, which frees the connection, while _connection still points at it.
+@cython.no_gc_clear
 cdef class Connection:
     """The part of ClientConnection that every message meets; the rest is in connection.py."""
 
@@ -85,21 +95,28 @@ cdef class Connection:
     cdef wst_message *_message
     # A thread receives, and is the only one until it has copied the message.
     cdef public bint _receiving
+    # WST_AGAIN if there was no memory to copy what was lent last: it is the next message.
+    cdef int _again
     # If compression was negotiated: what deflates messages (compression.py), and what inflates them.
     cdef object _deflater
     cdef Inflater _inflater
     cdef Py_ssize_t _max_message
     cdef Py_ssize_t _max_fragment
-    # The fragments so far of a compressed message: inflated, how long that is, and their UTF-8.
-    cdef list _inflated
+    # What was inflated of a compressed message and is not given to the user: None, the bytes of one frame, or a
+    # bytearray of several; whether it is text, and ends the message.
+    cdef object _inflated
+    cdef bint _is_text
+    cdef bint _is_complete
+    # The size of that message so far, also of what was given to the user, and its UTF-8.
     cdef Py_ssize_t _inflated_size
     cdef wsf_utf8 _utf8
 
     def __cinit__(self, handle, *arguments, **options):
+        if not isinstance(handle, _native.ffi.CData) or _native.ffi.typeof(handle) is not HANDLE or not handle:
+            raise TypeError("a connection is made by connect()")
         self._handle = handle
         self._connection = <wst_connection *><uintptr_t>int(_native.ffi.cast("uintptr_t", handle))
         self._message = crate.get_message(self._connection)
-        self._inflated = []
 
     def _compress(self, agreed, max_message, max_fragment) -> None:
         """Compression was negotiated. The limits are in bytes, inflated."""
@@ -124,9 +141,12 @@ cdef class Connection:
         cdef int64_t result
         self._begin("recv")
         try:
+            if self._inflated is not None:
+                return self._take_compressed(timeout, decode, 0)
             result = self._wait_for_message(timeout, flags)
             if self._message.compressed:
-                return self._take_compressed(result, timeout, decode)
+                self._inflate(result)
+                return self._take_compressed(timeout, decode, WST_RESUME)
             return self._take(result, decode)
         finally:
             self._receiving = False
@@ -147,8 +167,11 @@ cdef class Connection:
         """The kind and the size of a message that is lent until the next call; see wst_recv()."""
         cdef double seconds = -1.0 if timeout is None else max(<double>timeout, 0.0)
         cdef int64_t result
+        flags |= self._again
+        self._again = 0
         with nogil:
             result = crate.recv(self._connection, seconds, flags)
+        flags &= ~WST_AGAIN
         while WST_TEXT < result < 0:
             if result == WST_INTERRUPTED:
                 PyErr_CheckSignals()
@@ -162,46 +185,56 @@ cdef class Connection:
         """Copy the message that is lent, into the object that the user gets."""
         cdef bint text = result < 0
         cdef Py_ssize_t size = WST_TEXT - result if text else result
+        cdef PyObject *message
         if text if decode is None else decode:
-            try:
-                return PyUnicode_DecodeUTF8(self._message.data, size, NULL)
-            except UnicodeDecodeError as exc:
-                self._text_is_invalid(exc)
-        return PyBytes_FromStringAndSize(self._message.data, size)
+            message = text_or_null(self._message.data, size, NULL)
+        else:
+            message = bytes_or_null(self._message.data, size)
+        if message == NULL:
+            self._not_taken(text)
+        return take_reference(message)
 
-    cdef _take_compressed(self, int64_t result, timeout, decode):
-        """Inflate the message whose next frame is lent, each frame as it arrives.
+    cdef int _not_taken(self, bint text) except -1:
+        """Go on with the exception that is set. If there is no memory nothing is lost."""
+        try:
+            raise_what_is_set()
+        except UnicodeDecodeError as exc:
+            self._text_is_invalid(exc, text)
+        except MemoryError:
+            self._again = WST_AGAIN
+            raise
 
-        What there is when the time is over is kept for the next call.
+    cdef _take_compressed(self, timeout, decode, int flags):
+        """Inflate the rest of a message, each frame as it arrives.
+
+        What there is when the time is over, or when there is no memory for what the user gets, is kept for the next
+        call.
         """
-        cdef bint text = result < 0
-        cdef bint fin = self._message.fin
-        cdef bytes data = self._inflate(result)
-        if not fin or self._inflated:
-            self._inflated.append(data)
-            while not fin:
-                result = self._wait_for_message(timeout, WST_RESUME)
-                fin = self._message.fin
-                self._inflated.append(self._inflate(result))
-            data = self._take_inflated()
-        if text if decode is None else decode:
+        cdef object message = self._inflated
+        while not self._is_complete:
+            self._inflate(self._wait_for_message(timeout, flags))
+            message = self._inflated
+            flags = WST_RESUME
+        if self._is_text if decode is None else decode:
             try:
-                return PyUnicode_DecodeUTF8(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), NULL)
+                message = message.decode()
             except UnicodeDecodeError as exc:
-                self._text_is_invalid(exc)
-        return data
+                self._inflated = None
+                self._text_is_invalid(exc, self._is_text)
+        else:
+            message = bytes(message)
+        self._inflated = None
+        return message
 
-    cdef bytes _take_inflated(self):
-        data = b"".join(self._inflated)
-        self._inflated = []
-        return data
-
-    cdef bytes _inflate(self, int64_t result):
+    cdef int _inflate(self, int64_t result) except -1:
         """Inflate the frame that is lent, with the tail behind the last one, and check what is to be text."""
         cdef bint text = result < 0
         cdef bint fin = self._message.fin
         cdef Py_ssize_t size = WST_TEXT - result if text else result
-        cdef bytes data = PyBytes_FromStringAndSize(NULL, size + TAIL_SIZE if fin else size)
+        cdef bytes data
+        self._again = WST_AGAIN  # until the stream has got it
+        data = PyBytes_FromStringAndSize(NULL, size + TAIL_SIZE if fin else size)
+        self._again = 0
         memcpy(PyBytes_AS_STRING(data), self._message.data, size)
         if fin:
             memcpy(PyBytes_AS_STRING(data) + size, b"\x00\x00\xff\xff", TAIL_SIZE)
@@ -211,25 +244,46 @@ cdef class Connection:
                 self._inflated_size or None)
             if text:
                 check_fragment(&self._utf8, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), fin)
+            if self._inflated is None:
+                self._inflated = data
+            else:
+                if type(self._inflated) is bytes:
+                    self._inflated = bytearray(self._inflated)
+                self._inflated += data
         except ProtocolError as exc:
-            self._inflated = []
+            self._inflated = None
             self._refuse(exc)
+        except MemoryError as exc:
+            # The stream cannot go back, and without this nothing that follows can be inflated.
+            self._inflated = None
+            self._fail(1011, "out of memory", exc, _native.lib.wst_fail_receiving)
+            raise
         self._inflated_size = 0 if fin else self._inflated_size + PyBytes_GET_SIZE(data)
-        return data
+        self._is_text = text
+        self._is_complete = fin
+        return 0
 
     def _receive_fragment(self, int flags) -> tuple[bool, bytes, bool]:
-        """The next frame of a message: whether it is text, its payload, whether it is the last one."""
-        cdef int64_t result = self._wait_for_message(None, flags | WST_STREAM)
-        cdef bint text = result < 0
-        cdef bint fin = self._message.fin
-        if not self._message.compressed:
-            return text, PyBytes_FromStringAndSize(self._message.data, WST_TEXT - result if text else result), fin
-        data = self._inflate(result)
-        if self._inflated:
-            # A recv() that timed out has the beginning.
-            self._inflated.append(data)
-            data = self._take_inflated()
-        return text, data, fin
+        """The next frame of a message: whether it is text, its payload, whether it is the last one.
+
+        After a MemoryError the next call gives the same frame.
+        """
+        cdef int64_t result
+        cdef bint text
+        if self._inflated is None:
+            result = self._wait_for_message(None, flags | WST_STREAM)
+            if not self._message.compressed:
+                text = result < 0
+                self._again = WST_AGAIN
+                data = PyBytes_FromStringAndSize(self._message.data, WST_TEXT - result if text else result)
+                answer = text, data, self._message.fin != 0
+                self._again = 0
+                return answer
+            self._inflate(result)
+        # And what a recv() that timed out had of the beginning.
+        answer = self._is_text, bytes(self._inflated), self._is_complete
+        self._inflated = None
+        return answer
 
     # ---- sending
 

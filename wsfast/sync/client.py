@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from wsfast._messages import MAX_FRAGMENTS
 from wsfast.connecting import Connecting
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
@@ -28,6 +27,7 @@ from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_ex
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
+from wsfast.sync.environment import refuse_gevent
 from wsfast.tls import TLS, ClientCert, server_name
 from wsfast.tuning import Tuning
 
@@ -40,6 +40,8 @@ __all__ = [
     "unix_connect",
     "unix_reconnect",
 ]
+
+refuse_gevent()
 
 _NO_LIMIT = 2**64 - 1
 
@@ -159,6 +161,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
 
     def connect(self) -> ClientConnection:
         """Connect once."""
+        refuse_gevent()  # it may have patched since the import
         handshake = self._next_handshake()
         deadline = _Deadline(self._timeouts.open)
         options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
@@ -317,7 +320,6 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
     sizes = ("max_message", limits.message), ("max_fragment", limits.fragment), ("max_queue", limits.queue[0])
     for name, limit in sizes:
         setattr(options, name, _NO_LIMIT if limit is None else limit)
-    options.max_fragments = MAX_FRAGMENTS
     times = (
         ("ping_interval", pinging.interval),
         ("ping_timeout", pinging.timeout),
@@ -419,7 +421,10 @@ def _upgrade(handle: Any, handshake: ClientHandshake, deadline: _Deadline) -> Up
     """Send the upgrade request, and judge the reply."""
     step = "the opening handshake"
     request = handshake.request_bytes
-    received: int = lib.wst_send_raw(handle, request, len(request), deadline.for_crate(step))
+    received: int = lib.WST_INTERRUPTED
+    while received == lib.WST_INTERRUPTED:  # and let the handlers of signals run
+        received = lib.wst_send_raw(handle, request, len(request), deadline.for_crate(step))
+        request = b""
     buffer = ffi.new("char[]", _READ)
     while received >= 0 or received == lib.WST_INTERRUPTED:
         try:

@@ -24,24 +24,27 @@ class LockedDeflater:
 
     def __init__(self, agreed: AgreedDeflate) -> None:
         self._deflater = Deflater(agreed) if agreed.can_compress else None
-        self._lock = threading.Lock()
-        self._sender: int | None = None
+        # The handler of a signal may send between any two steps here: it must not wait for its own thread.
+        self._lock = threading.RLock()
+        self._busy = False
 
     def send(self, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
         """Send a data frame by `put`, compressed if it is to be.
 
         :param head: the first byte of the frame, and above it the wish to compress it, see _deflate.pxd
         """
-        # The handler of a signal that sends in the middle of this: its message is not one of the stream's.
-        if self._deflater is None or self._sender == threading.get_ident():
+        if self._deflater is None:
             put(head & 0xFF, data)
             return
         with self._lock:
-            self._sender = threading.get_ident()
+            if self._busy:  # in the middle of a message of the same thread: this one is not of the stream
+                put(head & 0xFF, data)
+                return
+            self._busy = True
             try:
                 self._send(self._deflater, head, data, put)
             finally:
-                self._sender = None
+                self._busy = False
 
     def _send(self, deflater: Deflater, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
         fin = bool(head & _FIN)

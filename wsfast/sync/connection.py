@@ -6,7 +6,6 @@ runs what is due meanwhile: answers to pings, keepalive pings, the closing hands
 
 from __future__ import annotations
 
-import codecs
 import functools
 import os
 import socket as socket_module
@@ -32,7 +31,8 @@ from wsfast.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.sync import ending
 from wsfast.sync._connection import Connection
 from wsfast.sync._native import lib
-from wsfast.sync.pings import Pings, PongReceived
+from wsfast.sync.fragments import Fragments
+from wsfast.sync.pings import Event, Pings, PongReceived
 
 __all__ = ["ClientConnection"]
 
@@ -43,6 +43,8 @@ _FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
 
 # How long somebody waits for another thread, which is receiving, before it looks whether that goes on; in seconds.
 _TURN = 0.02
+
+_NOTHING = object()
 
 
 class ClientConnection(Connection, Identity):
@@ -77,7 +79,7 @@ class ClientConnection(Connection, Identity):
         self._fragments = False
         self._pings = Pings(handle)
         self._cause: BaseException | None = None
-        self._ended = threading.Event()
+        self._ended: threading.Event = Event()
         self._socket: socket_module.socket | None = None
         self._base_logger = logger
         self._request = request
@@ -101,7 +103,7 @@ class ClientConnection(Connection, Identity):
         return f"<ClientConnection {self.state.name} {self.remote_address}>"
 
     def __del__(self) -> None:
-        if self.state is not State.CLOSED:
+        if self._handle is not None and self.state is not State.CLOSED:
             warnings.warn(f"unclosed connection {self!r}", ResourceWarning, source=self, stacklevel=2)
         sock = getattr(self, "_socket", None)
         if sock is not None:
@@ -178,38 +180,10 @@ class ClientConnection(Connection, Identity):
         :param decode: as for :meth:`recv`; a character that is split between fragments arrives with the second
         :raises ConnectionClosed, ConcurrencyError: as :meth:`recv` does
 
-        The iterator must be used up: until then :meth:`recv` and :meth:`recv_streaming` raise ConcurrencyError.
+        The iterator must be used up: until then :meth:`recv` and :meth:`recv_streaming` raise ConcurrencyError. If the
+        handler of a signal raises, or there is no memory for a fragment, the iterator can be asked again.
         """
-        flags = lib.WST_VALIDATE if decode is False else 0
-        decoder = None
-        self._begin_receiving("recv_streaming")
-        try:
-            text, data, done = self._receive_fragment(flags)
-        except BaseException:
-            self._receiving = False  # nothing was taken
-            raise
-        as_text = text if decode is None else decode
-        try:
-            if as_text:
-                decoder = codecs.getincrementaldecoder("utf-8")()
-            while True:
-                fragment: Data = data if decoder is None else self._decode(decoder, data, done)
-                if done:
-                    break
-                yield fragment
-                _, data, done = self._receive_fragment(flags)
-        except ConnectionClosed:
-            self._receiving = False
-            raise
-        # Before the last fragment: who has got it need not ask for another.
-        self._receiving = False
-        yield fragment
-
-    def _decode(self, decoder: codecs.IncrementalDecoder, data: bytes, final: bool) -> str:
-        try:
-            return decoder.decode(data, final)
-        except UnicodeDecodeError as exc:
-            self._text_is_invalid(exc)
+        return Fragments(self, decode)
 
     def _stopped(self, result: int, timeout: float | None) -> None:
         """The crate returned without a message. Returns if it shall go on."""
@@ -217,16 +191,21 @@ class ClientConnection(Connection, Identity):
             self._pings.collect()
         elif result == lib.WST_TIMEOUT:
             raise TimeoutError(f"timed out in {timeout:.1f}s")
+        elif result == lib.WST_NO_MEMORY:
+            raise MemoryError
         else:
             raise self._exception()
 
-    def _text_is_invalid(self, exc: UnicodeDecodeError) -> NoReturn:
-        self._refuse(InvalidText.from_decode_error(exc))
+    def _text_is_invalid(self, exc: UnicodeDecodeError, text: bool) -> NoReturn:
+        """A message is not UTF-8. If it is binary, and only the caller wanted text, what is behind it remains."""
+        self._refuse(InvalidText.from_decode_error(exc), lib.wst_fail_receiving if text else lib.wst_fail)
 
-    def _refuse(self, exc: ProtocolError) -> NoReturn:
-        """What was received breaks the protocol."""
+    def _refuse(self, exc: ProtocolError, fail: Any = lib.wst_fail_receiving) -> NoReturn:
+        """What was received is wrong. That counts even if the connection has closed since."""
+        if self._cause is None:
+            self._cause = exc
         reason = f"{exc.reason} at position {exc.start}" if isinstance(exc, InvalidText) else str(exc)
-        self._fail(exc.code, reason, exc, lib.wst_fail_receiving)
+        self._fail(exc.code, reason, exc, fail)
         raise self._exception() from self._cause
 
     # ---- sending
@@ -236,6 +215,8 @@ class ClientConnection(Connection, Identity):
         if result in (lib.WST_FULL, lib.WST_BLOCKED):
             self._flush()
             return bool(result == lib.WST_FULL)
+        if result == lib.WST_NO_MEMORY:
+            raise MemoryError
         if result == lib.WST_BUSY:
             raise ConcurrencyError("cannot call send while another thread is already running send")
         self._end()
@@ -245,6 +226,8 @@ class ClientConnection(Connection, Identity):
         while result := lib.wst_flush(self._handle):
             if result == lib.WST_PONG:
                 self._pings.collect()
+            elif result == lib.WST_NO_MEMORY:
+                raise MemoryError
             elif result != lib.WST_INTERRUPTED:
                 self._end()
                 raise self._exception()
@@ -255,9 +238,9 @@ class ClientConnection(Connection, Identity):
         if not isinstance(message, Iterable):
             raise TypeError("data must be str, bytes, or iterable")
         fragments = iter(message)
-        fragment = next(fragments, None)
-        if fragment is None:
-            return
+        fragment: Any = next(fragments, _NOTHING)
+        if fragment is _NOTHING:
+            return  # as websockets does
         kinds: Any = str if isinstance(fragment, str) else BYTES_LIKE
         if not isinstance(fragment, kinds):
             raise TypeError("iterable must contain bytes or str")
@@ -328,6 +311,8 @@ class ClientConnection(Connection, Identity):
             elif result == lib.WST_CLOSED:
                 self._note_end()
                 return is_set()
+            elif result == lib.WST_NO_MEMORY:
+                raise MemoryError
             elif result == lib.WST_BUSY:
                 threading.Event.wait(event, _TURN if deadline is None else min(left, _TURN))
             if left == 0 or result == lib.WST_TIMEOUT:

@@ -15,7 +15,6 @@ from wsfast.exceptions import (
     KeepaliveTimeout,
     PayloadTooBig,
     ProtocolError,
-    TooManyFragments,
 )
 from wsfast.sync._native import ffi, lib
 
@@ -58,9 +57,10 @@ def _cause(ending: Any) -> BaseException | None:
     if cause == lib.WST_CAUSE_PROTOCOL:
         return ProtocolError(message)
     if cause == lib.WST_CAUSE_TOO_BIG:
-        return PayloadTooBig(ending.size, ending.limit, None if ending.current < 0 else ending.current)
-    if cause == lib.WST_CAUSE_FRAGMENTS:
-        return TooManyFragments(ending.number)
+        size, current = (None if number < 0 else number for number in (ending.size, ending.current))
+        return PayloadTooBig(size, ending.limit, current)
+    if cause == lib.WST_CAUSE_NO_MEMORY:
+        return MemoryError("there was no memory for the rest of a frame")
     if cause == lib.WST_CAUSE_TEXT:
         return InvalidText("utf-8", b"", 0, 1, message)
     if cause == lib.WST_CAUSE_KEEPALIVE:

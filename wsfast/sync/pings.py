@@ -8,7 +8,15 @@ from typing import Any
 from wsfast.closing import MAX_CONTROL
 from wsfast.sync._native import ffi, lib
 
-__all__ = ["Pings", "PongReceived"]
+__all__ = ["Event", "Pings", "PongReceived"]
+
+
+class Event(threading.Event):
+    """An event that the handler of a signal may set while the same thread is setting it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = threading.Condition(threading.RLock())
 
 
 class Pings:
@@ -50,7 +58,7 @@ class Pings:
             self._events.clear()
 
 
-class PongReceived(threading.Event):
+class PongReceived(Event):
     """Set when the pong is received. While a thread waits for it, and no other receives, it receives itself.
 
     Messages that come before the pong are kept for ``recv()``, up to ``max_queue`` frames.

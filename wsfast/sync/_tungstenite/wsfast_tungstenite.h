@@ -26,6 +26,7 @@ enum wst_result {
     WST_BUSY = -7,    /* another thread is receiving, or sending a fragmented message */
     WST_EOF = -8,     /* the peer closed the connection during the opening */
     WST_PANIC = -9,   /* a bug */
+    WST_NO_MEMORY = -10, /* there is no memory. Nothing is lost: call again; unless the connection is closed now */
     WST_TEXT = -1000  /* a message of text: its size is WST_TEXT minus the result; 0 and more is the size of a binary one */
 };
 
@@ -41,6 +42,7 @@ enum wst_state {
 enum wst_recv_flag {
     WST_RESUME = 1,  /* goes on with the same deadline: after WST_INTERRUPTED, WST_PONG or a fragment */
     WST_STREAM = 2,  /* a frame at a time */
+    WST_AGAIN = 8,   /* there was no memory for a copy of what was lent: it is given again */
     WST_VALIDATE = 4 /* the caller will not decode text, so check here that it is UTF-8 */
 };
 
@@ -50,8 +52,8 @@ enum wst_cause {
     WST_CAUSE_EOF = 1,           /* the peer closed the connection without a CLOSE frame */
     WST_CAUSE_OS = 2,            /* number: errno */
     WST_CAUSE_PROTOCOL = 3,      /* message */
-    WST_CAUSE_TOO_BIG = 4,       /* size of the frame, limit left for it, current size of its message (-1: none) */
-    WST_CAUSE_FRAGMENTS = 5,     /* number: the limit */
+    WST_CAUSE_TOO_BIG = 4,       /* size of the frame (-1: unknown), limit left for it, current size of its message (-1: none) */
+    WST_CAUSE_NO_MEMORY = 5,     /* in the middle of a frame: the rest of it could not be kept */
     WST_CAUSE_TEXT = 6,          /* message; text that is not UTF-8 */
     WST_CAUSE_KEEPALIVE = 7,
     WST_CAUSE_CLOSE_TIMEOUT = 8,
@@ -64,8 +66,7 @@ enum wst_cause {
 typedef struct {
     uint64_t max_message; /* bytes; UINT64_MAX: no limit */
     uint64_t max_fragment;
-    uint64_t max_fragments;
-    uint64_t max_queue; /* frames read while nobody receives */
+    uint64_t max_queue; /* frames read while nobody receives, of max_message or 16 MiB together; UINT64_MAX: no limit of either */
     double ping_interval;
     double ping_timeout;
     double close_timeout;
@@ -128,6 +129,7 @@ int wst_tls_handshake(wst_connection *connection, const wst_tls_config *config, 
  * done. The caller keeps it alive until wst_free() has returned, and does not use it.
  */
 int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);
+/* After WST_INTERRUPTED it is called again, with size 0. */
 int wst_send_raw(wst_connection *connection, const char *data, size_t size, double timeout);
 /* Returns the number of bytes received, or a wst_result below 0. */
 int64_t wst_recv_raw(wst_connection *connection, char *data, size_t size, double timeout);
@@ -156,9 +158,9 @@ double wst_latency(wst_connection *connection);
 
 /* Starts the closing handshake, unless it has begun. code 0: an empty CLOSE. Never sleeps. */
 int wst_close(wst_connection *connection, int code, const char *reason, size_t size);
-/* As wst_close(), for a connection of which nothing more shall be read. */
+/* As wst_close(), for a connection of which nothing more shall be read. What has arrived can be received. */
 int wst_fail(wst_connection *connection, int code, const char *reason, size_t size);
-/* As wst_fail(), by the receiver, because of what it received: nothing behind that is given any more, either. */
+/* As wst_fail(), by the receiver, because of what it received: nothing behind that is given any more. */
 int wst_fail_receiving(wst_connection *connection, int code, const char *reason, size_t size);
 /* Done when the connection is closed, at the latest by the deadline that the first CLOSE set. */
 int wst_finish(wst_connection *connection);

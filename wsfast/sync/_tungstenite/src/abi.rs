@@ -1,5 +1,6 @@
 //! The numbers and the structures of wsfast_tungstenite.h, and what the crate says in terms of them.
 
+use std::borrow::Cow;
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
@@ -19,11 +20,13 @@ pub const FULL: c_int = -6;
 pub const BUSY: c_int = -7;
 pub const EOF: c_int = -8;
 pub const PANIC: c_int = -9;
+pub const NO_MEMORY: c_int = -10;
 pub const TEXT: c_int = -1000;
 
 pub const RESUME: c_int = 1;
 pub const STREAM: c_int = 2;
 pub const VALIDATE: c_int = 4;
+pub const AGAIN: c_int = 8;
 
 #[repr(C)]
 pub struct CMessage {
@@ -55,7 +58,6 @@ impl CMessage {
 pub struct COptions {
     pub max_message: u64,
     pub max_fragment: u64,
-    pub max_fragments: u64,
     pub max_queue: u64,
     pub ping_interval: f64,
     pub ping_timeout: f64,
@@ -69,7 +71,6 @@ impl COptions {
             limits: Limits {
                 message: self.max_message,
                 fragment: self.max_fragment,
-                fragments: self.max_fragments,
                 queue: usize::try_from(self.max_queue).unwrap_or(usize::MAX),
             },
             ping_interval: seconds(self.ping_interval),
@@ -108,7 +109,7 @@ impl CEnding {
         (self.sent_code, self.sent_size) = describe(&ending.sent, &mut self.sent_reason);
         self.rcvd_then_sent = c_int::from(ending.received_then_sent);
         (self.number, self.size, self.limit, self.current) = (0, 0, 0, -1);
-        let mut message = "";
+        let mut message = Cow::Borrowed("");
         self.cause = match &ending.cause {
             Cause::None => 0,
             Cause::Eof => 1,
@@ -116,33 +117,34 @@ impl CEnding {
                 self.number = i64::from(*errno);
                 2
             }
-            Cause::Protocol(text) => {
-                message = text;
+            Cause::Protocol(violation) => {
+                message = violation.reason().into();
+                3
+            }
+            Cause::CloseCode(_) => {
+                message = ending.cause.close().1.into();
                 3
             }
             Cause::TooBig { size, limit, current } => {
-                self.size = *size as i64;
+                self.size = size.map_or(-1, |size| size as i64);
                 self.limit = *limit as i64;
                 self.current = current.map_or(-1, |current| current as i64);
                 4
             }
-            Cause::Fragments(limit) => {
-                self.number = *limit as i64;
-                5
-            }
+            Cause::NoMemory => 5,
             Cause::Text(text) => {
-                message = text;
+                message = (*text).into();
                 6
             }
             Cause::Keepalive => 7,
             Cause::CloseTimeout => 8,
             Cause::Tls(text) => {
-                message = text;
+                message = text.into();
                 9
             }
             Cause::Certificate { code, message: text } => {
                 self.number = i64::from(*code);
-                message = text;
+                message = text.into();
                 10
             }
             Cause::Local => 11,
@@ -160,6 +162,7 @@ pub fn code(stop: Stop) -> c_int {
         Stop::Pong => PONG,
         Stop::Busy => BUSY,
         Stop::Eof => EOF,
+        Stop::NoMemory => NO_MEMORY,
     }
 }
 
@@ -241,9 +244,11 @@ mod tests {
             ("WST_BUSY", BUSY),
             ("WST_EOF", EOF),
             ("WST_PANIC", PANIC),
+            ("WST_NO_MEMORY", NO_MEMORY),
             ("WST_RESUME", RESUME),
             ("WST_STREAM", STREAM),
             ("WST_VALIDATE", VALIDATE),
+            ("WST_AGAIN", AGAIN),
         ];
         for (name, number) in numbers {
             assert_eq!(declared(name), number, "{name}");

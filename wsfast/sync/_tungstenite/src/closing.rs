@@ -8,7 +8,7 @@ use crate::ending::{Cause, Close, Phase};
 use crate::frame;
 use crate::locked;
 use crate::reader::Reader;
-use crate::socket::Errno;
+use crate::socket::{Errno, CUT, NO_MEMORY};
 use crate::writer::Sent;
 
 impl Connection {
@@ -29,8 +29,14 @@ impl Connection {
     }
 
     /// Fails the connection (RFC 6455 section 7.1.7), for a reason that the caller knows.
+    ///
+    /// What arrived before can be received.
     pub fn fail(&self, close: Close) {
-        self.end_reading(self.try_reader().as_deref_mut(), Cause::Local, close);
+        let mut reader = self.try_reader();
+        if let Some(reader) = &mut reader {
+            self.queue_all(reader);
+        }
+        self.end_reading(reader.as_deref_mut(), Cause::Local, close);
     }
 
     /// As `fail`, because of what `receive` gave to the caller: what came behind that has no meaning.
@@ -53,11 +59,15 @@ impl Connection {
     }
 
     fn end_reading(&self, reader: Option<&mut Reader>, cause: Cause, close: Close) {
-        let Some(_user) = self.socket.enter() else { return };
         if let Some(reader) = reader {
             reader.discard = true;
         }
-        self.ending().set_cause(cause);
+        if cause == Cause::Local {
+            self.ending().set_cause(cause);
+        } else {
+            self.ending().set_violation(cause);
+        }
+        let Some(_user) = self.socket.enter() else { return };
         self.close_sent(close, Phase::Draining);
         self.end_writing();
     }
@@ -85,8 +95,7 @@ impl Connection {
 
     pub(crate) fn close_received(&self, reader: &mut Reader, payload: &[u8]) {
         match frame::parse_close(payload) {
-            Err((1007, reason)) => self.violate(reader, Cause::Text(reason)),
-            Err((_, reason)) => self.violate(reader, Cause::Protocol(reason)),
+            Err(cause) => self.violate(reader, cause),
             Ok((code, reason)) => {
                 let close = Close::new(code, reason);
                 reader.discard = true;
@@ -157,12 +166,19 @@ impl Connection {
 
     /// Reading failed.
     pub(crate) fn lost(&self, errno: Errno) -> Stop {
+        if errno == NO_MEMORY || errno == CUT {
+            self.finalize(Cause::NoMemory);
+            return Stop::NoMemory;
+        }
         self.finalize(if self.phase() == Phase::Draining { Cause::None } else { Cause::Os(errno) });
         Stop::Closed
     }
 
     /// Writing failed. What the peer said before that is still there.
     pub(crate) fn broken(&self, errno: Errno) -> Stop {
+        if errno == NO_MEMORY {
+            return Stop::NoMemory; // and the connection is as it was
+        }
         if let Some(mut reader) = self.try_reader() {
             self.drain(&mut reader);
         }

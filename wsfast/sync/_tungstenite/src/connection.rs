@@ -12,13 +12,17 @@
 //! The receiver may sleep for longer, for nobody else reads; a deadline of closing is watched by who closes, and the end
 //! of the connection wakes everybody.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::buffer::NoMemory;
 use crate::ending::{Ending, Phase};
+use crate::frame::Short;
+use crate::keepalive::Keepalive;
 use crate::locked;
-use crate::reader::{Keepalive, Limits, Reader};
+use crate::reader::{Limits, Reader};
 use crate::socket::Socket;
 use crate::tls::Session;
 use crate::writer::Writer;
@@ -43,10 +47,18 @@ pub enum Stop {
     Pong,
     Busy,
     Eof,
+    /// Nothing is lost, unless the connection is closed now.
+    NoMemory,
+}
+
+impl From<NoMemory> for Stop {
+    fn from(_: NoMemory) -> Stop {
+        Stop::NoMemory
+    }
 }
 
 pub struct Ping {
-    pub payload: Vec<u8>,
+    pub payload: Short,
     pub at: Instant,
     /// The user's, who wants to hear of it.
     pub reported: bool,
@@ -55,7 +67,8 @@ pub struct Ping {
 #[derive(Default)]
 pub struct Pings {
     pub sent: Vec<Ping>,
-    pub answered: Vec<Vec<u8>>,
+    /// With room for all that are sent.
+    pub answered: VecDeque<Short>,
 }
 
 pub struct Connection {

@@ -1,36 +1,104 @@
-//! wsfast's C core, of which the crate uses masks, mask keys and UTF-8.
+//! wsfast's C core, of which the crate uses the judge of headers, masks, mask keys and UTF-8.
 //!
 //! tungstenite masks in four-byte words after a copy, and draws its keys from a generator that a forked child shares
 //! with its parent.
 
+use std::ffi::{c_char, c_int, CStr};
 use std::sync::OnceLock;
+
+use crate::buffer::NoMemory;
 
 type MaskFn = unsafe extern "C" fn(*mut u8, *const u8, usize, u32);
 
 #[repr(C)]
 struct MaskKernel {
-    name: *const std::ffi::c_char,
-    supported: extern "C" fn() -> std::ffi::c_int,
+    name: *const c_char,
+    supported: extern "C" fn() -> c_int,
     mask: MaskFn,
 }
 
-extern "C" {
-    fn wsf_mask_best() -> *const MaskKernel;
-    fn wsf_mask_key(key: *mut u32) -> std::ffi::c_int;
-    fn wsf_utf8_feed(state: *mut Utf8, bytes: *const u8, size: usize) -> std::ffi::c_int;
+/// A header that the core has decoded.
+#[repr(C)]
+#[derive(Default)]
+pub struct Header {
+    pub payload_len: u64,
+    pub header_len: u8,
+    opcode: u8,
+    fin: u8,
+    rsv: u8,
+}
+
+/// What the connection knows when the core judges a header: its wsf_decoder.
+#[repr(C)]
+pub struct Rules {
+    /// Bytes of a data frame.
+    pub max_payload: u64,
+    pub rsv_allowed: u8,
+    pub in_message: u8,
+}
+
+/// A rule of RFC 6455 that a header breaks: a negative wsf_status.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Violation(c_int);
+
+#[cfg(not(miri))]
+mod c {
+    use super::{c_char, c_int, Header, MaskKernel, Rules, Utf8};
+
+    extern "C" {
+        pub fn wsf_mask_best() -> *const MaskKernel;
+        pub fn wsf_mask_key(key: *mut u32) -> c_int;
+        pub fn wsf_utf8_feed(state: *mut Utf8, bytes: *const u8, size: usize) -> c_int;
+        pub fn wsf_judge_header(rules: *const Rules, bytes: *const u8, size: usize, header: *mut Header) -> c_int;
+        pub fn wsf_status_reason(status: c_int) -> *const c_char;
+    }
+}
+
+/// Miri runs no C.
+#[cfg(miri)]
+#[path = "core_for_miri.rs"]
+mod c;
+
+use c::{wsf_judge_header, wsf_mask_best, wsf_mask_key, wsf_status_reason, wsf_utf8_feed};
+
+impl Rules {
+    /// The verdict on the header that `bytes` begin with: None if there is none yet.
+    pub fn judge(&self, bytes: &[u8]) -> Result<Option<Header>, Violation> {
+        let mut header = Header::default();
+        // SAFETY: it reads the slice, and writes one header.
+        match unsafe { wsf_judge_header(self, bytes.as_ptr(), bytes.len(), &mut header) } {
+            0 => Ok(None),
+            status if status < 0 => Err(Violation(status)),
+            _ => Ok(Some(header)),
+        }
+    }
+}
+
+impl Violation {
+    pub const OPCODE: Violation = Violation(-2);
+    pub const CONTINUATION: Violation = Violation(-8);
+    pub const TOO_BIG: Violation = Violation(-10);
+    pub const CLOSE_LENGTH: Violation = Violation(-11);
+
+    /// What the CLOSE frame says, the same words in every face.
+    pub fn reason(self) -> &'static str {
+        // SAFETY: a static string, which ends with a zero.
+        unsafe { CStr::from_ptr(wsf_status_reason(self.0)) }.to_str().unwrap_or_default()
+    }
 }
 
 /// Appends `payload`, masked by `key`, to `out`: one pass, no zeroing first.
-pub fn append_masked(out: &mut Vec<u8>, payload: &[u8], key: u32) {
+pub fn append_masked(out: &mut Vec<u8>, payload: &[u8], key: u32) -> Result<(), NoMemory> {
     static MASK: OnceLock<MaskFn> = OnceLock::new();
     // SAFETY: the table of kernels is constant, and the best one always exists.
     let mask = MASK.get_or_init(|| unsafe { (*wsf_mask_best()).mask });
-    out.reserve(payload.len());
+    out.try_reserve(payload.len()).map_err(|_| NoMemory)?;
     // SAFETY: the spare capacity holds the payload, which does not overlap it; the kernel writes all of it.
     unsafe {
         mask(out.as_mut_ptr().add(out.len()), payload.as_ptr(), payload.len(), key);
         out.set_len(out.len() + payload.len());
     }
+    Ok(())
 }
 
 /// A fresh mask key, as it lies in memory; None if the system has no entropy to give.
@@ -74,11 +142,25 @@ mod tests {
         for size in [0, 1, 3, 4, 63, 64, 65, 1000] {
             let payload: Vec<u8> = (0..size).map(|i| i as u8).collect();
             let mut out = b"head".to_vec();
-            append_masked(&mut out, &payload, u32::from_ne_bytes([1, 2, 3, 4]));
+            append_masked(&mut out, &payload, u32::from_ne_bytes([1, 2, 3, 4])).unwrap();
             assert_eq!(&out[..4], b"head");
             for (i, byte) in out[4..].iter().enumerate() {
                 assert_eq!(*byte, i as u8 ^ [1, 2, 3, 4][i % 4]);
             }
+        }
+    }
+
+    #[test]
+    fn violations_have_the_numbers_and_the_words_of_the_core() {
+        let declarations = include_str!("../../../core/frame.h");
+        for (name, violation) in [
+            ("WSF_ERR_OPCODE", Violation::OPCODE),
+            ("WSF_ERR_CONTINUATION", Violation::CONTINUATION),
+            ("WSF_ERR_TOO_BIG", Violation::TOO_BIG),
+            ("WSF_ERR_CLOSE_LENGTH", Violation::CLOSE_LENGTH),
+        ] {
+            assert!(declarations.contains(&format!("{name} = {},", violation.0)), "{name}");
+            assert!(!violation.reason().is_empty());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::core::Violation;
 use crate::socket::Errno;
 
 /// The life of a connection. Each step goes down.
@@ -35,14 +36,16 @@ pub enum Cause {
     None,
     Eof,
     Os(Errno),
-    Protocol(String),
+    Protocol(Violation),
+    /// A CLOSE frame with this code.
+    CloseCode(u16),
     TooBig {
-        size: u64,
+        /// None if the frame said so much of it only as to be refused.
+        size: Option<u64>,
         limit: u64,
         current: Option<u64>,
     },
-    Fragments(u64),
-    Text(String),
+    Text(&'static str),
     Keepalive,
     CloseTimeout,
     Tls(String),
@@ -53,21 +56,24 @@ pub enum Cause {
     },
     Local,
     Panic,
+    /// In the middle of a frame: the rest of it could not be kept.
+    NoMemory,
 }
 
 impl Cause {
+    /// Does it say no more than that the stream has ended, or that nothing came?
+    fn is_end_of_stream(&self) -> bool {
+        matches!(self, Cause::None | Cause::Eof | Cause::Os(_) | Cause::CloseTimeout)
+    }
+
     /// The code and the reason of the CLOSE frame for a violation.
     pub fn close(&self) -> (u16, String) {
         match self {
-            Cause::TooBig { size, limit, current } => {
-                let before = current.map_or(String::new(), |n| format!("after reading {n} bytes "));
-                let limit = limit + current.unwrap_or(0);
-                (1009, format!("frame with {size} bytes {before}exceeds limit of {limit} bytes"))
-            }
-            Cause::Fragments(limit) => (1009, format!("fragmented message exceeds limit of {limit} frames")),
-            Cause::Text(message) => (1007, message.clone()),
+            Cause::TooBig { .. } => (1009, Violation::TOO_BIG.reason().to_string()),
+            Cause::Text(message) => (1007, message.to_string()),
             Cause::Keepalive => (1011, "keepalive ping timeout".to_string()),
-            Cause::Protocol(message) => (1002, message.clone()),
+            Cause::Protocol(violation) => (1002, violation.reason().to_string()),
+            Cause::CloseCode(code) => (1002, format!("invalid close code {code}")),
             _ => (1011, String::new()),
         }
     }
@@ -117,6 +123,14 @@ impl Ending {
             self.cause = cause;
         }
     }
+
+    /// What was received breaks a rule. That may be found when the connection has ended already; but it was received
+    /// before the end, so it is what the receiver gets to know.
+    pub fn set_violation(&mut self, cause: Cause) {
+        if self.cause.is_end_of_stream() {
+            self.cause = cause;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -124,20 +138,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_say_whose_limit() {
-        let cause = Cause::TooBig { size: 20, limit: 10, current: None };
-        assert_eq!(cause.close(), (1009, "frame with 20 bytes exceeds limit of 10 bytes".to_string()));
-        let cause = Cause::TooBig { size: 20, limit: 4, current: Some(6) };
-        let reason = "frame with 20 bytes after reading 6 bytes exceeds limit of 10 bytes";
-        assert_eq!(cause.close(), (1009, reason.to_string()));
-    }
-
-    #[test]
     fn the_first_cause_counts() {
         let mut ending = Ending::default();
         ending.set_cause(Cause::Eof);
         ending.set_cause(Cause::Os(1));
         assert_eq!(ending.cause, Cause::Eof);
+    }
+
+    #[test]
+    fn a_violation_is_told_even_if_the_stream_has_ended() {
+        for (first, told) in [(Cause::Eof, true), (Cause::None, true), (Cause::Keepalive, false), (Cause::Local, false)]
+        {
+            let mut ending = Ending { cause: first, ..Ending::default() };
+            ending.set_violation(Cause::Text("wrong"));
+            assert_eq!(ending.cause == Cause::Text("wrong"), told);
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Frame headers: tungstenite reads and writes them, the rules that it leaves out are here.
+//! Frame headers: wsfast's core judges them, tungstenite reads and writes them.
 
 use std::io::Cursor;
 
-use tungstenite::error::ProtocolError;
-use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tungstenite::protocol::frame::coding::{CloseCode, OpCode};
 use tungstenite::protocol::frame::FrameHeader;
+
+use crate::core::{Rules, Violation};
+use crate::ending::Cause;
 
 pub const TEXT: u8 = 0x1;
 pub const BINARY: u8 = 0x2;
@@ -29,36 +31,24 @@ pub struct Head {
     pub length: u64,
 }
 
-/// Parses the header at the beginning of `bytes`; None if it is incomplete. `deflate`: messages may be compressed. The
-/// error is a reason.
-pub fn parse(bytes: &[u8], deflate: bool) -> Result<Option<Head>, String> {
+/// Judges the header at the beginning of `bytes`, as the other faces do, and reads it if it is complete: None if it is
+/// not, and legal so far. The core judges; tungstenite reads what passed.
+pub fn parse(bytes: &[u8], rules: &Rules) -> Result<Option<Head>, Violation> {
+    let judged = match rules.judge(bytes)? {
+        None => return Ok(None),
+        Some(judged) => judged,
+    };
     let mut cursor = Cursor::new(bytes);
-    let (header, length) = match FrameHeader::parse(&mut cursor) {
-        Ok(Some(parsed)) => parsed,
-        Ok(None) => return Ok(None),
-        Err(tungstenite::Error::Protocol(error)) => return Err(error.to_string()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let size = cursor.position() as usize;
-    let may_begin = deflate && matches!(header.opcode, OpCode::Data(Data::Text | Data::Binary));
-    let violation = if (header.rsv1 && !may_begin) || header.rsv2 || header.rsv3 {
-        ProtocolError::NonZeroReservedBits.to_string()
-    } else if header.mask.is_some() {
-        ProtocolError::MaskedFrameFromServer.to_string()
-    } else if matches!(header.opcode, OpCode::Control(_)) && !header.is_final {
-        ProtocolError::FragmentedControlFrame.to_string()
-    } else if matches!(header.opcode, OpCode::Control(_)) && length > MAX_CONTROL as u64 {
-        ProtocolError::ControlFrameTooBig.to_string()
-    // Section 5.2: "the minimal number of bytes MUST be used to encode the length", "the most significant bit MUST be 0".
-    } else if header.len(length) != size {
-        "Length is not encoded in the fewest bytes".to_string()
-    } else if length > i64::MAX as u64 {
-        "Most significant bit of the length is not zero".to_string()
-    } else {
-        let (opcode, fin, compressed) = (header.opcode, header.is_final, header.rsv1);
-        return Ok(Some(Head { opcode, fin, compressed, size, length }));
-    };
-    Err(violation)
+    match FrameHeader::parse(&mut cursor) {
+        Ok(Some((header, length))) => {
+            let size = cursor.position() as usize;
+            debug_assert_eq!((size, length), (usize::from(judged.header_len), judged.payload_len));
+            let (opcode, fin, compressed) = (header.opcode, header.is_final, header.rsv1);
+            Ok(Some(Head { opcode, fin, compressed, size, length }))
+        }
+        // Never: the core has seen all of a header that is legal.
+        _ => Err(Violation::OPCODE),
+    }
 }
 
 /// Appends the header of a masked frame. `head` is its first byte; `key` is as it lies in memory.
@@ -74,17 +64,42 @@ pub fn append_header(out: &mut Vec<u8>, head: u8, length: usize, key: u32) {
     let _ = header.format(length as u64, out);
 }
 
-/// The code (1005 if there is none) and the reason of a CLOSE frame. The error is a code to fail with, and a reason.
-pub fn parse_close(payload: &[u8]) -> Result<(u16, &[u8]), (u16, String)> {
+/// The payload of a control frame: at most `MAX_CONTROL` bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Short {
+    bytes: [u8; MAX_CONTROL],
+    size: usize,
+}
+
+impl Short {
+    pub fn new(payload: &[u8]) -> Self {
+        let mut bytes = [0; MAX_CONTROL];
+        bytes[..payload.len()].copy_from_slice(payload);
+        Short { bytes, size: payload.len() }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.size]
+    }
+}
+
+impl PartialEq for Short {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+/// The code (1005 if there is none) and the reason of a CLOSE frame.
+pub fn parse_close(payload: &[u8]) -> Result<(u16, &[u8]), Cause> {
     match payload {
         [] => Ok((u16::from(CloseCode::Status), payload)),
-        [_] => Err((1002, ProtocolError::InvalidCloseSequence.to_string())),
+        [_] => Err(Cause::Protocol(Violation::CLOSE_LENGTH)), // the core has refused it
         [high, low, reason @ ..] => {
             let code = u16::from_be_bytes([*high, *low]);
             if !close_code_is_legal(code) {
-                Err((1002, format!("Invalid close code: {code}")))
+                Err(Cause::CloseCode(code))
             } else if !crate::core::Utf8::is_text(reason) {
-                Err((1007, "Close reason is not UTF-8".to_string()))
+                Err(Cause::Text("close reason is not UTF-8"))
             } else {
                 Ok((code, reason))
             }
@@ -97,29 +112,28 @@ pub fn close_code_is_legal(code: u16) -> bool {
     code == 1014 || CloseCode::from(code).is_allowed()
 }
 
-pub fn unexpected_continuation() -> String {
-    ProtocolError::UnexpectedContinueFrame.to_string()
-}
-
-pub fn expected_continuation(opcode: Data) -> String {
-    ProtocolError::ExpectedFragment(opcode).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const RULES: Rules = Rules { max_payload: u64::MAX, rsv_allowed: 0, in_message: 0 };
+    const DEFLATE: Rules = Rules { rsv_allowed: RSV1, ..RULES };
+
+    fn parse(bytes: &[u8], rules: &Rules) -> Result<Option<Head>, String> {
+        super::parse(bytes, rules).map_err(|violation| violation.reason().to_string())
+    }
+
     fn reason(bytes: &[u8]) -> String {
-        parse(bytes, false).unwrap_err()
+        parse(bytes, &RULES).unwrap_err()
     }
 
     #[test]
     fn headers_are_parsed_as_they_arrive() {
         let whole = [0x82, 0x7F, 0, 0, 0, 0, 0, 1, 0, 0];
         for size in 0..whole.len() {
-            assert_eq!(parse(&whole[..size], false), Ok(None));
+            assert_eq!(parse(&whole[..size], &RULES), Ok(None));
         }
-        let head = parse(&whole, false).unwrap().unwrap();
+        let head = parse(&whole, &RULES).unwrap().unwrap();
         assert_eq!((head.size, head.length, head.fin), (10, 65536, true));
     }
 
@@ -131,7 +145,7 @@ mod tests {
             assert_eq!(out.len(), size);
             out[1] &= 0x7F; // as a server writes it
             out.truncate(size - 4);
-            let head = parse(&out, false).unwrap().unwrap();
+            let head = parse(&out, &RULES).unwrap().unwrap();
             assert_eq!((head.length, head.size), (length as u64, size - 4));
         }
     }
@@ -139,12 +153,12 @@ mod tests {
     #[test]
     fn the_first_frame_says_whether_a_message_is_compressed() {
         for first in [0xC1, 0x42] {
-            assert!(parse(&[first, 0], true).unwrap().unwrap().compressed);
-            assert_eq!(reason(&[first, 0]), "Reserved bits are non-zero");
+            assert!(parse(&[first, 0], &DEFLATE).unwrap().unwrap().compressed);
+            assert!(reason(&[first, 0]).contains("reserved bit"));
         }
-        assert!(!parse(&[0x81, 0], true).unwrap().unwrap().compressed);
+        assert!(!parse(&[0x81, 0], &DEFLATE).unwrap().unwrap().compressed);
         for first in [0xC0, 0xC9, 0xA1, 0x91] {
-            assert_eq!(parse(&[first, 0], true).unwrap_err(), "Reserved bits are non-zero");
+            assert!(parse(&[first, 0], &DEFLATE).unwrap_err().contains("reserved bit"));
         }
         let mut out = Vec::new();
         append_header(&mut out, FIN | RSV1 | 1, 0, 7);
@@ -152,17 +166,27 @@ mod tests {
     }
 
     #[test]
-    fn violations_are_named() {
-        assert_eq!(reason(&[0xC2, 0]), "Reserved bits are non-zero");
-        assert_eq!(reason(&[0x83, 0]), "Encountered invalid opcode: 3");
-        assert_eq!(reason(&[0x8B, 0]), "Encountered invalid opcode: 11");
-        assert_eq!(reason(&[0x82, 0x80, 0, 0, 0, 0]), "Received a masked frame from server");
-        assert_eq!(reason(&[0x09, 0]), "Fragmented control frame");
-        assert!(reason(&[0x89, 126, 0, 126]).starts_with("Control frame too big"));
-        assert!(reason(&[0x82, 126, 0, 125]).contains("fewest bytes"));
-        assert!(reason(&[0x82, 127, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]).contains("fewest bytes"));
-        assert!(reason(&[0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0]).contains("significant bit"));
-        assert!(reason(&[0x82, 127, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]).contains("significant"));
+    fn violations_are_named_at_their_first_byte() {
+        for (bytes, word) in [
+            (&[0xC2][..], "reserved bit"),
+            (&[0x83], "opcode"),
+            (&[0x8B], "opcode"),
+            (&[0x80], "continues no message"),
+            (&[0x82, 0x80], "masked"),
+            (&[0x09], "fragmented"),
+            (&[0x89, 126], "more than 125 bytes"),
+            (&[0x88, 1], "one byte"),
+            (&[0x82, 126, 0, 125], "fewest bytes"),
+            (&[0x82, 127, 0, 0, 0, 0, 0, 0], "fewest bytes"),
+            (&[0x82, 127, 0x80], "top bit"),
+        ] {
+            assert!(reason(bytes).contains(word), "{bytes:x?}");
+            assert!(matches!(parse(&bytes[..bytes.len() - 1], &RULES), Ok(None)), "{bytes:x?}");
+        }
+        let inside = Rules { in_message: 1, ..RULES };
+        assert!(parse(&[0x81], &inside).unwrap_err().contains("unfinished"));
+        let small = Rules { max_payload: 1000, ..RULES };
+        assert!(parse(&[0x82, 127, 0, 0, 0, 1], &small).unwrap_err().contains("limit"));
     }
 
     #[test]
@@ -177,8 +201,8 @@ mod tests {
     fn close_frames() {
         assert_eq!(parse_close(b""), Ok((1005, &b""[..])));
         assert_eq!(parse_close(b"\x03\xe8bye"), Ok((1000, &b"bye"[..])));
-        assert_eq!(parse_close(b"\x03").unwrap_err().0, 1002);
-        assert_eq!(parse_close(b"\x03\xed").unwrap_err().0, 1002);
-        assert_eq!(parse_close(b"\x03\xe8\xff").unwrap_err().0, 1007);
+        assert_eq!(parse_close(b"\x03").unwrap_err().close().0, 1002);
+        assert_eq!(parse_close(b"\x03\xed"), Err(Cause::CloseCode(1005)));
+        assert_eq!(parse_close(b"\x03\xe8\xff").unwrap_err().close().0, 1007);
     }
 }

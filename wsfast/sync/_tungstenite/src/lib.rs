@@ -11,11 +11,15 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod abi;
+mod buffer;
 mod closing;
 mod connection;
 mod core;
 mod ending;
 mod frame;
+mod keepalive;
+#[cfg(test)]
+mod model_tests;
 mod opening;
 mod openssl;
 mod openssl_session;
@@ -34,12 +38,13 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::{
-    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, CLOSED, OK, PANIC, RESUME,
+    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, AGAIN, CLOSED, OK, PANIC,
+    RESUME,
     STREAM, VALIDATE,
 };
 use connection::{Connection, Stop};
 use ending::Cause;
-use receiving::Received;
+use receiving::{Received, Wish};
 use rustls_session::Settings;
 use tls::Session;
 
@@ -209,8 +214,13 @@ pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut CMessage
 pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_int) -> i64 {
     guarded(handle, i64::from(PANIC), |connection| {
         let timeout = (timeout >= 0.0).then_some(timeout);
-        let found = connection.receive(timeout, flags & RESUME != 0, flags & STREAM != 0, flags & VALIDATE != 0);
-        tell(handle, found)
+        let wish = Wish {
+            resume: flags & RESUME != 0,
+            stream: flags & STREAM != 0,
+            validate: flags & VALIDATE != 0,
+            again: flags & AGAIN != 0,
+        };
+        tell(handle, connection.receive(timeout, wish))
     })
 }
 
@@ -238,7 +248,7 @@ pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64) -> c_int 
 pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char) -> c_int {
     guarded(handle, -1, |connection| match connection.take_pong() {
         None => -1,
-        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), &payload),
+        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), payload.bytes()),
     })
 }
 
@@ -314,7 +324,6 @@ mod tests {
         let options = COptions {
             max_message: 1,
             max_fragment: 1,
-            max_fragments: 1,
             max_queue: 1,
             ping_interval: -1.0,
             ping_timeout: -1.0,

@@ -9,6 +9,10 @@ use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::socket::would_block;
 use crate::tls::Session;
+use crate::writer::Sent;
+
+/// How long the opening sleeps in one go.
+const PULSE: Duration = Duration::from_millis(250);
 
 impl Connection {
     /// The TLS handshake; may be called again after `Stop::Interrupted`. A failure is told by the ending.
@@ -61,7 +65,7 @@ impl Connection {
         let mut reader = locked(&self.reader);
         let adopted = session.map_err(Cause::Tls).and_then(|mut session| {
             // What came behind the handshake is in it already.
-            reader.ended = session.read(&[], &mut reader.data)?;
+            reader.ended = session.read(&[], &mut reader.buffer)?;
             let _ = self.session.set(Mutex::new(session));
             Ok(())
         });
@@ -71,39 +75,24 @@ impl Connection {
         })
     }
 
+    /// Sends the upgrade request. After `Stop::Interrupted` it is called again, without data.
     pub fn send_raw(&self, data: &[u8], timeout: Option<Duration>) -> Result<(), Stop> {
         let _user = self.socket.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let mut rest = data;
-        if let Some(session) = self.session() {
-            let mut session = locked(session);
-            session.write(data);
-            rest = &[];
-        }
+        let mut slept = false;
+        locked(&self.writer).put_raw(data)?;
         loop {
-            let sent = match self.session() {
-                Some(session) => locked(session).flush(&self.socket).map(|_| 0),
-                None => self.socket.send(rest),
-            };
-            match sent {
-                Ok(size) => rest = &rest[size..],
-                Err(errno) if would_block(errno) => {}
+            match self.flush_writer(&mut locked(&self.writer)) {
+                Ok(Sent::All) => return Ok(()),
+                Ok(Sent::Blocked) if slept => return Err(Stop::Interrupted),
+                Ok(Sent::Blocked) => self.sleep(libc::POLLOUT, deadline)?,
                 Err(errno) => {
                     // An alert may have come before the peer closed, and says why it did.
                     let _ = self.read(&mut locked(&self.reader), libc::MSG_DONTWAIT);
                     return Err(self.lost(errno));
                 }
             }
-            if rest.is_empty() && !self.session().is_some_and(|s| locked(s).wants_write()) {
-                return Ok(());
-            }
-            loop {
-                match self.sleep(libc::POLLOUT, deadline) {
-                    // A request of a few hundred bytes: not worth to be interrupted in.
-                    Err(Stop::Interrupted) => continue,
-                    slept => break slept?,
-                }
-            }
+            slept = true;
         }
     }
 
@@ -112,12 +101,11 @@ impl Connection {
         let _user = self.socket.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut reader = locked(&self.reader);
-        if reader.unread().is_empty() {
+        if reader.buffer.unread().is_empty() {
             if reader.ended {
                 return Err(Stop::Eof);
             }
             self.sleep(libc::POLLIN, deadline)?;
-            reader.make_room(1);
             match self.read(&mut reader, libc::MSG_DONTWAIT) {
                 Ok(0) if self.phase() != Phase::Closed => return Err(Stop::Eof),
                 Ok(0) => return Err(Stop::Closed),
@@ -125,12 +113,13 @@ impl Connection {
                 _ => {}
             }
         }
-        let size = reader.unread().len().min(data.len());
+        let size = reader.buffer.unread().len().min(data.len());
         if size == 0 {
             return Err(Stop::Interrupted); // half a record: call again
         }
-        data[..size].copy_from_slice(&reader.unread()[..size]);
-        reader.start += size;
+        let place = reader.buffer.advance(size);
+        data[..size].copy_from_slice(reader.buffer.at(place));
+        reader.buffer.take_back();
         Ok(size)
     }
 
@@ -138,9 +127,7 @@ impl Connection {
     pub fn open(&self, trailing: &[u8], deflate: bool) -> Result<(), Stop> {
         let mut reader = locked(&self.reader);
         reader.deflate = deflate;
-        let unread = [trailing, reader.unread()].concat();
-        reader.data = unread;
-        reader.start = 0;
+        reader.buffer.prepend(trailing)?;
         reader.keepalive.start(Instant::now());
         let opened = self.phase.compare_exchange(
             Phase::Connecting as u8,
@@ -151,11 +138,13 @@ impl Connection {
         opened.map(|_| ()).map_err(|_| Stop::Closed)
     }
 
-    /// Sleeps until one of `events`, during the opening.
+    /// Sleeps until one of `events`, during the opening; for a `PULSE` at the most, since a signal that comes before poll(2)
+    /// sleeps does not wake it.
     pub(crate) fn sleep(&self, events: i16, deadline: Option<Instant>) -> Result<(), Stop> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match self.socket.poll(events, left) {
-            Ok(0) => Err(Stop::Timeout),
+        match self.socket.poll(events, Some(left.map_or(PULSE, |left| left.min(PULSE)))) {
+            Ok(0) if left.is_some_and(|left| left <= PULSE) => Err(Stop::Timeout),
+            Ok(0) => Err(Stop::Interrupted),
             Ok(_) => Ok(()),
             Err(libc::EINTR) => Err(Stop::Interrupted),
             Err(errno) => Err(self.lost(errno)),

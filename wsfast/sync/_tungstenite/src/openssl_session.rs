@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::buffer::Buffer;
 use crate::ending::Cause;
 use crate::openssl::{self, OpenSsl, Pointer};
 use crate::socket::{would_block, Errno, Socket};
@@ -51,7 +52,7 @@ impl OpenSslSession {
         Ok(OpenSslSession { openssl, ssl, plain, encrypted: 0, wire, sent: 0, failed: false })
     }
 
-    pub fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<bool, Cause> {
+    pub fn read(&mut self, mut wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
         // SAFETY: the session owns the SSL for as long as it lives; slices are as long as they say.
         unsafe {
             (self.openssl.ERR_clear_error)();
@@ -64,12 +65,12 @@ impl OpenSslSession {
                 wire = &wire[size..];
             }
             loop {
-                plain.reserve(RECORD);
-                let spare = plain.spare_capacity_mut();
+                plain.reserve(RECORD).map_err(|_| Cause::Tls("out of memory".to_string()))?;
+                let spare = plain.spare();
                 let mut size = 0;
                 let read = (self.openssl.SSL_read_ex)(self.ssl, spare.as_mut_ptr().cast(), spare.len(), &mut size);
                 if read == 1 {
-                    plain.set_len(plain.len() + size);
+                    plain.filled(size);
                     continue;
                 }
                 return match (self.openssl.SSL_get_error)(self.ssl, read) {

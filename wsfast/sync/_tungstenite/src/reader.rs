@@ -1,23 +1,20 @@
 //! The receiving half: bytes that arrived, the frames in them, and frames that were read while nobody received.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use crate::core::Utf8;
+use crate::buffer::{Buffer, NoMemory};
+use crate::core::{Rules, Utf8, Violation};
 use crate::ending::{Cause, Phase};
-use crate::frame::{self, Head};
+use crate::frame::{self, Head, Short, RSV1};
+use crate::keepalive::Keepalive;
 
-/// What one recv(2) may bring: more than a pipe or a loopback hands over at once, and the pages that it does not
-/// touch cost nothing.
-const READ: usize = 128 * 1024;
-
-/// A frame announced but not arrived makes us reserve no more than this at a time.
-const TRUST: usize = 1024 * 1024;
-
-/// A buffer that grew over this for one long message is not kept.
-const KEEP: usize = 2 * TRUST;
+/// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
+/// limits by default.
+const QUEUE: usize = 16 * 1024 * 1024;
 
 /// While the connection closes, this much more is read past a full queue: the peer's CLOSE is behind it.
 const SLACK: usize = 1024 * 1024;
@@ -29,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 pub struct Limits {
     pub message: u64,
     pub fragment: u64,
-    pub fragments: u64,
+    /// Frames; the largest number means that there is no limit, not of bytes either.
     pub queue: usize,
 }
 
@@ -48,41 +45,47 @@ impl Kind {
     }
 }
 
-/// A data frame that was read while nobody received.
-pub struct Queued {
+/// A data frame, but for its payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Frame {
     pub kind: Kind,
     pub first: bool,
     pub fin: bool,
-    pub data: Vec<u8>,
+}
+
+impl Frame {
+    pub fn is_whole(self) -> bool {
+        self.first && self.fin
+    }
 }
 
 /// A data frame in the buffer.
 #[derive(Debug, PartialEq)]
 pub struct Found {
-    pub kind: Kind,
-    pub first: bool,
-    pub fin: bool,
-    pub start: usize,
-    pub end: usize,
+    pub frame: Frame,
+    pub place: Range<usize>,
+}
+
+/// A data frame that was read while nobody received.
+struct Queued {
+    frame: Frame,
+    data: Vec<u8>,
 }
 
 #[derive(Debug, PartialEq)]
 pub enum Parsed {
     Data(Found),
-    Control {
-        opcode: Control,
-        start: usize,
-        end: usize,
-    },
+    Control(Control, Short),
     /// Bytes that are missing, at least.
     More(usize),
     Violation(Cause),
+    /// For the copy of the next frame.
+    NoMemory,
 }
 
-/// What `receive` has had so far of a message in several frames.
+/// What `receive` has had so far of a message in several frames that is not compressed.
 pub struct Assembly {
     pub kind: Kind,
-    /// Nothing of a compressed message, whose frames are given as they are.
     pub data: Vec<u8>,
 }
 
@@ -90,12 +93,17 @@ impl Assembly {
     pub fn new(kind: Kind) -> Self {
         Assembly { kind, data: Vec::new() }
     }
+
+    pub fn add(&mut self, data: &[u8]) -> Result<(), NoMemory> {
+        self.data.try_reserve(data.len()).map_err(|_| NoMemory)?;
+        self.data.extend_from_slice(data);
+        Ok(())
+    }
 }
 
 /// A message of which not all frames arrived.
 struct Begun {
     kind: Kind,
-    frames: u64,
     size: u64,
     utf8: Utf8,
 }
@@ -107,13 +115,12 @@ struct Ahead {
 }
 
 pub struct Reader {
-    /// What arrived; up to `start` it is read.
-    pub data: Vec<u8>,
-    pub start: usize,
-    /// A message in `data` is lent to the receiver: until it asks for the next, `data` must not move.
-    pub lent: bool,
-    /// A buffer that was left to the receiver, or a message that is lent and not in `data`.
-    pub kept: Vec<u8>,
+    /// What arrived, and what the receiver was lent of it.
+    pub buffer: Buffer,
+    /// What is lent.
+    pub lent: Option<Frame>,
+    /// What is lent was not given to the caller, for want of memory: it is the next frame.
+    pub again: bool,
     begun: Option<Begun>,
     ahead: Option<Ahead>,
     /// Compression was negotiated.
@@ -134,7 +141,7 @@ pub struct Reader {
     pub armed: Duration,
     /// recv(2) has slept for so long in vain.
     pub idle: bool,
-    /// Ciphertext, where there is TLS.
+    /// Ciphertext that is not decrypted yet, where there is TLS.
     pub wire: Vec<u8>,
     /// TLS said that nothing follows.
     pub ended: bool,
@@ -144,10 +151,9 @@ pub struct Reader {
 impl Reader {
     pub fn new(limits: Limits, keepalive: Keepalive) -> Self {
         Reader {
-            data: Vec::new(),
-            start: 0,
-            lent: false,
-            kept: Vec::new(),
+            buffer: Buffer::new(),
+            lent: None,
+            again: false,
             begun: None,
             ahead: None,
             deflate: false,
@@ -168,25 +174,55 @@ impl Reader {
         }
     }
 
-    pub fn unread(&self) -> &[u8] {
-        &self.data[self.start..]
+    fn put(&mut self, frame: Frame, data: Vec<u8>) {
+        self.queued += data.len() + OVERHEAD;
+        self.queue.push_back(Queued { frame, data });
     }
 
-    pub fn put(&mut self, frame: Queued) {
-        self.queued += frame.data.len() + OVERHEAD;
-        self.queue.push_back(frame);
-    }
-
-    pub fn take(&mut self) -> Option<Queued> {
-        let frame = self.queue.pop_front()?;
-        self.queued -= frame.data.len() + OVERHEAD;
+    /// The frame that comes next, lent; None if there is none that was read before.
+    pub fn take(&mut self) -> Option<Frame> {
+        let Queued { frame, data } = self.queue.pop_front()?;
+        self.queued -= data.len() + OVERHEAD;
         self.full_since = None;
+        self.buffer.lend_owned(data);
         Some(frame)
+    }
+
+    /// What is lent becomes the first frame of the queue.
+    pub fn put_back(&mut self) -> Result<(), NoMemory> {
+        if let Some(frame) = self.lent {
+            let lent = self.buffer.lent();
+            let mut data = Vec::new();
+            data.try_reserve_exact(lent.len()).and_then(|()| self.queue.try_reserve(1)).map_err(|_| NoMemory)?;
+            data.extend_from_slice(lent);
+            self.queued += data.len() + OVERHEAD;
+            self.queue.push_front(Queued { frame, data });
+            self.lent = None;
+        }
+        Ok(())
+    }
+
+    /// Copies the next frame in the buffer, if it is a data frame, into the queue.
+    pub fn parse_into_queue(&mut self) -> Parsed {
+        let mut data = Vec::new();
+        if self.queue.try_reserve(1).is_err() {
+            return Parsed::NoMemory;
+        }
+        let parsed = self.parse_and_copy(Some(&mut data));
+        if let Parsed::Data(Found { frame, .. }) = parsed {
+            if !self.dropping {
+                self.put(frame, data);
+            }
+        }
+        parsed
     }
 
     /// Is there room for what would be read?
     pub fn has_room(&mut self, phase: Phase) -> bool {
-        if self.queue.len() < self.limits.queue || self.discard || self.dropping || phase > Phase::Closing {
+        let unlimited = self.limits.queue == usize::MAX;
+        let few = self.queue.len() < self.limits.queue
+            && (unlimited || (self.queued as u64) < self.limits.message.max(QUEUE as u64));
+        if few || self.discard || self.dropping || phase > Phase::Closing {
             return true;
         }
         if phase == Phase::Open {
@@ -199,116 +235,80 @@ impl Reader {
         self.dropping
     }
 
-    /// The receiver has copied what it was lent.
-    pub fn take_back(&mut self) {
-        self.lent = false;
-        if self.kept.capacity() > KEEP {
-            self.kept = Vec::new();
-        }
-        if self.start == self.data.len() {
-            self.start = 0;
-            if self.data.capacity() > KEEP {
-                self.data = Vec::new();
-            } else {
-                self.data.clear();
-            }
-        }
-    }
-
-    /// Lends a message that is not in `data`.
-    pub fn lend(&mut self, message: Vec<u8>) {
-        debug_assert!(!self.lent);
-        self.kept = message;
-    }
-
     /// What was received has no meaning any more.
     pub fn forget_received(&mut self) {
         self.queue.clear();
         self.queued = 0;
         self.full_since = None;
         self.assembly = None;
+        self.again = false;
     }
 
-    pub fn forget_unread(&mut self) {
-        self.start = self.data.len();
-    }
-
-    /// Makes room behind the data, if `need` bytes of a frame are missing.
-    pub fn make_room(&mut self, need: usize) {
-        let unread = self.data.len() - self.start;
-        let want = if need <= READ { READ } else { need.min(unread.max(TRUST)) };
-        // A short rest of the buffer will do for a short rest of a frame.
-        let enough = need.clamp(READ / 4, READ);
-        if self.data.capacity() - self.data.len() >= enough {
-            return;
-        }
-        if self.lent {
-            let mut fresh = Vec::with_capacity(unread + want);
-            fresh.extend_from_slice(self.unread());
-            self.kept = std::mem::replace(&mut self.data, fresh);
-            self.start = 0;
-            self.lent = false; // the receiver has `kept`
-            return;
-        }
-        if self.start > 0 {
-            self.data.drain(..self.start);
-            self.start = 0;
-        }
-        // Grows by doubling where frames are long, so no byte is copied more than twice.
-        self.data.reserve_exact(want);
-    }
-
-    /// Takes the next frame out of the data. Never called once `discard` is set.
+    /// Takes the next frame out of the buffer. Never called once `discard` is set.
     pub fn parse(&mut self) -> Parsed {
-        let unread = self.data.len() - self.start;
-        let head = match frame::parse(self.unread(), self.deflate) {
+        self.parse_and_copy(None)
+    }
+
+    /// As `parse`; a data frame is copied before it is taken, so it is not lost if there is no memory.
+    fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
+        let unread = self.buffer.unread();
+        let current = self.begun.as_ref().map_or(0, |begun| begun.size);
+        let limit = self.limits.message.saturating_sub(current).min(self.limits.fragment);
+        let head = match frame::parse(unread, &self.rules(limit)) {
             Ok(Some(head)) => head,
             Ok(None) => return Parsed::More(1),
-            Err(reason) => return Parsed::Violation(Cause::Protocol(reason)),
+            Err(violation) => return Parsed::Violation(too_big_or_wrong(violation, unread, limit, current)),
         };
-        if let OpCode::Data(opcode) = head.opcode {
-            if let Err(cause) = self.check(&head, opcode) {
-                return Parsed::Violation(cause);
-            }
+        if head.length > limit && !self.is_deflated(&head) {
+            return Parsed::Violation(too_big(Some(head.length), limit, current));
         }
-        let have = unread - head.size;
+        let have = unread.len() - head.size;
         if (have as u64) < head.length {
             if let Err(cause) = self.look_ahead(&head) {
                 return Parsed::Violation(cause);
             }
             return Parsed::More(usize::try_from(head.length - have as u64).unwrap_or(usize::MAX));
         }
-        let start = self.start + head.size;
-        let end = start + head.length as usize;
-        self.start = end;
-        self.ahead = None;
+        let payload = &unread[head.size..head.size + head.length as usize];
         match head.opcode {
-            OpCode::Control(opcode) => Parsed::Control { opcode, start, end },
+            OpCode::Control(opcode) => {
+                let payload = Short::new(payload);
+                self.buffer.advance(head.size + payload.bytes().len());
+                Parsed::Control(opcode, payload)
+            }
             OpCode::Data(opcode) => {
+                if let Some(copy) = copy.filter(|_| !self.dropping) {
+                    if copy.try_reserve_exact(payload.len()).is_err() {
+                        return Parsed::NoMemory;
+                    }
+                    copy.extend_from_slice(payload);
+                }
                 let kind = Kind { text: opcode == Data::Text, compressed: head.compressed };
-                self.data_frame(opcode, kind, head.fin, start, end)
+                self.ahead = None;
+                self.buffer.advance(head.size);
+                let place = self.buffer.advance(head.length as usize);
+                self.data_frame(opcode, kind, head.fin, place)
             }
         }
     }
 
-    /// The sequence of frames, and their sizes: as soon as the header is there.
-    fn check(&self, head: &Head, opcode: Data) -> Result<(), Cause> {
-        match (opcode, &self.begun) {
-            (Data::Continue, None) => return Err(Cause::Protocol(frame::unexpected_continuation())),
-            (Data::Text | Data::Binary, Some(_)) => {
-                return Err(Cause::Protocol(frame::expected_continuation(opcode)));
-            }
-            _ => {}
+    /// For the next header. The limits are those of what is inflated, and what cannot be compressed gets longer.
+    fn rules(&self, limit: u64) -> Rules {
+        let max_payload = if self.deflate { limit.saturating_add(limit / 8).saturating_add(1024) } else { limit };
+        Rules {
+            max_payload,
+            rsv_allowed: if self.deflate { RSV1 } else { 0 },
+            in_message: u8::from(self.begun.is_some()),
         }
-        let current = self.begun.as_ref().map(|begun| begun.size).filter(|&size| size > 0);
-        let limit = self.limits.message.saturating_sub(current.unwrap_or(0)).min(self.limits.fragment);
-        let compressed = self.begun.as_ref().map_or(head.compressed, |begun| begun.kind.compressed);
-        // The limits are those of what is inflated, and what cannot be compressed gets longer.
-        let longest = if compressed { limit.saturating_add(limit / 8).saturating_add(1024) } else { limit };
-        if head.length > longest {
-            return Err(Cause::TooBig { size: head.length, limit, current });
+    }
+
+    /// Is it a control frame, or of a message whose frames may be longer than what they become?
+    fn is_deflated(&self, head: &Head) -> bool {
+        match (&self.begun, head.opcode) {
+            (_, OpCode::Control(_)) => true,
+            (Some(begun), _) => begun.kind.compressed,
+            (None, _) => head.compressed,
         }
-        Ok(())
     }
 
     /// Text that is wrong fails at once (RFC 6455 section 8.1), and not when a server pleases to send the rest of its
@@ -323,7 +323,7 @@ impl Reader {
             return Ok(());
         }
         let ahead = self.ahead.get_or_insert(Ahead { utf8: so_far, checked: 0 });
-        let payload = &self.data[self.start + head.size..];
+        let payload = &self.buffer.unread()[head.size..];
         let valid = ahead.utf8.feed(&payload[ahead.checked..]);
         ahead.checked = payload.len();
         if valid {
@@ -333,87 +333,54 @@ impl Reader {
         }
     }
 
-    fn data_frame(&mut self, opcode: Data, kind: Kind, fin: bool, start: usize, end: usize) -> Parsed {
+    fn data_frame(&mut self, opcode: Data, kind: Kind, fin: bool, place: Range<usize>) -> Parsed {
         let first = opcode != Data::Continue;
         if first && fin {
             // Most messages. If text, whoever takes it checks it.
-            return Parsed::Data(Found { kind, first, fin, start, end });
+            return Parsed::Data(Found { frame: Frame { kind, first, fin }, place });
         }
         if first {
-            self.begun = Some(Begun { kind, frames: 0, size: 0, utf8: Utf8::default() });
+            self.begun = Some(Begun { kind, size: 0, utf8: Utf8::default() });
         }
         let Some(begun) = &mut self.begun else {
-            return Parsed::Violation(Cause::Protocol(frame::unexpected_continuation()));
+            return Parsed::Violation(Cause::Protocol(Violation::CONTINUATION)); // the core has refused it
         };
         let kind = begun.kind;
-        begun.frames += 1;
-        if !fin && begun.frames >= self.limits.fragments {
-            return Parsed::Violation(Cause::Fragments(self.limits.fragments));
-        }
+        let payload = self.buffer.at(place.clone());
         if !kind.compressed {
             // Whoever inflates a message knows how long it is.
-            begun.size += (end - start) as u64;
+            begun.size += payload.len() as u64;
         }
-        if kind.is_text() && !(begun.utf8.feed(&self.data[start..end]) && (!fin || begun.utf8.complete())) {
+        if kind.is_text() && !(begun.utf8.feed(payload) && (!fin || begun.utf8.complete())) {
             return Parsed::Violation(not_text());
         }
         if fin {
             self.begun = None;
         }
-        Parsed::Data(Found { kind, first, fin, start, end })
+        Parsed::Data(Found { frame: Frame { kind, first, fin }, place })
     }
 }
 
 fn not_text() -> Cause {
-    Cause::Text("message is not UTF-8".to_string())
+    Cause::Text("message is not UTF-8")
 }
 
-/// Pings by the clock. Whoever waits asks it when to wake.
-pub struct Keepalive {
-    pub interval: Option<Duration>,
-    pub timeout: Option<Duration>,
-    pub next: Option<Instant>,
-    /// When the ping was sent of which no sign of life was seen since.
-    pub unanswered: Option<Instant>,
+#[cold]
+fn too_big(size: Option<u64>, limit: u64, current: u64) -> Cause {
+    Cause::TooBig { size, limit, current: (current > 0).then_some(current) }
 }
 
-#[derive(Debug, PartialEq)]
-pub enum Due {
-    /// Nothing before then; None: never.
-    Wake(Option<Instant>),
-    Ping,
-    /// The peer must have shown a sign of life by now.
-    Overdue,
-}
-
-impl Keepalive {
-    pub fn new(interval: Option<Duration>, timeout: Option<Duration>) -> Self {
-        Keepalive { interval, timeout, next: None, unanswered: None }
+#[cold]
+fn too_big_or_wrong(violation: Violation, bytes: &[u8], limit: u64, current: u64) -> Cause {
+    if violation != Violation::TOO_BIG {
+        return Cause::Protocol(violation);
     }
-
-    pub fn start(&mut self, now: Instant) {
-        self.next = self.interval.map(|interval| now + interval);
-    }
-
-    /// Something arrived: any byte is a sign of life.
-    pub fn heard(&mut self) {
-        self.unanswered = None;
-    }
-
-    pub fn pinged(&mut self, now: Instant) {
-        self.start(now);
-        self.unanswered = self.timeout.map(|_| now);
-    }
-
-    pub fn due(&self, now: Instant) -> Due {
-        if let (Some(sent), Some(timeout)) = (self.unanswered, self.timeout) {
-            return if now >= sent + timeout { Due::Overdue } else { Due::Wake(Some(sent + timeout)) };
-        }
-        match self.next {
-            Some(next) if now >= next => Due::Ping,
-            next => Due::Wake(next),
-        }
-    }
+    // The verdict may be known before the length is.
+    let size = Rules { max_payload: u64::MAX, rsv_allowed: RSV1, in_message: u8::from(bytes[0] & 0x0F == 0) }
+        .judge(bytes)
+        .ok()
+        .flatten();
+    too_big(size.map(|header| header.payload_len), limit, current)
 }
 
 #[cfg(test)]
@@ -423,10 +390,18 @@ mod tests {
     const TEXT: Kind = Kind { text: true, compressed: false };
 
     fn reader(bytes: &[u8]) -> Reader {
-        let limits = Limits { message: 10, fragment: 8, fragments: 4, queue: 2 };
+        let limits = Limits { message: 10, fragment: 8, queue: 2 };
         let mut reader = Reader::new(limits, Keepalive::new(None, None));
-        reader.data.extend_from_slice(bytes);
+        reader.buffer.append(bytes).unwrap();
         reader
+    }
+
+    fn found(kind: Kind, first: bool, fin: bool, place: Range<usize>) -> Parsed {
+        Parsed::Data(Found { frame: Frame { kind, first, fin }, place })
+    }
+
+    fn is_frame(parsed: &Parsed, first: bool, fin: bool) -> bool {
+        matches!(parsed, Parsed::Data(Found { frame, .. }) if *frame == Frame { kind: TEXT, first, fin })
     }
 
     fn violation(bytes: &[u8]) -> Cause {
@@ -443,22 +418,21 @@ mod tests {
     #[test]
     fn frames_are_found_where_they_are() {
         let mut reader = reader(b"\x82\x03abc\x89\x01p\x81\x02");
-        let found = Found { kind: Kind::default(), first: true, fin: true, start: 2, end: 5 };
-        assert_eq!(reader.parse(), Parsed::Data(found));
-        assert_eq!(reader.parse(), Parsed::Control { opcode: Control::Ping, start: 7, end: 8 });
+        assert_eq!(reader.parse(), found(Kind::default(), true, true, 2..5));
+        assert_eq!(reader.parse(), Parsed::Control(Control::Ping, Short::new(b"p")));
         assert_eq!(reader.parse(), Parsed::More(2));
         assert_eq!(reader.parse(), Parsed::More(2));
     }
 
     #[test]
     fn limits() {
-        assert_eq!(violation(b"\x82\x09"), Cause::TooBig { size: 9, limit: 8, current: None });
+        assert_eq!(violation(b"\x82\x09"), Cause::TooBig { size: Some(9), limit: 8, current: None });
         let twice = b"\x02\x06abcdef\x80\x05";
-        assert_eq!(violation(twice), Cause::TooBig { size: 5, limit: 4, current: Some(6) });
-        let four = [&b"\x02\x00"[..], &b"\x00\x00".repeat(3)].concat();
-        assert_eq!(violation(&four), Cause::Fragments(4));
+        assert_eq!(violation(twice), Cause::TooBig { size: Some(5), limit: 4, current: Some(6) });
+        let early = [0x82, 127, 0, 1];
+        assert_eq!(violation(&early), Cause::TooBig { size: None, limit: 8, current: None });
         let most = [0x82, 127, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];
-        assert_eq!(violation(&most), Cause::TooBig { size: i64::MAX as u64, limit: 8, current: None });
+        assert_eq!(violation(&most), Cause::TooBig { size: Some(i64::MAX as u64), limit: 8, current: None });
     }
 
     #[test]
@@ -466,11 +440,11 @@ mod tests {
         let mut reader = reader(b"\x41\x09\xff\xff345678\xff\x80\x02\xff\xff");
         reader.deflate = true;
         let kind = Kind { text: true, compressed: true };
-        assert_eq!(reader.parse(), Parsed::Data(Found { kind, first: true, fin: false, start: 2, end: 11 }));
-        assert_eq!(reader.parse(), Parsed::Data(Found { kind, first: false, fin: true, start: 13, end: 15 }));
-        reader.data.extend_from_slice(b"\xC2\x7E\x04\x0A");
+        assert_eq!(reader.parse(), found(kind, true, false, 2..11));
+        assert_eq!(reader.parse(), found(kind, false, true, 13..15));
+        reader.buffer.append(b"\xC2\x7E\x04\x0A").unwrap();
         let Parsed::Violation(cause) = reader.parse() else { panic!() };
-        assert_eq!(cause, Cause::TooBig { size: 1034, limit: 8, current: None });
+        assert_eq!(cause, Cause::TooBig { size: Some(1034), limit: 8, current: None });
     }
 
     #[test]
@@ -481,9 +455,9 @@ mod tests {
         assert!(matches!(violation(b"\x01\x01\xc3\x80\x00"), Cause::Text(_)));
         // A character may be split between frames, and a control frame may stand there.
         let mut reader = reader(b"\x01\x01\xc3\x89\x00\x80\x01\xbc");
-        assert!(matches!(reader.parse(), Parsed::Data(Found { kind: TEXT, first: true, fin: false, .. })));
+        assert!(is_frame(&reader.parse(), true, false));
         assert!(matches!(reader.parse(), Parsed::Control { .. }));
-        assert!(matches!(reader.parse(), Parsed::Data(Found { kind: TEXT, first: false, fin: true, .. })));
+        assert!(is_frame(&reader.parse(), false, true));
     }
 
     #[test]
@@ -500,30 +474,30 @@ mod tests {
         let mut reader = reader(b"");
         for _ in 0..2 {
             for &byte in b"\x81\x04\xc3\xa9\xc3" {
-                reader.data.push(byte);
+                reader.buffer.append(&[byte]).unwrap();
                 assert!(matches!(reader.parse(), Parsed::More(_)));
             }
-            reader.data.push(0xA9);
+            reader.buffer.append(&[0xA9]).unwrap();
             assert!(matches!(reader.parse(), Parsed::Data(_)));
         }
         for &byte in b"\x81\x04\xc3" {
-            reader.data.push(byte);
+            reader.buffer.append(&[byte]).unwrap();
             assert!(matches!(reader.parse(), Parsed::More(_)));
         }
-        reader.data.push(0xC3);
+        reader.buffer.append(&[0xC3]).unwrap();
         assert!(matches!(reader.parse(), Parsed::Violation(Cause::Text(_))));
     }
 
     #[test]
     fn while_the_connection_closes_a_full_queue_waits_for_its_receiver_and_then_no_more() {
         let mut reader = reader(b"");
-        let frame = |size| Queued { kind: TEXT, first: true, fin: true, data: vec![b'a'; size] };
-        reader.put(frame(0));
+        let frame = Frame { kind: TEXT, first: true, fin: true };
+        reader.put(frame, Vec::new());
         assert!(reader.has_room(Phase::Open));
-        reader.put(frame(0));
+        reader.put(frame, Vec::new());
         assert!(!reader.has_room(Phase::Open));
         assert!(reader.has_room(Phase::Closing), "there is some slack");
-        reader.put(frame(SLACK));
+        reader.put(frame, vec![b'a'; SLACK]);
         assert!(!reader.has_room(Phase::Closing));
         reader.full_since = Instant::now().checked_sub(PATIENCE);
         reader.take();
@@ -535,43 +509,47 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_message_does_not_move() {
+    fn a_queue_is_full_by_frames_and_by_bytes() {
         let mut reader = reader(b"");
-        reader.make_room(1);
-        reader.data.extend_from_slice(b"\x82\x03abc\x82\x7e\x00\xff");
-        let Parsed::Data(found) = reader.parse() else { panic!() };
-        let lent = reader.data[found.start..found.end].as_ptr();
-        reader.lent = true;
-        let filler = reader.data.capacity() - reader.data.len();
-        reader.data.resize(reader.data.len() + filler, 0);
-        reader.make_room(1000);
-        assert!(reader.data.capacity() - reader.data.len() >= 1000);
-        assert_eq!(unsafe { std::slice::from_raw_parts(lent, 3) }, b"abc");
-        assert_eq!(&reader.unread()[..4], b"\x82\x7e\x00\xff");
-        reader.make_room(10_000_000);
-        assert_eq!(unsafe { std::slice::from_raw_parts(lent, 3) }, b"abc");
+        reader.limits.queue = 1000;
+        reader.put(Frame::default(), vec![0; QUEUE - OVERHEAD - 1]);
+        assert!(reader.has_room(Phase::Open));
+        reader.put(Frame::default(), Vec::new());
+        assert!(!reader.has_room(Phase::Open));
+        reader.limits.message = u64::MAX;
+        assert!(reader.has_room(Phase::Open), "whoever takes messages of any length may have to queue them");
+        reader.limits.message = 10;
+        reader.limits.queue = usize::MAX;
+        assert!(reader.has_room(Phase::Open), "there is no limit");
     }
 
     #[test]
-    fn an_announced_frame_reserves_little() {
-        let mut reader = reader(b"\x82");
-        reader.make_room(usize::MAX);
-        assert!(reader.data.capacity() <= 2 * TRUST);
+    fn fragments_without_a_payload_hold_nothing() {
+        let mut reader = reader(&[&b"\x02\x00"[..], &b"\x00\x00".repeat(50_000), b"\x80\x01x"].concat());
+        let mut assembly = Assembly::new(Kind::default());
+        loop {
+            let Parsed::Data(Found { frame, place }) = reader.parse() else { panic!() };
+            assembly.add(reader.buffer.at(place)).unwrap();
+            if frame.fin {
+                break;
+            }
+            assert_eq!(assembly.data.capacity(), 0);
+        }
+        assert_eq!(assembly.data, b"x");
     }
 
     #[test]
-    fn keepalive() {
-        let second = Duration::from_secs(1);
-        let start = Instant::now();
-        let mut keepalive = Keepalive::new(Some(20 * second), Some(5 * second));
-        keepalive.start(start);
-        assert_eq!(keepalive.due(start), Due::Wake(Some(start + 20 * second)));
-        assert_eq!(keepalive.due(start + 20 * second), Due::Ping);
-        keepalive.pinged(start + 20 * second);
-        assert_eq!(keepalive.due(start + 21 * second), Due::Wake(Some(start + 25 * second)));
-        assert_eq!(keepalive.due(start + 25 * second), Due::Overdue);
-        keepalive.heard();
-        assert_eq!(keepalive.due(start + 25 * second), Due::Wake(Some(start + 40 * second)));
-        assert_eq!(Keepalive::new(None, None).due(start), Due::Wake(None));
+    fn what_is_put_back_comes_next() {
+        let mut reader = reader(b"\x82\x01a\x82\x01b");
+        let Parsed::Data(Found { frame, place }) = reader.parse() else { panic!() };
+        reader.buffer.lend(place);
+        reader.lent = Some(frame);
+        assert!(matches!(reader.parse_into_queue(), Parsed::Data(_)));
+        reader.put_back().unwrap();
+        for expected in [b"a", b"b"] {
+            assert_eq!(reader.take(), Some(frame));
+            assert_eq!(reader.buffer.lent(), expected);
+        }
+        assert_eq!(reader.queued, 0);
     }
 }

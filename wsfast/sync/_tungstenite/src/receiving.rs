@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use tungstenite::protocol::frame::coding::Control;
 
+use crate::buffer::READ;
 use crate::connection::{after, earliest, Connection, Stop};
 use crate::core::Utf8;
 use crate::ending::{Cause, Phase};
 use crate::locked;
-use crate::reader::{Assembly, Found, Kind, Parsed, Queued, Reader};
-use crate::socket::{would_block, Errno};
+use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
+use crate::socket::{would_block, Errno, NO_MEMORY};
 
 /// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
 const SHORT: Duration = Duration::from_millis(50);
@@ -22,6 +23,22 @@ const SPIN: Duration = Duration::from_millis(5);
 /// Reads without sleeping in one go: a flood must not keep anybody from its deadline.
 const READS: usize = 64;
 
+/// A TLS record at its longest (RFC 8446 section 5.2), a part of which may wait to be completed.
+const RECORD: usize = 5 + 16384 + 256;
+
+/// What `receive` shall do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish {
+    /// Goes on with the same deadline.
+    pub resume: bool,
+    /// A frame at a time.
+    pub stream: bool,
+    /// Checks that text is UTF-8.
+    pub validate: bool,
+    /// What was lent could not be copied: it is to be given again.
+    pub again: bool,
+}
+
 /// What `receive` found.
 pub struct Received {
     pub kind: Kind,
@@ -30,115 +47,142 @@ pub struct Received {
     pub size: usize,
 }
 
-impl Received {
-    fn new(kind: Kind, fin: bool, data: &[u8]) -> Self {
-        Received { kind, fin, data: data.as_ptr(), size: data.len() }
-    }
+/// Why there is no frame.
+pub(crate) enum Missing {
+    /// So many bytes, at least.
+    Bytes(usize),
+    Memory,
+}
+
+/// `frame` is lent: tells where.
+fn lend(reader: &mut Reader, frame: Frame) -> Received {
+    reader.lent = Some(frame);
+    let data = reader.buffer.lent();
+    Received { kind: frame.kind, fin: frame.fin, data: data.as_ptr(), size: data.len() }
 }
 
 impl Connection {
     /// Waits for a message, or for a frame of one if `stream` or if it is compressed. See wst_recv().
-    pub fn receive(&self, timeout: Option<f64>, resume: bool, stream: bool, validate: bool) -> Result<Received, Stop> {
+    ///
+    /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
+    /// the caller has none for a copy, the frame is still there, and is what comes next.
+    pub fn receive(&self, timeout: Option<f64>, wish: Wish) -> Result<Received, Stop> {
         let user = self.socket.enter();
         let mut reader = locked(&self.reader);
         let reader = &mut *reader;
-        reader.take_back();
-        if !resume {
+        if !wish.resume {
             reader.deadline = timeout.and_then(after);
             reader.spin_until = None;
         }
-        if stream {
-            // A call that timed out may have put the beginning together.
-            if let Some(Assembly { kind: kind @ Kind { compressed: false, .. }, data, .. }) = reader.assembly.take() {
-                reader.lend(data);
-                return Ok(Received::new(kind, false, &reader.kept));
+        let mut frame = if reader.again || wish.again { reader.lent } else { None };
+        reader.again = false;
+        if wish.stream && reader.assembly.is_some() {
+            // A call that timed out, or had no memory, has put the beginning together.
+            if frame.is_some() {
+                reader.again = true;
+                reader.put_back()?;
+                reader.again = false;
+            }
+            if let Some(Assembly { kind, data }) = reader.assembly.take() {
+                reader.buffer.lend_owned(data);
+                return Ok(lend(reader, Frame { kind, first: true, fin: false }));
             }
         }
         let mut filled = false;
         loop {
-            let queued = reader.take();
-            let in_buffer = queued.is_none();
-            let (kind, first, fin, data) = if let Some(Queued { kind, first, fin, data }) = queued {
-                reader.lend(data);
-                (kind, first, fin, &reader.kept[..])
-            } else {
-                match self.parse(reader) {
-                    Ok(Found { kind, first, fin, start, end }) => (kind, first, fin, &reader.data[start..end]),
-                    Err(need) => {
-                        if self.pongs.load(Ordering::Acquire) {
-                            return Err(Stop::Pong);
+            let next = match frame.take() {
+                Some(frame) => frame,
+                None => {
+                    reader.lent = None;
+                    reader.buffer.take_back();
+                    match self.next_frame(reader) {
+                        Ok(frame) => frame,
+                        Err(need) => {
+                            if self.pongs.load(Ordering::Acquire) {
+                                return Err(Stop::Pong);
+                            }
+                            if user.is_none() || self.phase() == Phase::Closed {
+                                return Err(Stop::Closed);
+                            }
+                            if filled {
+                                // A signal may have come while this thread did not sleep, and would not wake it from the
+                                // next sleep.
+                                return Err(Stop::Interrupted);
+                            }
+                            self.fill(reader, need)?;
+                            filled = true;
+                            continue;
                         }
-                        if user.is_none() || self.phase() == Phase::Closed {
-                            return Err(Stop::Closed);
-                        }
-                        if filled {
-                            // A signal may have come while this thread did not sleep, and would not wake it from the
-                            // next sleep.
-                            return Err(Stop::Interrupted);
-                        }
-                        self.fill(reader, need)?;
-                        filled = true;
-                        continue;
                     }
                 }
             };
-            if first && fin {
-                if validate && kind.is_text() && !Utf8::is_text(data) {
-                    self.refuse(reader, Cause::Text("message is not UTF-8".to_string()));
+            if next.is_whole() {
+                if wish.validate && next.kind.is_text() && !Utf8::is_text(reader.buffer.lent()) {
+                    self.refuse(reader, Cause::Text("message is not UTF-8"));
                     continue;
                 }
-            } else if !stream {
-                let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(kind));
-                if !kind.compressed {
-                    assembly.data.extend_from_slice(data);
+            } else if !wish.stream && !next.kind.compressed {
+                let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(next.kind));
+                if assembly.add(reader.buffer.lent()).is_err() {
+                    (reader.lent, reader.again) = (Some(next), true);
+                    return Err(Stop::NoMemory);
                 }
-                if !kind.compressed && !fin {
+                if !next.fin {
                     continue;
                 }
-                if fin {
-                    if let Some(Assembly { data, .. }) = reader.assembly.take().filter(|_| !kind.compressed) {
-                        reader.lend(data);
-                        return Ok(Received::new(kind, true, &reader.kept));
-                    }
+                if let Some(Assembly { kind, data }) = reader.assembly.take() {
+                    reader.buffer.lend_owned(data);
+                    return Ok(lend(reader, Frame { kind, first: true, fin: true }));
                 }
             }
-            let received = Received::new(kind, fin, data);
-            reader.lent = in_buffer;
-            return Ok(received);
+            return Ok(lend(reader, next));
         }
     }
 
-    /// The next data frame in the buffer; control frames are dealt with. The error says how many bytes are missing.
-    pub(crate) fn parse(&self, reader: &mut Reader) -> Result<Found, usize> {
+    /// Takes the next data frame, and lends it. The error says how many bytes are missing.
+    fn next_frame(&self, reader: &mut Reader) -> Result<Frame, usize> {
+        if let Some(frame) = reader.take() {
+            return Ok(frame);
+        }
+        match self.parse(reader, Reader::parse) {
+            Ok(Found { frame, place }) => {
+                reader.buffer.lend(place);
+                Ok(frame)
+            }
+            Err(Missing::Bytes(need)) => Err(need),
+            Err(Missing::Memory) => Err(1), // never: nothing was copied
+        }
+    }
+
+    /// The next data frame in the buffer, by `parse`; control frames are dealt with.
+    pub(crate) fn parse(&self, reader: &mut Reader, parse: fn(&mut Reader) -> Parsed) -> Result<Found, Missing> {
         loop {
             if reader.discard || self.phase() == Phase::Draining {
-                reader.forget_unread();
-                return Err(1);
+                reader.buffer.forget_unread();
+                return Err(Missing::Bytes(1));
             }
-            match reader.parse() {
+            match parse(reader) {
                 Parsed::Data(_) if reader.dropping => {}
                 Parsed::Data(found) => return Ok(found),
-                Parsed::More(need) => return Err(need),
+                Parsed::More(need) => return Err(Missing::Bytes(need)),
+                Parsed::NoMemory => return Err(Missing::Memory),
                 Parsed::Violation(cause) => self.violate(reader, cause),
-                Parsed::Control { opcode, start, end } => {
-                    let payload = reader.data[start..end].to_vec();
-                    match opcode {
-                        Control::Ping => self.answer(&payload),
-                        Control::Pong => self.answered(&payload),
-                        _ => self.close_received(reader, &payload),
-                    }
-                }
+                Parsed::Control(opcode, payload) => match opcode {
+                    Control::Ping => self.answer(payload.bytes()),
+                    Control::Pong => self.answered(payload.bytes()),
+                    _ => self.close_received(reader, payload.bytes()),
+                },
             }
         }
     }
 
     /// Sleeps until something arrives; once, and then it is the caller's turn.
     pub(crate) fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
-        reader.make_room(need);
-        let had = reader.data.len();
+        reader.buffer.make_room(need)?;
+        let had = reader.buffer.unread().len();
         let now = Instant::now();
         let wake = earliest(self.timers(reader, now)?, reader.deadline);
-        if reader.data.len() > had {
+        if reader.buffer.unread().len() > had {
             return Ok(()); // the timers had to look for a sign of life
         }
         let left = wake.map(|wake| wake.saturating_duration_since(now));
@@ -173,6 +217,7 @@ impl Connection {
                 Err(if over { Stop::Timeout } else { Stop::Interrupted })
             }
             Err(libc::EINTR) => Err(Stop::Interrupted),
+            Err(NO_MEMORY) => Err(Stop::NoMemory),
             Err(errno) => Err(self.lost(errno)),
         }
     }
@@ -208,6 +253,7 @@ impl Connection {
                 }
                 Ok(_) => return Ok(()),
                 Err(errno) if would_block(errno) || errno == libc::EINTR => {}
+                Err(NO_MEMORY) => return Err(Stop::NoMemory),
                 Err(errno) => return Err(self.lost(errno)),
             }
             if Instant::now() >= until {
@@ -216,13 +262,14 @@ impl Connection {
         }
     }
 
-    /// Reads once. 0 is the end of the stream; a TLS alert is that too.
+    /// Reads once. 0 is the end of the stream; a TLS alert is that too. NO_MEMORY: nothing is lost, the same may be tried
+    /// again.
     pub(crate) fn read(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
         let Some(session) = self.session() else {
-            if reader.data.capacity() == reader.data.len() {
-                reader.make_room(1);
-            }
-            let size = self.socket.recv(&mut reader.data, flags)?;
+            reader.buffer.reserve(1)?;
+            let size = self.socket.recv_into(reader.buffer.spare(), flags)?;
+            // SAFETY: the kernel has written so many bytes.
+            unsafe { reader.buffer.filled(size) };
             if size > 0 {
                 reader.keepalive.heard();
             }
@@ -231,22 +278,22 @@ impl Connection {
         if reader.ended {
             return Ok(0);
         }
-        reader.wire.clear();
-        reader.wire.reserve(128 * 1024);
-        let size = self.socket.recv(&mut reader.wire, flags)?;
-        if size == 0 {
-            return Ok(0);
+        if reader.wire.is_empty() {
+            reader.wire.try_reserve(READ).map_err(|_| NO_MEMORY)?;
+            if self.socket.recv(&mut reader.wire, flags)? == 0 {
+                return Ok(0);
+            }
+            reader.keepalive.heard();
         }
-        reader.keepalive.heard();
-        if reader.lent {
-            // The plaintext may need more room than there is, and then the buffer moves.
-            reader.make_room(reader.wire.len());
-        }
-        let before = reader.data.len();
+        // There is room for all that it may become before it is decrypted, so nothing is lost for want of memory.
+        let size = reader.wire.len();
+        reader.buffer.reserve(size + RECORD)?;
+        let before = reader.buffer.unread().len();
         let (ended, answer) = {
             let mut session = locked(session);
-            (session.read(&reader.wire, &mut reader.data), session.wants_write())
+            (session.read(&reader.wire, &mut reader.buffer), session.wants_write())
         };
+        reader.wire.clear();
         if answer && self.phase() != Phase::Connecting {
             self.flush_quietly();
         }
@@ -254,7 +301,7 @@ impl Connection {
             Ok(ended) => reader.ended = ended,
             Err(cause) => {
                 // What came before in the same read is to be parsed still.
-                let told = reader.data.len() > before && self.phase() != Phase::Connecting;
+                let told = reader.buffer.unread().len() > before && self.phase() != Phase::Connecting;
                 let _ = locked(session).flush(&self.socket);
                 self.finalize(cause);
                 return Ok(if told { size } else { 0 });
@@ -271,18 +318,18 @@ impl Connection {
                 if !reader.has_room(self.phase()) {
                     return false;
                 }
-                match self.parse(reader) {
-                    Ok(Found { kind, first, fin, start, end }) => {
-                        let data = reader.data[start..end].to_vec();
-                        reader.put(Queued { kind, first, fin, data });
-                    }
-                    Err(need) => break need,
+                match self.parse(reader, Reader::parse_into_queue) {
+                    Ok(_) => {}
+                    Err(Missing::Bytes(need)) => break need,
+                    Err(Missing::Memory) => return false, // as good as no room
                 }
             };
             if self.phase() == Phase::Closed {
                 return true;
             }
-            reader.make_room(need);
+            if reader.buffer.make_room(need).is_err() {
+                return false;
+            }
             match self.read(reader, libc::MSG_DONTWAIT) {
                 Ok(0) => {
                     self.end_of_stream(reader);
@@ -290,6 +337,7 @@ impl Connection {
                 }
                 Ok(_) => {}
                 Err(libc::EINTR) => {}
+                Err(NO_MEMORY) => return false,
                 Err(errno) if would_block(errno) => return true,
                 Err(errno) => {
                     self.lost(errno);
@@ -298,6 +346,11 @@ impl Connection {
             }
         }
         true
+    }
+
+    /// Queues what is in the buffer, whether or not there is room: nothing more will be read.
+    pub(crate) fn queue_all(&self, reader: &mut Reader) {
+        while self.parse(reader, Reader::parse_into_queue).is_ok() {}
     }
 
     /// Reads what is there into the queue, and sleeps once until there is more. See wst_pump().

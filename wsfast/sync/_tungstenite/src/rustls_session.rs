@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, OtherError};
 
+use crate::buffer::Buffer;
 use crate::ending::Cause;
 use crate::openssl::Pointer;
 use crate::socket::{would_block, Errno, Socket};
@@ -83,7 +84,7 @@ impl RustlsSession {
         self.connection.is_handshaking()
     }
 
-    pub fn read(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<bool, Cause> {
+    pub fn read(&mut self, mut wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
         while !wire.is_empty() {
             // It copies at most one record, and none after the end.
             match self.connection.read_tls(&mut wire) {
@@ -99,7 +100,7 @@ impl RustlsSession {
                     if chunk.is_empty() {
                         break;
                     }
-                    plain.extend_from_slice(chunk);
+                    plain.append(chunk).map_err(|_| Cause::Tls("out of memory".to_string()))?;
                     let size = chunk.len();
                     reader.consume(size);
                 }

@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::connection::{Connection, Ping, Stop, TURN};
+use crate::buffer::NoMemory;
+use crate::connection::{Connection, Ping, Pings, Stop, TURN};
 use crate::core::mask_key;
 use crate::ending::{Cause, Close, Phase};
-use crate::frame;
+use crate::frame::{self, Short};
+use crate::keepalive::Due;
 use crate::locked;
-use crate::reader::{Due, Reader};
-use crate::socket::Errno;
+use crate::reader::Reader;
+use crate::socket::{Errno, NO_MEMORY};
 use crate::writer::{Sent, Writer};
 
 impl Connection {
@@ -63,10 +65,10 @@ impl Connection {
 
     /// Sends a ping of the user's.
     pub fn send_ping(&self, payload: &[u8]) -> Result<Option<Sent>, Stop> {
-        self.remember(payload, true);
+        self.remember(payload, true)?;
         let sent = self.send(frame::FIN | frame::PING, payload);
         if !matches!(sent, Ok(Some(_))) {
-            locked(&self.pings).sent.retain(|ping| ping.payload != payload);
+            locked(&self.pings).sent.retain(|ping| ping.payload.bytes() != payload);
         }
         sent
     }
@@ -108,9 +110,13 @@ impl Connection {
         Stop::Interrupted
     }
 
-    pub(crate) fn remember(&self, payload: &[u8], reported: bool) {
-        let ping = Ping { payload: payload.to_vec(), at: Instant::now(), reported };
-        locked(&self.pings).sent.push(ping);
+    pub(crate) fn remember(&self, payload: &[u8], reported: bool) -> Result<(), NoMemory> {
+        let mut pings = locked(&self.pings);
+        // Also for when it is answered.
+        let most = pings.sent.len() + 1;
+        pings.sent.try_reserve(1).and_then(|()| pings.answered.try_reserve(most)).map_err(|_| NoMemory)?;
+        pings.sent.push(Ping { payload: Short::new(payload), at: Instant::now(), reported });
+        Ok(())
     }
 
     pub(crate) fn answer(&self, payload: &[u8]) {
@@ -125,25 +131,25 @@ impl Connection {
     /// A PONG answers its PING and all before it.
     pub(crate) fn answered(&self, payload: &[u8]) {
         let mut pings = locked(&self.pings);
-        let Some(index) = pings.sent.iter().position(|ping| ping.payload == payload) else {
+        let Pings { sent, answered } = &mut *pings;
+        let Some(index) = sent.iter().position(|ping| ping.payload.bytes() == payload) else {
             return;
         };
-        let latency = pings.sent[index].at.elapsed().as_secs_f64();
+        let latency = sent[index].at.elapsed().as_secs_f64();
         self.latency.store(latency.to_bits(), Ordering::Relaxed);
-        let answered: Vec<_> = pings.sent.drain(..=index).filter(|ping| ping.reported).collect();
+        answered.extend(sent.drain(..=index).filter(|ping| ping.reported).map(|ping| ping.payload));
         if !answered.is_empty() {
-            pings.answered.extend(answered.into_iter().map(|ping| ping.payload));
             self.pongs.store(true, Ordering::Release);
         }
     }
 
-    pub fn take_pong(&self) -> Option<Vec<u8>> {
+    pub fn take_pong(&self) -> Option<Short> {
         let mut pings = locked(&self.pings);
-        if pings.answered.is_empty() {
+        let payload = pings.answered.pop_front();
+        if payload.is_none() {
             self.pongs.store(false, Ordering::Release);
-            return None;
         }
-        Some(pings.answered.remove(0))
+        payload
     }
 
     /// What is due by the clock. Returns when to ask again; an error once the connection is closed.
@@ -164,8 +170,8 @@ impl Connection {
                     Due::Ping => self.keepalive_ping(reader, now),
                     Due::Overdue => {
                         // Nobody may have looked for a long time, so look first.
-                        reader.make_room(1);
                         match self.read(reader, libc::MSG_DONTWAIT) {
+                            Err(NO_MEMORY) => return Err(Stop::NoMemory),
                             Ok(size) if size > 0 => {
                                 // It is to be parsed before anybody sleeps.
                                 return Ok(Some(now));
@@ -186,11 +192,13 @@ impl Connection {
     pub(crate) fn keepalive_ping(&self, reader: &mut Reader, now: Instant) {
         reader.keepalive.pinged(now);
         let payload = mask_key().unwrap_or(0).to_ne_bytes();
-        self.remember(&payload, false);
+        if self.remember(&payload, false).is_err() {
+            return; // any other sign of life will do
+        }
         let mut writer = locked(&self.writer);
         // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.
         if !matches!(self.put(&mut writer, frame::FIN | frame::PING, &payload), Ok(Some(_))) {
-            locked(&self.pings).sent.retain(|ping| ping.payload != payload);
+            locked(&self.pings).sent.retain(|ping| ping.payload.bytes() != payload);
         }
     }
 }

@@ -1,10 +1,23 @@
 //! The descriptor, and the system calls on it. Errors are errno.
 
+use std::mem::MaybeUninit;
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[cfg(not(miri))]
+use libc as system;
+/// Miri has no sockets.
+#[cfg(miri)]
+#[path = "sockets_for_miri.rs"]
+pub mod system;
+
 pub type Errno = c_int;
+
+/// Not the system's: there is no memory in this process, and nothing has changed.
+pub const NO_MEMORY: Errno = -1;
+/// Not the system's: there is no memory for the rest of a frame, of which a part is sent. Nothing can follow that.
+pub const CUT: Errno = -2;
 
 /// A socket that one thread may close while others use it: its number is given back when the last has left.
 pub struct Socket {
@@ -39,7 +52,7 @@ impl Socket {
     fn leave(&self) {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: nobody has it any more, and nobody can get it.
-            unsafe { libc::close(self.fd) };
+            unsafe { system::close(self.fd) };
         }
     }
 
@@ -60,7 +73,7 @@ impl Socket {
 
     pub fn shutdown(&self, how: c_int) {
         // SAFETY: a plain system call. It fails if the peer was faster, and that is as good.
-        unsafe { libc::shutdown(self.fd, how) };
+        unsafe { system::shutdown(self.fd, how) };
     }
 
     /// A new descriptor of the same socket.
@@ -74,26 +87,31 @@ impl Socket {
         }
     }
 
-    /// Receives into the spare capacity of `buffer`, and returns how many bytes; 0 is the end of the stream.
-    pub fn recv(&self, buffer: &mut Vec<u8>, flags: c_int) -> Result<usize, Errno> {
-        let spare = buffer.spare_capacity_mut();
+    /// Receives into `spare`, which is not empty, and returns how many bytes; 0 is the end of the stream.
+    pub fn recv_into(&self, spare: &mut [MaybeUninit<u8>], flags: c_int) -> Result<usize, Errno> {
         debug_assert!(!spare.is_empty());
-        // SAFETY: the kernel writes at most as much as there is room for, and says how much it wrote.
-        unsafe {
-            let got = libc::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags);
-            if got < 0 {
-                return Err(errno());
-            }
-            buffer.set_len(buffer.len() + got as usize);
+        // SAFETY: the kernel writes at most as much as there is room for.
+        let got = unsafe { system::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags) };
+        if got < 0 {
+            Err(errno())
+        } else {
             Ok(got as usize)
         }
+    }
+
+    /// As `recv_into`, into the spare capacity of `buffer`.
+    pub fn recv(&self, buffer: &mut Vec<u8>, flags: c_int) -> Result<usize, Errno> {
+        let got = self.recv_into(buffer.spare_capacity_mut(), flags)?;
+        // SAFETY: the kernel has written so many bytes.
+        unsafe { buffer.set_len(buffer.len() + got) };
+        Ok(got)
     }
 
     /// Sends what the kernel takes without sleeping.
     pub fn send(&self, data: &[u8]) -> Result<usize, Errno> {
         let flags = libc::MSG_DONTWAIT | NO_SIGNAL;
         // SAFETY: the kernel reads the slice.
-        let sent = unsafe { libc::send(self.fd, data.as_ptr().cast::<c_void>(), data.len(), flags) };
+        let sent = unsafe { system::send(self.fd, data.as_ptr().cast::<c_void>(), data.len(), flags) };
         if sent < 0 {
             Err(errno())
         } else {
@@ -108,7 +126,7 @@ impl Socket {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = slices.as_ptr() as *mut libc::iovec;
             message.msg_iovlen = slices.len() as _;
-            libc::sendmsg(self.fd, &message, libc::MSG_DONTWAIT | NO_SIGNAL)
+            system::sendmsg(self.fd, &message, libc::MSG_DONTWAIT | NO_SIGNAL)
         };
         if sent < 0 {
             Err(errno())
@@ -123,7 +141,7 @@ impl Socket {
         let millis = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as c_int);
         let mut waiting = libc::pollfd { fd: self.fd, events, revents: 0 };
         // SAFETY: one pollfd, as said.
-        match unsafe { libc::poll(&mut waiting, 1, millis) } {
+        match unsafe { system::poll(&mut waiting, 1, millis) } {
             0 => Ok(0),
             1 => Ok(waiting.revents),
             _ => Err(errno()),
@@ -139,7 +157,7 @@ impl Socket {
         let size = std::mem::size_of_val(&value) as libc::socklen_t;
         let pointer = std::ptr::addr_of!(value).cast::<c_void>();
         // SAFETY: the kernel reads one timeval.
-        unsafe { libc::setsockopt(self.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, pointer, size) };
+        unsafe { system::setsockopt(self.fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, pointer, size) };
     }
 }
 

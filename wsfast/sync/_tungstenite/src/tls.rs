@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
+use crate::buffer::Buffer;
 use crate::ending::Cause;
 use crate::openssl::Pointer;
 use crate::openssl_session::OpenSslSession;
@@ -36,7 +37,7 @@ impl Session {
     }
 
     /// Takes what was received, and appends what it says. True at the end: the peer said that nothing follows.
-    pub fn read(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<bool, Cause> {
+    pub fn read(&mut self, wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
         match self {
             Session::Rustls(session) => session.read(wire, plain),
             Session::OpenSsl(session) => session.read(wire, plain),

@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 
+use crate::buffer::NoMemory;
 use crate::core::{append_masked, mask_key};
-use crate::frame;
+use crate::frame::{self, Short};
 use crate::locked;
-use crate::socket::{would_block, Errno, Socket};
+use crate::socket::{would_block, Errno, Socket, CUT, NO_MEMORY};
 use crate::tls::Session;
 
 /// A longer payload is masked and sent piece by piece, each short enough for the cache. A multiple of four, so the
@@ -24,12 +25,13 @@ enum Half {
 }
 
 pub struct Writer {
-    /// Whole frames, but for what was sent of them. With TLS, what is not encrypted yet.
+    /// Whole frames, but for what was sent of them. With TLS, but for what is encrypted of them: a piece at a time, for
+    /// rustls has no answer but to abort when there is no memory.
     out: Vec<u8>,
     sent: usize,
     /// The payload of a PING that came while others waited to be sent. Only the latest wants an answer (RFC 6455
     /// section 5.5.3), so a peer cannot make us hoard.
-    pong: Option<Vec<u8>>,
+    pong: Option<Short>,
     half: Half,
     /// A fragmented message is being sent.
     pub in_message: bool,
@@ -54,6 +56,8 @@ impl Writer {
     }
 
     /// Sends a frame, or keeps what the kernel does not take of it. Whole frames may wait before it.
+    ///
+    /// The error may be NO_MEMORY, or, if there is none for the rest of a frame that has begun, CUT.
     pub fn put(
         &mut self,
         socket: &Socket,
@@ -62,12 +66,12 @@ impl Writer {
         payload: &[u8],
     ) -> Result<Sent, Errno> {
         let key = mask_key().ok_or(libc::EIO)?;
-        self.out.reserve(payload.len().min(PIECE) + 14);
+        self.out.try_reserve(payload.len().min(PIECE) + 14).map_err(|_| NO_MEMORY)?;
         frame::append_header(&mut self.out, head, payload.len(), key);
         let mut rest = payload;
         loop {
             let (piece, after) = rest.split_at(rest.len().min(PIECE));
-            append_masked(&mut self.out, piece, key);
+            append_masked(&mut self.out, piece, key).map_err(|NoMemory| CUT)?;
             rest = after;
             let sent = self.send(socket, session)?;
             if rest.is_empty() {
@@ -75,8 +79,7 @@ impl Writer {
             }
             if sent == Sent::Blocked {
                 // All of it, so that the caller's memory is not needed any longer, and `out` ends with a whole frame.
-                append_masked(&mut self.out, rest, key);
-                self.encrypt(session);
+                append_masked(&mut self.out, rest, key).map_err(|NoMemory| CUT)?;
                 return Ok(sent);
             }
         }
@@ -85,7 +88,7 @@ impl Writer {
     /// Answers a PING, at once if it can.
     pub fn pong(&mut self, socket: &Socket, session: Option<&Mutex<Session>>, payload: &[u8]) -> Result<Sent, Errno> {
         if !self.is_idle(session) {
-            self.pong = Some(payload.to_vec());
+            self.pong = Some(Short::new(payload));
             return self.flush(socket, session);
         }
         self.put(socket, session, frame::FIN | frame::PONG, payload)
@@ -105,7 +108,10 @@ impl Writer {
                 return Ok(Sent::Blocked);
             }
             if let Some(payload) = self.pong.take() {
-                self.put(socket, session, frame::FIN | frame::PONG, &payload)?;
+                if let Err(errno) = self.put(socket, session, frame::FIN | frame::PONG, payload.bytes()) {
+                    self.pong = Some(payload);
+                    return Err(errno);
+                }
                 continue;
             }
             if self.half != Half::Ending {
@@ -122,23 +128,29 @@ impl Writer {
         }
     }
 
-    fn encrypt(&mut self, session: Option<&Mutex<Session>>) {
-        if let Some(session) = session {
-            if !self.out.is_empty() {
-                locked(session).write(&self.out);
-                self.clear();
-            }
-        }
+    /// Queues bytes that are no frame: the upgrade request.
+    pub fn put_raw(&mut self, data: &[u8]) -> Result<(), NoMemory> {
+        self.out.try_reserve(data.len()).map_err(|_| NoMemory)?;
+        self.out.extend_from_slice(data);
+        Ok(())
     }
 
     fn send(&mut self, socket: &Socket, session: Option<&Mutex<Session>>) -> Result<Sent, Errno> {
         if let Some(session) = session {
             let mut session = locked(session);
-            if !self.out.is_empty() {
-                session.write(&self.out);
-                self.clear();
+            loop {
+                if session.wants_write() && !session.flush(socket)? {
+                    self.forget_sent();
+                    return Ok(Sent::Blocked);
+                }
+                if self.sent == self.out.len() {
+                    self.clear();
+                    return Ok(Sent::All);
+                }
+                let end = self.out.len().min(self.sent + PIECE);
+                session.write(&self.out[self.sent..end]);
+                self.sent = end;
             }
-            return Ok(if session.flush(socket)? { Sent::All } else { Sent::Blocked });
         }
         while self.sent < self.out.len() {
             match socket.send(&self.out[self.sent..]) {
