@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from bench import cases, harness
 from bench.contenders import ROOT, why_not
@@ -68,7 +69,7 @@ def main():
     parser.add_argument("--json", help="write the counts to this file")
     parser.add_argument("--against", help="compare with the counts in this file")
     wanted = parser.parse_args()
-    then = json.load(open(wanted.against)) if wanted.against else {}
+    then = json.loads(Path(wanted.against).read_text()) if wanted.against else {}
     now = {}
     for work in wanted.works or WORKS:
         case, clients = WORKS[work]
@@ -81,8 +82,7 @@ def main():
             change = f"{now[name] / then[name] - 1:+8.1%}" if name in then else ""
             print(f"{work:8} {client:28} {now[name]:10,.0f} {change}", flush=True)
     if wanted.json:
-        with open(wanted.json, "w") as file:
-            json.dump(now, file, indent=1)
+        Path(wanted.json).write_text(json.dumps(now, indent=1))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@ from typing import final
 
 from wsfast._engine import WSListener, WSTransport
 
-MAX_FRAGMENTS: int
-
 @final
 class Incoming:
     msg_type: int

@@ -37,11 +37,6 @@ cdef enum:
     SMALLEST_CAPACITY = 512
 
 
-cpdef enum:
-    # Of the blocking client alone.
-    MAX_FRAGMENTS = 4096
-
-
 cdef enum PayloadType:
     AS_MEMORYVIEW
     AS_BYTES

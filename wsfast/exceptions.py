@@ -507,7 +507,7 @@ class PayloadTooBig(ProtocolError):
 
 
 class TooManyFragments(ProtocolError):
-    """A message has more frames than this side allows; the code is 1009, as websockets closes."""
+    """websockets' name for a message of too many frames. wsfast limits messages by their bytes, and never raises it."""
 
     def __init__(self, max_fragments_or_message: int | str) -> None:
         message = max_fragments_or_message

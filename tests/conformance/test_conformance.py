@@ -24,7 +24,7 @@ from conformance import (
     utf8,
 )
 from conformance.case import Case
-from wsfast.exceptions import InvalidText, PayloadTooBig, ProtocolError, TooManyFragments
+from wsfast.exceptions import InvalidText, PayloadTooBig, ProtocolError
 
 SECTIONS: list[ModuleType] = [
     framing,
@@ -40,7 +40,7 @@ SECTIONS: list[ModuleType] = [
 ]
 CASES = [case for section in SECTIONS for case in section.CASES]
 
-BEHIND = {1002: ProtocolError, 1007: InvalidText, 1009: (PayloadTooBig, TooManyFragments)}
+BEHIND = {1002: ProtocolError, 1007: InvalidText, 1009: PayloadTooBig}
 
 
 DEADLINE = 5
