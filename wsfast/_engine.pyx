@@ -20,7 +20,6 @@ From CLOSING on a timer runs: close_timeout after its start the connection is ab
 """
 
 import asyncio
-import copyreg
 
 cimport cython
 from aiofastnet.transport cimport Transport
@@ -30,28 +29,19 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from wsfast._core cimport wsf_close_code_valid, wsf_status, wsf_status_close_code, wsf_status_reason
 from wsfast._deflate cimport Deflater, Inflater
-from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport scratch_of_thread
 from wsfast._methods cimport enter_method, python_override
 from wsfast._polling cimport PollingReader
+from wsfast._python cimport PyThread_get_thread_ident
 from wsfast._socket cimport acknowledge_at_once
-from wsfast._writer cimport FIN, State
+from wsfast._writer cimport State
 
 from wsfast import closing
-from wsfast.exceptions import Close, InvalidText, KeepaliveTimeout, PayloadTooBig, ProtocolError, WSProtocolError
+from wsfast.copying import reduced
+from wsfast.exceptions import Close, InvalidText, PayloadTooBig, ProtocolError, WSProtocolError
 from wsfast.keepalive import Keepalive
 from wsfast.tuning import Tuning
-
-
-cdef extern from "Python.h":
-    unsigned long PyThread_get_thread_ident()
-
-
-cdef enum:
-    # The bit of compressed messages (RFC 7692 section 6).
-    RSV1 = 0x40
-    # Py_TPFLAGS_HEAPTYPE: a class made by a class statement of Python, not an extension type.
-    HEAP_TYPE = 1 << 9
 
 
 cdef class WSListener:
@@ -111,23 +101,7 @@ cdef class WSListener:
         """The frames of one read are all dispatched."""
 
     def __reduce__(self):
-        """A listener is copied and pickled as plain objects are, unless a compiled class gives it state in C."""
-        for cls in type(self).__mro__:
-            if cls is WSListener:
-                break
-            if not cls.__flags__ & HEAP_TYPE:
-                raise TypeError(f"cannot pickle '{type(self).__name__}' object")
-        return copyreg.__newobj__, (type(self),), _state_of(self)
-
-
-cdef object _state_of(thing):
-    """What object.__getstate__() gives from CPython 3.11 on."""
-    getstate = getattr(thing, "__getstate__", None)
-    if getstate is not None:
-        return getstate()
-    state = getattr(thing, "__dict__", None)
-    slots = {name: getattr(thing, name) for name in copyreg._slotnames(type(thing)) if hasattr(thing, name)}
-    return (state, slots) if slots else state
+        return reduced(self, WSListener)
 
 
 @cython.final
@@ -459,13 +433,7 @@ cdef class WSTransport(PollingReader):
         :param close_message: the reason, ``str`` or UTF-8 bytes, at most 123 bytes
         """
         self._check_thread("send_close")
-        if not isinstance(close_code, int):
-            raise TypeError(f"close_code must be a WSCloseCode, not {close_code!r}")
-        if close_code and not (close_code in range(0x10000) and wsf_close_code_valid(close_code)):
-            raise ValueError(f"close_code {close_code!r} must not be sent (RFC 6455 section 7.4)")
-        cdef bytes reason = closing.close_reason(close_message)
-        if reason and not close_code:
-            raise ValueError("close_message needs a close_code")
+        cdef bytes reason = closing.close_reason(close_code, close_message)
         if self._state == State.OPEN:
             self._send_close_frame(close_code, reason, State.CLOSING)
 
@@ -622,13 +590,7 @@ cdef class WSTransport(PollingReader):
             self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
         if self._state != State.CLOSED:
             self._state = State.FAILED
-        if first:
-            if isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
-                self._logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
-            else:  # a bug, which nobody may be waiting for
-                self._logger.error("connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
-        elif not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
-            self._logger.error("another exception while the connection ends", exc_info=exc)
+        closing.log_failure(self._logger, exc, first)
         if self._state != State.CLOSED:
             self._drain()
 

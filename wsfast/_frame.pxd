@@ -3,6 +3,14 @@ from libc.stdint cimport int64_t, uint8_t
 from wsfast._memory cimport ReadBuffer
 
 
+# The bits above the opcode in the first byte of a frame (RFC 6455 section 5.2).
+cdef enum:
+    FIN = 0x80
+    RSV1 = 0x40
+    RSV2 = 0x20
+    RSV3 = 0x10
+
+
 cdef enum WSMsgType:
     CONTINUATION = 0x0
     TEXT = 0x1

@@ -17,11 +17,9 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from libc.stdlib cimport free
 
+from wsfast._python cimport Py_REFCNT
+
 import threading
-
-
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject *o)
 
 
 cdef extern from "<stdlib.h>":

@@ -2,14 +2,7 @@
 
 from cpython.object cimport PyTypeObject
 
-
-cdef extern from "Python.h":
-    ctypedef struct PyMethodDef:
-        pass
-    ctypedef struct PyMethodDescrObject:
-        PyMethodDef *d_method
-    object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
-    void PyType_Modified(PyTypeObject *cls)
+from wsfast._python cimport PyDescr_NewMethod, PyMethodDescrObject, PyType_Modified
 
 
 cdef int enter_method(cls, str name) except -1:

@@ -22,19 +22,13 @@ from wsfast._core cimport (
     wsf_status,
     wsf_utf8_feed,
 )
-from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgType
 from wsfast._memory cimport READ_SIZE, REST_LIMIT, ReadBuffer, new_read_buffer
+from wsfast._python cimport Py_REFCNT
 from wsfast._writer cimport FrameWriter, State
 
 
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject *o)
-
-
 cdef enum:
-    RSV1 = 0x40
-    RSV2 = 0x20
-    RSV3 = 0x10
     # A long frame is received into a buffer of its own, with this much room behind it for what follows.
     OWN_SLACK = 16 * 1024
 

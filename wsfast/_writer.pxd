@@ -17,10 +17,6 @@ cdef enum State:
     CLOSED
 
 
-cdef enum:
-    FIN = 0x80
-
-
 # A frame that was sent while another one was being written.
 cdef struct LateFrame:
     LateFrame *next

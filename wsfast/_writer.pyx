@@ -32,31 +32,12 @@ from wsfast._core cimport (
     wsf_mask_key,
 )
 from wsfast._deflate cimport TAIL_SIZE, Deflater, compression
-from wsfast._frame cimport WSMsgType, opcode_of
+from wsfast._frame cimport FIN, RSV1, RSV2, RSV3, WSMsgType, opcode_of
 from wsfast._memory cimport CACHE_LINE, WRITE_SIZE, scratch_of_thread
-
-
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *size) except NULL
-    unsigned long PyThread_get_thread_ident()
-
-
-cdef extern from *:
-    """
-    /* A number of the callback that the event loop is running. Every callback runs in a context of its own, and
-     * entering or leaving a context changes this count, so equal numbers mean the same callback. Never 0. */
-    static inline uint64_t wsf_callback(void)
-    {
-        return PyThreadState_Get()->context_ver + 1;
-    }
-    """
-    uint64_t wsf_callback() noexcept
+from wsfast._python cimport PyThread_get_thread_ident, PyUnicode_AsUTF8AndSize, wsf_callback
 
 
 cdef enum:
-    RSV1 = 0x40
-    RSV2 = 0x20
-    RSV3 = 0x10
     # Gathered frames leave when there are this many bytes of them: more in one write gains nothing.
     GATHER_LIMIT = 64 * 1024
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from wsfast.codes import WSCloseCode
-from wsfast.exceptions import Close, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, InvalidText
+from wsfast.codes import WSCloseCode, close_code_on_wire_ok
+from wsfast.exceptions import (
+    Close,
+    ConnectionClosed,
+    ConnectionClosedError,
+    ConnectionClosedOK,
+    KeepaliveTimeout,
+    ProtocolError,
+    WSProtocolError,
+)
 
 # RFC 6455 section 7.4.1: codes that stand for "an empty CLOSE frame" and "no CLOSE frame"; never sent.
 NO_STATUS_RECEIVED = 1005
@@ -87,7 +95,7 @@ def connection_closed(
     """
     if rcvd is None or sent is None:
         exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
-    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, InvalidText):
+    elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, ProtocolError):
         exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
     else:
         exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)
@@ -95,8 +103,15 @@ def connection_closed(
     return exception
 
 
-def close_reason(message: object) -> bytes:
-    """The reason of a CLOSE frame as UTF-8, of what the caller gave as such: str, UTF-8 bytes or None."""
+def close_reason(code: object, message: object) -> bytes:
+    """The reason of a CLOSE frame as UTF-8, of what the caller gave as such: str, UTF-8 bytes or None.
+
+    :raises TypeError, ValueError: such a frame must not be sent
+    """
+    if not isinstance(code, int):
+        raise TypeError(f"close_code must be a WSCloseCode, not {code!r}")
+    if code and not close_code_on_wire_ok(code):
+        raise ValueError(f"close_code {code!r} must not be sent (RFC 6455 section 7.4)")
     try:
         reason = message.encode() if isinstance(message, str) else bytes(memoryview(message or b""))  # type: ignore[arg-type]
     except TypeError:
@@ -107,7 +122,21 @@ def close_reason(message: object) -> bytes:
         raise ValueError(f"close_message must be UTF-8: {exc}") from None
     if len(reason) > MAX_REASON:
         raise ValueError(f"close_message must be at most {MAX_REASON} bytes, not {len(reason)}")
+    if reason and not code:
+        raise ValueError("close_message needs a close_code")
     return reason
+
+
+def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
+    """Log what ended a connection, or what comes on top of it: with its traceback if it may be a bug, for perhaps
+    nobody awaits it."""
+    if not first:
+        if not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
+            logger.error("another exception while the connection ends", exc_info=exc)
+    elif isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
+        logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
+    else:
+        logger.error("connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
 
 
 def cut_reason(reason: str) -> bytes:

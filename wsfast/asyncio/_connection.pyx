@@ -19,8 +19,8 @@ from libc.stdint cimport int64_t
 from wsfast._core cimport wsf_monotonic_ns
 from wsfast._deflate cimport compression
 from wsfast._engine cimport WSTransport
-from wsfast._frame cimport WSMsgType
-from wsfast._writer cimport FIN
+from wsfast._frame cimport FIN, WSMsgType
+from wsfast._python cimport PyDescr_NewMethod, PyMethodDescrObject, PyThread_get_thread_ident
 from wsfast.asyncio._awaitable cimport (
     WSF_RETURNED,
     WSF_YIELDED,
@@ -37,16 +37,6 @@ from wsfast.asyncio._awaitable cimport (
 from wsfast.asyncio._inbox cimport AS_BYTES, AS_TEXT, BY_TYPE, Inbox
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
-
-
-cdef extern from "Python.h":
-    unsigned long PyThread_get_thread_ident()
-
-    ctypedef struct PyMethodDef:
-        pass
-    ctypedef struct PyMethodDescrObject:
-        PyMethodDef *d_method
-    object PyDescr_NewMethod(PyTypeObject *cls, PyMethodDef *method)
 
 
 cdef enum:

@@ -45,8 +45,6 @@ def settings(tls: ssl.SSLContext | TLS | None, client_cert: ClientCert | None) -
         return tls
     if tls is None:
         return TLS(client_cert=client_cert)
-    if not isinstance(tls, TLS):
-        raise TypeError(f"ssl must be an ssl.SSLContext or a wsfast.TLS, not {type(tls).__name__}")
     if client_cert is not None:
         raise ValueError("client_cert is given twice: ssl is a wsfast.TLS, which has one of its own")
     return tls

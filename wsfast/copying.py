@@ -1,0 +1,33 @@
+"""How a listener is copied and pickled: as plain objects are, unless a compiled class gives it state in C."""
+
+from __future__ import annotations
+
+import copyreg
+from typing import Any
+
+# Py_TPFLAGS_HEAPTYPE: a class made by a class statement of Python, not an extension type.
+_HEAP_TYPE = 1 << 9
+
+
+def reduced(listener: Any, base: type) -> tuple[Any, ...]:
+    """What ``__reduce__`` of a subclass of `base`, which has no state, returns.
+
+    :raises TypeError: a class between them is an extension type
+    """
+    for cls in type(listener).__mro__:
+        if cls is base:
+            break
+        if not cls.__flags__ & _HEAP_TYPE:
+            raise TypeError(f"cannot pickle '{type(listener).__name__}' object")
+    return copyreg.__newobj__, (type(listener),), _state_of(listener)  # type: ignore[attr-defined]
+
+
+def _state_of(thing: Any) -> Any:
+    """What ``object.__getstate__()`` gives from CPython 3.11 on."""
+    getstate = getattr(thing, "__getstate__", None)
+    if getstate is not None:
+        return getstate()
+    state = getattr(thing, "__dict__", None)
+    names = copyreg._slotnames(type(thing))  # type: ignore[attr-defined]
+    slots = {name: getattr(thing, name) for name in names if hasattr(thing, name)}
+    return (state, slots) if slots else state
