@@ -241,7 +241,11 @@ cdef class Inbox(WSListener):
             slot.data = fields.payload_ptr
             slot.size = fields.payload_size
         else:
-            owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
+            self.transport._takes_message = True
+            try:
+                owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
+            finally:
+                self.transport._takes_message = False
             if self.frames == self._capacity:
                 self._grow()
             slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
