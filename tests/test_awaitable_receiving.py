@@ -533,13 +533,15 @@ async def test_what_tls_holds_while_reading_is_paused_is_received(last):
         await peer.rest()
 
     go = asyncio.Event()
-    async with serve(handler, ssl_context=certificates.server_context()) as server:
-        async with connect(server.url, ssl=certificates.client_context(), close_timeout=0.5) as ws:
-            go.set()
-            while ws.transport.is_reading():
-                await asyncio.sleep(0)
-            for message in messages:
-                assert await asyncio.wait_for(ws.recv(), 5) == message
+    async with (
+        serve(handler, ssl_context=certificates.server_context()) as server,
+        connect(server.url, ssl=certificates.client_context(), close_timeout=0.5) as ws,
+    ):
+        go.set()
+        while ws.transport.is_reading():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for message in messages:
+            assert await asyncio.wait_for(ws.recv(), 5) == message
 
 
 async def test_max_queue_of_none_never_pauses():
