@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 
 import pytest
-from support import frames
+from support import certificates, frames
 from support.awaiting import awaitable, beside, feed, finished_at_once, turns, woken, work
 from support.frames import CONTINUATION, PING, PONG, TEXT, Sent, texts
 from support.servers import serve
@@ -295,6 +295,21 @@ async def test_cancelled_streaming_inside_a_message_does_not_turn_its_rest_into_
             await ws.recv()
 
 
+@pytest.mark.parametrize("exc", [GeneratorExit, ZeroDivisionError])
+async def test_an_exception_inside_a_stream_does_not_turn_its_rest_into_a_message(exc):
+    async with awaitable() as (ws, _):
+        await feed(ws, frames.frame(TEXT, b"a", fin=False))
+        fragments = ws.recv_streaming()
+        assert await fragments.__anext__() == "a"
+        receiving = fragments.__anext__()
+        receiving.send(None)
+        with pytest.raises(exc):
+            receiving.throw(exc)
+        await feed(ws, frames.frame(CONTINUATION, b"b") + frames.text("next"))
+        with pytest.raises(ConcurrencyError):
+            await ws.recv()
+
+
 async def test_a_receiver_that_is_thrown_away_leaves_room_for_another():
     async with awaitable() as (ws, _):
         receiving = ws.recv()
@@ -504,6 +519,29 @@ async def test_max_queue_pauses_and_resumes_reading():
             assert ws.listener.paused == (number <= 6)
             assert await ws.recv() == str(number)
         assert await ws.recv() == "9"
+
+
+@pytest.mark.parametrize("last", [b"", frames.close(1000)], ids=["silent", "close"])
+async def test_what_tls_holds_while_reading_is_paused_is_received(last):
+    # Reads are short if messages may be compressed, so most of this has left the kernel when reading is paused.
+    messages = [f"{number}:" + "x" * 10 * KIB for number in range(100)]
+
+    async def handler(peer):
+        await peer.accept(headers=b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
+        await go.wait()
+        peer.send(texts(*messages) + last)
+        await peer.rest()
+
+    go = asyncio.Event()
+    async with (
+        serve(handler, ssl_context=certificates.server_context()) as server,
+        connect(server.url, ssl=certificates.client_context(), close_timeout=0.5) as ws,
+    ):
+        go.set()
+        while ws.transport.is_reading():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for message in messages:
+            assert await asyncio.wait_for(ws.recv(), 5) == message
 
 
 async def test_max_queue_of_none_never_pauses():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import select
@@ -11,7 +12,9 @@ import ssl
 import sys
 import threading
 import time
+import zlib
 from contextlib import suppress
+from random import Random
 
 import pytest
 from support import certificates, frames
@@ -21,7 +24,7 @@ from support.listeners import Recorder, Scripted
 from support.pair import pair
 from support.servers import Peer, break_off, serve
 
-from wsfast import ConnectionClosed, WSMsgType, ws_connect
+from wsfast import ConnectionClosed, WSListener, WSMsgType, ws_connect
 
 SOON = 5  # seconds, within which something happens that surely will
 
@@ -441,3 +444,50 @@ async def test_whole_messages_come_in_their_order_too(payload_type):
         await listener.until(lambda: len(got) == 5)
         expected = ["a", "bc", "d", "from the socket", "from the socket"]
         assert [payload if payload_type is str else bytes(payload).decode() for payload in got] == expected
+
+
+@pytest.mark.memory
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_finalizer_amid_a_message_does_not_take_the_next_one(compressed):
+    class Messages(WSListener):
+        def on_ws_message(self, transport, msg_type, payload):
+            received.append(bytes(payload))
+            if len(received) == len(messages):
+                complete.set()
+
+    def collect(phase, info):
+        if phase == "stop" and threading.get_ident() == here and not complete.is_set():
+            with suppress(RuntimeError):
+                listening[0].poll(0)
+
+    async def handler(peer):
+        await peer.accept(headers=b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if compressed else b"")
+        await go.wait()
+        wire = b""
+        for message in messages:
+            if compressed:
+                message = deflater.compress(message) + deflater.flush(zlib.Z_SYNC_FLUSH)
+            wire += frames.frame(BINARY, message.removesuffix(b"\0\0\xff\xff"), rsv=4 * compressed)
+        peer.send(wire)
+        await peer.rest()
+
+    # Large ones take several steps to inflate, and between them objects are made: the collector runs.
+    random = Random(1)
+    messages = [random.randbytes(1 if number % 2 else 100_000) for number in range(20)]
+    deflater = zlib.compressobj(wbits=-15)
+    received, listening, here = [], [], threading.get_ident()
+    go, complete = asyncio.Event(), asyncio.Event()
+    threshold = gc.get_threshold()
+    async with serve(handler) as server:
+        transport, _ = await ws_connect(Messages, server.url, compression="deflate")
+        listening.append(transport)
+        gc.callbacks.append(collect)
+        gc.set_threshold(1)
+        try:
+            go.set()
+            await asyncio.wait_for(complete.wait(), SOON)
+        finally:
+            gc.callbacks.remove(collect)
+            gc.set_threshold(*threshold)
+        assert received == messages
+        transport.abort()

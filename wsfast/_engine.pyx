@@ -548,7 +548,7 @@ cdef class WSTransport(PollingReader):
         if self.underlying_transport.is_closing():
             return 0
         self._deliver_held()  # of which only the server's CLOSE is looked for
-        self.underlying_transport.resume_reading()
+        self._resume_reading()
         if self._state == State.DRAINING and self._close_sent is not None and self._close_received is None:
             return 0
         self._half_closed = True
@@ -558,6 +558,22 @@ cdef class WSTransport(PollingReader):
             # TLS: sends close_notify after what is queued, and reads until the server's.
             self.underlying_transport.close()
         return 0
+
+    cdef int _resume_reading(self) except -1:
+        """Read on after a pause. aiofastnet's TLS may hold what it received before, and would look at the socket first:
+        if that has nothing new, or has ended, what it holds would be forgotten. So it is read before."""
+        if self._fast is not None and self.is_secure and self._fast._read_paused and not self._fast.is_closing():
+            self._loop.call_soon(self._read_received)
+        self.underlying_transport.resume_reading()
+        return 0
+
+    def _read_received(self):
+        if self._fast._read_paused or self._fast.is_closing():
+            return
+        try:
+            self.underlying_transport._do_read()
+        except BaseException:
+            self._fast._handle_error("Error occurred during read")
 
     cdef int _start_close_timer(self) except -1:
         if self._close_timer is None and self._close_timeout is not None and self._state != State.CLOSED:

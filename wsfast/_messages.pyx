@@ -192,13 +192,17 @@ cdef class Messages(WSListener):
         if msg_type & 0x08:
             self._listener.on_ws_frame(transport, frame)
             return
-        if (<FrameFields>frame).fin and self._incoming.is_plain and not self._incoming.has_more:
-            payload = self._of_frame(frame)
-        else:
-            payload = self._add(frame)
-            if payload is None:
-                return
-            msg_type = self._incoming.msg_type
+        transport._takes_message = True
+        try:
+            if (<FrameFields>frame).fin and self._incoming.is_plain and not self._incoming.has_more:
+                payload = self._of_frame(frame)
+            else:
+                payload = self._add(frame)
+                if payload is None:
+                    return
+                msg_type = self._incoming.msg_type
+        finally:
+            transport._takes_message = False
         if self._on_message is None:
             self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
         else:

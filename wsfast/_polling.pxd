@@ -23,6 +23,8 @@ cdef class Poller:
 
 cdef class PollingReader(FrameReader):
     cdef:
+        # The bytes that are being delivered are not to be touched: the collector may run, and with it anything.
+        bint _takes_message
         Poller _poller
         double _window              # busy_poll, in seconds
         double _polled_from         # when something was last sent or received, as far as the poller has noticed

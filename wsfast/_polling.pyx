@@ -182,7 +182,7 @@ cdef class PollingReader(FrameReader):
         :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
         :returns: True if a frame was delivered
         :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more
-        :raises RuntimeError: reading is paused, or this is a wrong thread
+        :raises RuntimeError: reading is paused, or this is a wrong thread, or a finalizer that runs amid a message
         :raises NotImplementedError: the connection uses a transport of the event loop's own (``use_aiofastnet=False``)
         """
         cdef:
@@ -192,6 +192,8 @@ cdef class PollingReader(FrameReader):
         self._check_thread("poll")
         if not timeout >= 0:
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
+        if self._takes_message:
+            raise RuntimeError("poll() while a message is being taken out of its frame")
         self._require_receiving()
         self._flush()
         if self._reading != NULL:

@@ -52,6 +52,8 @@ cdef class FrameReader(FrameWriter):
         return NoResult.OK
 
     def _read_at_most(self, Py_ssize_t size):
+        if size <= 0:
+            raise ValueError(f"size must be positive, not {size}")
         self._max_read = size
 
     cpdef get_buffer(self, Py_ssize_t hint):

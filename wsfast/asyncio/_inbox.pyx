@@ -241,7 +241,11 @@ cdef class Inbox(WSListener):
             slot.data = fields.payload_ptr
             slot.size = fields.payload_size
         else:
-            owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
+            self.transport._takes_message = True
+            try:
+                owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
+            finally:
+                self.transport._takes_message = False
             if self.frames == self._capacity:
                 self._grow()
             slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
@@ -537,7 +541,7 @@ cdef class Inbox(WSListener):
             # Not here: who resumes is in the midst of something.
             self.transport._loop.call_soon(self._go_on)
         else:
-            self.transport.underlying_transport.resume_reading()
+            self.transport._resume_reading()
         return 0
 
     def _go_on(self):
@@ -546,7 +550,7 @@ cdef class Inbox(WSListener):
             return
         self.transport._deliver_held()
         if not self.closed and not self.paused and self.transport._held is None:
-            self.transport.underlying_transport.resume_reading()
+            self.transport._resume_reading()
 
     def read_on(self):
         """Read past a full queue, but not without bounds: something is awaited that lies behind the messages."""

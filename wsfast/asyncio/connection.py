@@ -222,10 +222,12 @@ class ClientConnection(Connection, Identity):
                 yield text
             if fin:
                 return
-            self._streaming = False
             try:
+                self._streaming = False
                 _, payload, fin = await self._receive_frame()
-            except asyncio.CancelledError:
+            except ConnectionClosed:
+                raise
+            except BaseException:  # cancelled, or closed with the task that waited
                 self._streaming = True  # what follows is the rest of a message
                 raise
 
