@@ -159,8 +159,8 @@ async def ws_connect(
     if not callable(ws_listener_factory):
         raise TypeError(f"ws_listener_factory must be callable, not {ws_listener_factory!r}")
     check_callables(socket_factory=socket_factory)
-    if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
-        raise TypeError(f"ssl_context must be an ssl.SSLContext, not {ssl_context!r}")
+    if ssl_context is not None and not isinstance(ssl_context, (ssl.SSLContext, TLS)):
+        raise TypeError(f"ssl_context must be an ssl.SSLContext or a wsfast.TLS, not {ssl_context!r}")
     max_payload = Limits.of_frames(max_frame_size)
     count("max_redirects", max_redirects)
     count("read_buffer_init_size", read_buffer_init_size)

@@ -137,8 +137,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             limits=Limits(max_size, max_queue),
             tuning=Tuning(busy_poll=busy_poll),
         )
-        if ssl is not None and not isinstance(ssl, ssl_module.SSLContext):
-            raise TypeError(f"ssl must be an ssl.SSLContext, not {ssl!r}")
+        if ssl is not None and not isinstance(ssl, (ssl_module.SSLContext, TLS)):
+            raise TypeError(f"ssl must be an ssl.SSLContext or a wsfast.TLS, not {type(ssl).__name__}")
         if server_hostname is not None and not isinstance(server_hostname, str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
         if sock is not None and not isinstance(sock, socket.socket):
