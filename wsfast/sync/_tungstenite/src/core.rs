@@ -23,9 +23,9 @@ struct MaskKernel {
 pub struct Header {
     pub payload_len: u64,
     pub header_len: u8,
-    opcode: u8,
-    fin: u8,
-    rsv: u8,
+    pub opcode: u8,
+    pub fin: u8,
+    pub rsv: u8,
 }
 
 /// What the connection knows when the core judges a header: its wsf_decoder.
