@@ -250,6 +250,7 @@ impl Reader {
     }
 
     /// As `parse`; a data frame is copied before it is taken, so it is not lost if there is no memory.
+    #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();
         let current = self.begun.as_ref().map_or(0, |begun| begun.size);

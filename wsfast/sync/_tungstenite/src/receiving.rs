@@ -157,7 +157,7 @@ impl Connection {
     /// The next data frame in the buffer, by `parse`; control frames are dealt with.
     pub(crate) fn parse(&self, reader: &mut Reader, parse: fn(&mut Reader) -> Parsed) -> Result<Found, Missing> {
         loop {
-            if reader.discard || self.phase() == Phase::Draining {
+            if reader.discard || self.is_draining() {
                 reader.buffer.forget_unread();
                 return Err(Missing::Bytes(1));
             }
