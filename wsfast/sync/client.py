@@ -195,7 +195,10 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 logger=self.logger,
             )
             deflate = handshake.compression is not None
-            if lib.wst_open(handle, handshake.trailing, len(handshake.trailing), deflate) == lib.WST_NO_MEMORY:
+            if (
+                lib.wst_open(handle, handshake.trailing, len(handshake.trailing), deflate)
+                == lib.WST_NO_MEMORY
+            ):
                 raise MemoryError
         except BaseException as exc:
             lib.wst_abort(handle)
