@@ -1,6 +1,8 @@
 """TLS of the blocking client: by OpenSSL with a context, and by rustls with wsfast.TLS."""
 
+import _ssl
 import contextlib
+import ctypes
 import dataclasses
 import os
 import shutil
@@ -336,3 +338,23 @@ def test_sessions_are_resumed():
             settings = client_settings()
             exchange(server, ssl=dataclasses.replace(settings, alpn=["no other test has this"]))
     assert server.results == [False, True]
+
+
+def ask_for_renegotiation(sock):
+    """As a server that has nothing else to do. Python's ssl does not show it."""
+    openssl = ctypes.CDLL(_ssl.__file__)
+    fields = ctypes.cast(id(sock._sslobj) + object.__basicsize__, ctypes.POINTER(ctypes.c_void_p))
+    connection = ctypes.c_void_p(fields[1])
+    with contextlib.suppress(OSError):
+        while openssl.SSL_renegotiate(connection) == 1 and openssl.SSL_do_handshake(connection) == 1:
+            pass
+
+
+@ways
+def test_a_server_that_wants_answers_and_does_not_read_them(way):
+    context = server_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with scripted(lambda peer: ask_for_renegotiation(peer.sock), ssl_context=context) as server:
+        # What waits to be sent is bounded, so the connection ends, and not by its deadline.
+        with pytest.raises(ssl.SSLError, match="(?i)answers|TooManyRenegotiationRequests"):
+            connect(server.url, ssl=way(), open_timeout=30)

@@ -155,7 +155,10 @@ cdef class Connection:
         """Who receives is the only one, until it has copied the message."""
         self._begin(name)
 
-    cdef int _begin(self, name) except -1:
+    # Every message comes through these: final, so that they are called directly.
+
+    @cython.final
+    cdef inline int _begin(self, name) except -1:
         if self._receiving:  # no other thread runs Python between this and setting it
             raise ConcurrencyError(
                 f"cannot call {name} while another thread is already running recv or recv_streaming"
@@ -163,15 +166,15 @@ cdef class Connection:
         self._receiving = True
         return 0
 
+    @cython.final
     cdef int64_t _wait_for_message(self, timeout, int flags) except -1:
         """The kind and the size of a message that is lent until the next call; see wst_recv()."""
         cdef double seconds = -1.0 if timeout is None else max(<double>timeout, 0.0)
         cdef int64_t result
-        flags |= self._again
+        cdef int again = self._again
         self._again = 0
         with nogil:
-            result = crate.recv(self._connection, seconds, flags)
-        flags &= ~WST_AGAIN
+            result = crate.recv(self._connection, seconds, flags | again)
         while WST_TEXT < result < 0:
             if result == WST_INTERRUPTED:
                 PyErr_CheckSignals()
@@ -181,6 +184,7 @@ cdef class Connection:
                 result = crate.recv(self._connection, -1.0, flags | WST_RESUME)
         return result
 
+    @cython.final
     cdef _take(self, int64_t result, decode):
         """Copy the message that is lent, into the object that the user gets."""
         cdef bint text = result < 0

@@ -193,12 +193,17 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 addresses=addresses,
                 logger=self.logger,
             )
+            deflate = handshake.compression is not None
+            if (
+                lib.wst_open(handle, handshake.trailing, len(handshake.trailing), deflate)
+                == lib.WST_NO_MEMORY
+            ):
+                raise MemoryError
         except BaseException as exc:
             lib.wst_abort(handle)
             if isinstance(exc, InvalidStatus):
                 refuse_redirect(exc)
             raise
-        lib.wst_open(handle, handshake.trailing, len(handshake.trailing), handshake.compression is not None)
         return connection
 
     # with reconnect(...) as ...:

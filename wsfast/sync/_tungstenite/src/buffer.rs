@@ -55,16 +55,19 @@ impl Buffer {
         Buffer { block: Vec::new(), start: 0, loan: Loan::Nothing, held: Vec::new() }
     }
 
+    #[inline]
     pub fn unread(&self) -> &[u8] {
         &self.block[self.start..]
     }
 
     /// The next `size` bytes are read. Returns where they are: until the buffer grows.
+    #[inline]
     pub fn advance(&mut self, size: usize) -> Range<usize> {
         let from = self.start;
-        assert!(size <= self.block.len() - from);
-        self.start = from + size;
-        from..self.start
+        let to = from + size;
+        assert!(from <= to && to <= self.block.len());
+        self.start = to;
+        from..to
     }
 
     /// All is read.
@@ -80,6 +83,7 @@ impl Buffer {
     // ---- lending
 
     /// Lends what `advance` told.
+    #[inline]
     pub fn lend(&mut self, place: Range<usize>) {
         assert!(place.start <= place.end && place.end <= self.block.len());
         self.loan = Loan::Block(place);
@@ -92,6 +96,7 @@ impl Buffer {
     }
 
     /// It stays where it is until something else is lent, or it is taken back.
+    #[inline]
     pub fn lent(&self) -> &[u8] {
         match &self.loan {
             Loan::Nothing => &[],
@@ -101,6 +106,7 @@ impl Buffer {
     }
 
     /// The receiver has copied what it was lent.
+    #[inline]
     pub fn take_back(&mut self) {
         self.loan = Loan::Nothing;
         if self.held.capacity() > KEEP {

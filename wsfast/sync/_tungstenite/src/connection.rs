@@ -117,6 +117,11 @@ impl Connection {
         self.phase.load(Ordering::Acquire).into()
     }
 
+    /// As a question about `phase()`, but cheaper: it is asked for every frame.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == Phase::Draining as u8
+    }
+
     pub fn ending(&self) -> MutexGuard<'_, Ending> {
         locked(&self.ending)
     }

@@ -4,6 +4,7 @@
 //! with its parent.
 
 use std::ffi::{c_char, c_int, CStr};
+use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use crate::buffer::NoMemory;
@@ -19,13 +20,12 @@ struct MaskKernel {
 
 /// A header that the core has decoded.
 #[repr(C)]
-#[derive(Default)]
 pub struct Header {
     pub payload_len: u64,
     pub header_len: u8,
-    opcode: u8,
-    fin: u8,
-    rsv: u8,
+    pub opcode: u8,
+    pub fin: u8,
+    pub rsv: u8,
 }
 
 /// What the connection knows when the core judges a header: its wsf_decoder.
@@ -63,13 +63,15 @@ use c::{wsf_judge_header, wsf_mask_best, wsf_mask_key, wsf_status_reason, wsf_ut
 
 impl Rules {
     /// The verdict on the header that `bytes` begin with: None if there is none yet.
+    #[inline]
     pub fn judge(&self, bytes: &[u8]) -> Result<Option<Header>, Violation> {
-        let mut header = Header::default();
+        let mut header = MaybeUninit::uninit();
         // SAFETY: it reads the slice, and writes one header.
-        match unsafe { wsf_judge_header(self, bytes.as_ptr(), bytes.len(), &mut header) } {
+        match unsafe { wsf_judge_header(self, bytes.as_ptr(), bytes.len(), header.as_mut_ptr()) } {
             0 => Ok(None),
             status if status < 0 => Err(Violation(status)),
-            _ => Ok(Some(header)),
+            // SAFETY: it has written it.
+            _ => Ok(Some(unsafe { header.assume_init() })),
         }
     }
 }

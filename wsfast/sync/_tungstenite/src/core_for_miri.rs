@@ -45,6 +45,9 @@ pub unsafe fn wsf_judge_header(_rules: *const Rules, bytes: *const u8, size: usi
         return 0;
     }
     let long = bytes[2..2 + extended].iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
+    (*header).opcode = bytes[0] & 0x0F;
+    (*header).fin = bytes[0] >> 7;
+    (*header).rsv = bytes[0] & 0x70;
     (*header).header_len = 2 + extended as u8;
     (*header).payload_len = if extended == 0 { u64::from(bytes[1]) } else { long };
     1

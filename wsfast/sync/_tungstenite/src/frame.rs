@@ -1,6 +1,4 @@
-//! Frame headers: wsfast's core judges them, tungstenite reads and writes them.
-
-use std::io::Cursor;
+//! Frame headers: wsfast's core reads and judges them, tungstenite has the words for them, and writes them.
 
 use tungstenite::protocol::frame::coding::{CloseCode, OpCode};
 use tungstenite::protocol::frame::FrameHeader;
@@ -31,24 +29,18 @@ pub struct Head {
     pub length: u64,
 }
 
-/// Judges the header at the beginning of `bytes`, as the other faces do, and reads it if it is complete: None if it is
-/// not, and legal so far. The core judges; tungstenite reads what passed.
+/// Judges the header at the beginning of `bytes`, as the other faces do: None if it is not complete, and legal so far.
+/// The core has read what it judges; tungstenite would read the same again.
+#[inline]
 pub fn parse(bytes: &[u8], rules: &Rules) -> Result<Option<Head>, Violation> {
-    let judged = match rules.judge(bytes)? {
-        None => return Ok(None),
-        Some(judged) => judged,
-    };
-    let mut cursor = Cursor::new(bytes);
-    match FrameHeader::parse(&mut cursor) {
-        Ok(Some((header, length))) => {
-            let size = cursor.position() as usize;
-            debug_assert_eq!((size, length), (usize::from(judged.header_len), judged.payload_len));
-            let (opcode, fin, compressed) = (header.opcode, header.is_final, header.rsv1);
-            Ok(Some(Head { opcode, fin, compressed, size, length }))
-        }
-        // Never: the core has seen all of a header that is legal.
-        _ => Err(Violation::OPCODE),
-    }
+    let Some(header) = rules.judge(bytes)? else { return Ok(None) };
+    Ok(Some(Head {
+        opcode: OpCode::from(header.opcode), // which panics at no legal one
+        fin: header.fin != 0,
+        compressed: header.rsv & RSV1 != 0,
+        size: usize::from(header.header_len),
+        length: header.payload_len,
+    }))
 }
 
 /// Appends the header of a masked frame. `head` is its first byte; `key` is as it lies in memory.

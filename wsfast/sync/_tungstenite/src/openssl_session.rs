@@ -11,8 +11,15 @@ use crate::ending::Cause;
 use crate::openssl::{self, OpenSsl, Pointer};
 use crate::socket::{would_block, Errno, Socket};
 
-/// What is encrypted, or taken out of a BIO, at once: a BIO keeps the size that it once had.
+/// What is taken out of a BIO at once: a BIO keeps the size that it once had.
 const PIECE: usize = 256 * 1024;
+
+/// For what is always room to take out of a BIO, even if there is no memory.
+const LEAST: usize = 512;
+
+/// What may wait to be sent while we read: a piece of the writer's, and OpenSSL's answers. A peer that asks again and
+/// again (for renegotiation, in TLS 1.2) and does not read would make us hoard answers.
+const ANSWERS: usize = 3 * PIECE;
 
 /// A record's plaintext, at most (RFC 8446 section 5.1).
 const RECORD: usize = 16 * 1024;
@@ -24,9 +31,6 @@ const SSL_OP_NO_RENEGOTIATION: u64 = 1 << 30;
 pub struct OpenSslSession {
     openssl: &'static OpenSsl,
     ssl: Pointer,
-    /// Whole messages that are not encrypted yet, because the kernel takes no more.
-    plain: Vec<u8>,
-    encrypted: usize,
     /// Records on their way to the kernel.
     wire: Vec<u8>,
     sent: usize,
@@ -48,8 +52,9 @@ impl OpenSslSession {
         }
         // As rustls: while a handshake is under way nothing can be sent.
         (openssl.SSL_set_options)(ssl, SSL_OP_NO_RENEGOTIATION);
-        let (plain, wire) = (Vec::new(), Vec::new());
-        Ok(OpenSslSession { openssl, ssl, plain, encrypted: 0, wire, sent: 0, failed: false })
+        let mut wire = Vec::new();
+        wire.try_reserve_exact(LEAST).map_err(|_| "out of memory")?;
+        Ok(OpenSslSession { openssl, ssl, wire, sent: 0, failed: false })
     }
 
     pub fn read(&mut self, mut wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
@@ -73,6 +78,10 @@ impl OpenSslSession {
                     plain.filled(size);
                     continue;
                 }
+                if self.pending() > ANSWERS {
+                    self.failed = true;
+                    return Err(Cause::Tls("too many answers wait to be sent".to_string()));
+                }
                 return match (self.openssl.SSL_get_error)(self.ssl, read) {
                     SSL_ERROR_WANT_READ => Ok(false),
                     SSL_ERROR_ZERO_RETURN => Ok(true),
@@ -82,16 +91,12 @@ impl OpenSslSession {
         }
     }
 
+    /// What the writer gives, a piece at a time, is encrypted at once. If that fails, `flush` tells.
     pub fn write(&mut self, plain: &[u8]) {
-        if self.plain.is_empty() && plain.len() <= PIECE {
-            self.encrypt(plain);
-        } else {
-            self.plain.extend_from_slice(plain);
-        }
+        self.encrypt(plain);
     }
 
     pub fn write_end(&mut self) {
-        self.encrypt_all();
         if !self.failed {
             // SAFETY: as in `read`. It only says that nothing follows from us.
             unsafe { (self.openssl.SSL_shutdown)(self.ssl) };
@@ -100,7 +105,7 @@ impl OpenSslSession {
     }
 
     pub fn wants_write(&self) -> bool {
-        self.sent < self.wire.len() || !self.plain.is_empty() || self.pending() > 0
+        self.failed || self.sent < self.wire.len() || self.pending() > 0
     }
 
     pub fn flush(&mut self, socket: &Socket) -> Result<bool, Errno> {
@@ -112,9 +117,6 @@ impl OpenSslSession {
                     Err(errno) if would_block(errno) => return Ok(false),
                     Err(errno) => return Err(errno),
                 }
-            }
-            if self.pending() == 0 {
-                self.encrypt_piece();
             }
             if !self.take_records() {
                 return if self.failed { Err(libc::EIO) } else { Ok(true) };
@@ -132,8 +134,10 @@ impl OpenSslSession {
     fn take_records(&mut self) -> bool {
         self.wire.clear();
         self.sent = 0;
-        let size = self.pending().min(PIECE);
-        self.wire.reserve(size);
+        let mut size = self.pending().min(PIECE);
+        if self.wire.try_reserve(size).is_err() {
+            size = size.min(self.wire.capacity());
+        }
         // SAFETY: as in `read`; so many bytes were made room for.
         unsafe {
             let bio = (self.openssl.SSL_get_wbio)(self.ssl);
@@ -141,27 +145,6 @@ impl OpenSslSession {
             self.wire.set_len(usize::try_from(taken).unwrap_or(0));
         }
         !self.wire.is_empty()
-    }
-
-    fn encrypt_piece(&mut self) {
-        if self.plain.is_empty() {
-            return;
-        }
-        let plain = std::mem::take(&mut self.plain);
-        let end = plain.len().min(self.encrypted + PIECE);
-        self.encrypt(&plain[self.encrypted..end]);
-        self.encrypted = end;
-        if end < plain.len() {
-            self.plain = plain;
-        } else {
-            self.encrypted = 0;
-        }
-    }
-
-    fn encrypt_all(&mut self) {
-        while !self.plain.is_empty() {
-            self.encrypt_piece();
-        }
     }
 
     fn encrypt(&mut self, plain: &[u8]) {

@@ -250,6 +250,7 @@ impl Reader {
     }
 
     /// As `parse`; a data frame is copied before it is taken, so it is not lost if there is no memory.
+    #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();
         let current = self.begun.as_ref().map_or(0, |begun| begun.size);
@@ -269,7 +270,7 @@ impl Reader {
             }
             return Parsed::More(usize::try_from(head.length - have as u64).unwrap_or(usize::MAX));
         }
-        let payload = &unread[head.size..head.size + head.length as usize];
+        let payload = &unread[head.size..][..head.length as usize];
         match head.opcode {
             OpCode::Control(opcode) => {
                 let payload = Short::new(payload);
@@ -285,9 +286,8 @@ impl Reader {
                 }
                 let kind = Kind { text: opcode == Data::Text, compressed: head.compressed };
                 self.ahead = None;
-                self.buffer.advance(head.size);
-                let place = self.buffer.advance(head.length as usize);
-                self.data_frame(opcode, kind, head.fin, place)
+                let frame = self.buffer.advance(head.size + payload.len());
+                self.data_frame(opcode, kind, head.fin, frame.start + head.size..frame.end)
             }
         }
     }
@@ -333,6 +333,7 @@ impl Reader {
         }
     }
 
+    #[inline]
     fn data_frame(&mut self, opcode: Data, kind: Kind, fin: bool, place: Range<usize>) -> Parsed {
         let first = opcode != Data::Continue;
         if first && fin {

@@ -157,7 +157,7 @@ impl Connection {
     /// The next data frame in the buffer, by `parse`; control frames are dealt with.
     pub(crate) fn parse(&self, reader: &mut Reader, parse: fn(&mut Reader) -> Parsed) -> Result<Found, Missing> {
         loop {
-            if reader.discard || self.phase() == Phase::Draining {
+            if reader.discard || self.is_draining() {
                 reader.buffer.forget_unread();
                 return Err(Missing::Bytes(1));
             }
@@ -285,9 +285,10 @@ impl Connection {
             }
             reader.keepalive.heard();
         }
-        // There is room for all that it may become before it is decrypted, so nothing is lost for want of memory.
+        // There is room for all that it may become before it is decrypted, so nothing is lost for want of memory: also for
+        // what OpenSSL looks for in vain at the end, a record.
         let size = reader.wire.len();
-        reader.buffer.reserve(size + RECORD)?;
+        reader.buffer.reserve(size + 2 * RECORD)?;
         let before = reader.buffer.unread().len();
         let (ended, answer) = {
             let mut session = locked(session);
