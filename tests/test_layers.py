@@ -39,10 +39,11 @@ MAY_IMPORT = {
     | {"_core", "_memory", "_methods", "_frame", "_writer", "_reader", "_socket", "_polling", "_deflate"},
     "_messages": COLD | {"_core", "_frame", "_deflate", "_engine"},
     "_binding": {"_engine"},
+    "resets": set(),
     "tcp": {"uri", "tuning"},
     "opening": COLD
     | {"_engine", "_frame", "_writer", "_socket", "tcp", "tls", "handshake", "uri", "deflate"}
-    | {"_messages"},
+    | {"_messages", "resets"},
 }
 FACES = {"__init__", "asyncio", "sync"}
 NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "options", "reply", "uri", "handshake", "deflate"}

@@ -23,6 +23,7 @@ from wsfast.codes import WSAutoPingStrategy
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
+from wsfast.resets import LoopProxy, of_transports
 from wsfast.tcp import SocketFactory
 from wsfast.tls import TLS, as_context, put_in_python_s_words, server_name
 from wsfast.tuning import Histogram, SocketOption, Tuning
@@ -386,7 +387,7 @@ async def _connect(
         if tuning.timestamps == "kernel" and not (fast and sock.family in tcp.FAMILIES):
             raise ValueError("timestamps='kernel' needs a TCP socket that wsfast itself reads")
         if fast and context is None:
-            SocketTransport(loop, sock, transport, tuning.timestamps == "kernel")
+            SocketTransport(of_transports(loop), sock, transport, tuning.timestamps == "kernel")
             return
         if context is not None:
             kwargs["server_hostname"] = server_name(kwargs.get("server_hostname") or uri.host)
@@ -406,18 +407,12 @@ async def _connect(
         raise
 
 
-class _QuietLoop:
+class _QuietLoop(LoopProxy):
     """An event loop as aiofastnet's TLS gets it.
 
     aiofastnet 1.2 reports a connection that ends during the handshake to the loop, too, and the exception as a class,
     at which handlers stumble. Whoever connects is told anyway.
     """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not isinstance(context.get("exception"), type):
@@ -425,7 +420,7 @@ class _QuietLoop:
 
 
 def _quiet(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-    return cast("asyncio.AbstractEventLoop", _QuietLoop(loop))
+    return cast("asyncio.AbstractEventLoop", _QuietLoop(of_transports(loop)))
 
 
 # What OpenSSL calls a first record that is none of TLS.
