@@ -25,7 +25,7 @@ from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, Upgra
 from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
 from wsfast.resets import LoopProxy, of_transports
 from wsfast.tcp import SocketFactory
-from wsfast.tls import TLS, as_context, put_in_python_s_words, server_name
+from wsfast.tls import TLS, as_context, check_tls, put_in_python_s_words, server_name
 from wsfast.tuning import Histogram, SocketOption, Tuning
 from wsfast.uri import WebSocketURI, parse_uri
 
@@ -160,8 +160,7 @@ async def ws_connect(
     if not callable(ws_listener_factory):
         raise TypeError(f"ws_listener_factory must be callable, not {ws_listener_factory!r}")
     check_callables(socket_factory=socket_factory)
-    if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
-        raise TypeError(f"ssl_context must be an ssl.SSLContext, not {ssl_context!r}")
+    check_tls("ssl_context", ssl_context)
     max_payload = Limits.of_frames(max_frame_size)
     count("max_redirects", max_redirects)
     count("read_buffer_init_size", read_buffer_init_size)

@@ -125,15 +125,15 @@ def _no_password() -> str:
     raise ValueError("client_cert: the key is encrypted")
 
 
+def check_tls(name: str, tls: object) -> None:
+    """Refuse what is neither a context nor settings, nor None. The repr of `tls` may hold certificates."""
+    if tls is not None and not isinstance(tls, (ssl.SSLContext, TLS)):
+        raise TypeError(f"{name} must be an ssl.SSLContext or a wsfast.TLS, not {type(tls).__name__}")
+
+
 def as_context(tls: ssl.SSLContext | TLS | None) -> ssl.SSLContext:
     """What the user said, None being the default, in a context."""
-    if isinstance(tls, ssl.SSLContext):
-        return tls
-    if tls is None:
-        return TLS().context()
-    if isinstance(tls, TLS):
-        return tls.context()
-    raise TypeError(f"the context must be an ssl.SSLContext or a wsfast.TLS, not {type(tls).__name__}")
+    return tls if isinstance(tls, ssl.SSLContext) else (tls or TLS()).context()
 
 
 def server_name(name: str) -> str:

@@ -24,7 +24,7 @@ from wsfast.opening import TLS_ARGUMENTS, Opening, establish, refuse_redirect
 from wsfast.options import NO_LIMIT, Limits, Marks
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
-from wsfast.tls import as_context
+from wsfast.tls import as_context, check_tls
 from wsfast.tuning import ARGUMENTS as TUNING_ARGUMENTS
 from wsfast.tuning import Tuning
 from wsfast.uri import WebSocketURI
@@ -246,12 +246,8 @@ class _Target:
         self._path = self.arguments.pop("path", None) if self._unix else None
         self._sock: socket.socket | None = self.arguments.pop("sock", None)
         self._ssl = self.arguments.pop("ssl", True if uri.secure else None)
-        if (
-            self._ssl is not None
-            and self._ssl is not True
-            and not isinstance(self._ssl, ssl_module.SSLContext)
-        ):
-            raise TypeError(f"ssl must be an ssl.SSLContext, True or None, not {self._ssl!r}")
+        if self._ssl is not True:
+            check_tls("ssl", self._ssl)
         if uri.secure and not self._ssl:
             raise ValueError("ssl=None is incompatible with a wss:// URI")
         if not uri.secure and self._ssl is not None:

@@ -28,7 +28,7 @@ from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
-from wsfast.tls import TLS, ClientCert, server_name
+from wsfast.tls import TLS, ClientCert, check_tls, server_name
 from wsfast.tuning import Tuning
 
 __all__ = [
@@ -137,8 +137,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             limits=Limits(max_size, max_queue),
             tuning=Tuning(busy_poll=busy_poll),
         )
-        if ssl is not None and not isinstance(ssl, ssl_module.SSLContext):
-            raise TypeError(f"ssl must be an ssl.SSLContext, not {ssl!r}")
+        check_tls("ssl", ssl)
         if server_hostname is not None and not isinstance(server_hostname, str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
         if sock is not None and not isinstance(sock, socket.socket):
