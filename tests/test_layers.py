@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "_messages": COLD | {"_core", "_frame", "_deflate", "_engine"},
     "_binding": {"_engine"},
     "resets": set(),
-    "tcp": {"uri", "tuning"},
+    "tcp": {"options", "tuning", "uri"},
     "opening": COLD
     | {"_engine", "_frame", "_writer", "_socket", "tcp", "tls", "handshake", "uri", "deflate"}
     | {"_messages", "resets"},

@@ -507,7 +507,9 @@ def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
 
 
 def _pairs(extra_headers: HeadersLike | None) -> Iterable[tuple[str, str]]:
-    pairs = extra_headers.items() if isinstance(extra_headers, Mapping) else extra_headers or ()
+    pairs = extra_headers.items() if isinstance(extra_headers, Mapping) else extra_headers
+    if pairs is None:
+        return
     if not isinstance(pairs, Iterable):
         raise TypeError(f"extra_headers must be a mapping or pairs, not {type(pairs).__name__}")
     for pair in pairs:
@@ -529,7 +531,7 @@ def _offered_subprotocols(subprotocols: Sequence[str] | None, extra: CIMultiDict
     """Return what is offered, moving Sec-WebSocket-Protocol out of ``extra``."""
     by_hand = extra.popall("Sec-WebSocket-Protocol", None)
     if by_hand is None:
-        return _check_subprotocols("subprotocols", subprotocols or ())
+        return _check_subprotocols("subprotocols", () if subprotocols is None else subprotocols)
     if subprotocols:
         raise ValueError("subprotocols: extra_headers has Sec-WebSocket-Protocol, too")
     tokens = [token.strip() for token in ",".join(by_hand).split(",")]
@@ -537,8 +539,8 @@ def _offered_subprotocols(subprotocols: Sequence[str] | None, extra: CIMultiDict
 
 
 def _check_subprotocols(argument: str, subprotocols: Sequence[str]) -> list[str]:
-    if isinstance(subprotocols, str):
-        raise TypeError(f"{argument} must be a sequence of str, not str")
+    if isinstance(subprotocols, str) or not isinstance(subprotocols, Iterable):
+        raise TypeError(f"{argument} must be a sequence of str, not {type(subprotocols).__name__}")
     offered = list(subprotocols)
     for subprotocol in offered:
         # Step 10 of the request in RFC 6455 section 4.1: tokens, each once.

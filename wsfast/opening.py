@@ -41,15 +41,6 @@ LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]] 
 # loop for a millisecond at a time, at most.
 _READ_WHILE_OPENING = 4 * 1024
 
-# The keyword arguments of create_connection() that are about TLS; the last two are aiofastnet's.
-TLS_ARGUMENTS = (
-    "server_hostname",
-    "ssl_handshake_timeout",
-    "ssl_shutdown_timeout",
-    "ssl_incoming_bio_size",
-    "ssl_outgoing_bio_size",
-)
-
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -150,10 +141,11 @@ async def ws_connect(
     for name in kwargs:
         if name in ("ssl", "sock"):
             raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
-        if name not in tcp.ARGUMENTS + TLS_ARGUMENTS:
+        if name not in tcp.ARGUMENTS + tcp.TLS_ARGUMENTS:
             raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
-        if name in TLS_ARGUMENTS and not uri.secure:
+        if name in tcp.TLS_ARGUMENTS and not uri.secure:
             raise ValueError(f"{name} is only meaningful with wss")
+    tcp.check_arguments(kwargs)
     check_bools(disconnect_on_exception=disconnect_on_exception, enable_auto_pong=enable_auto_pong)
     if use_aiofastnet is not None:
         check_bools(use_aiofastnet=use_aiofastnet)
