@@ -46,7 +46,9 @@ def executed(client, case, rounds):
         words = harness.command(client, case, server, client_cpu)
         valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *words]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        done = subprocess.run(valgrind, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            valgrind, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
     if done.returncode != 0:
         raise SystemExit(f"{client} failed in: {case.title}\n{done.stderr}")
     return int(COLLECTED.search(done.stderr)[1])

@@ -711,3 +711,23 @@ async def test_a_receiving_task_may_drop_the_connection():
         with suppress(ConnectionClosed):
             while True:
                 await ws.recv()
+
+
+@pytest.mark.memory
+async def test_a_receiver_that_is_ahead_of_the_reader_when_the_connection_ends():
+    """It was woken by the loop, took the only message, and waits for the next one: nothing is left to be kept."""
+    async with awaitable() as (ws, far):
+        received = []
+
+        async def receive() -> None:
+            with pytest.raises(ConnectionClosedError):
+                while True:
+                    received.append(await ws.recv())
+
+        receiving = asyncio.ensure_future(receive())
+        await turns(2)
+        ws.protocol.data_received(frames.text("only"))  # in a task, so the receiver runs later
+        await turns(2)
+        far.sock.close()
+        await receiving
+        assert received == ["only"]

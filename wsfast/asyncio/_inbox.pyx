@@ -314,7 +314,7 @@ cdef class Inbox(WSListener):
             Slot *slot
             object payload
         self._unsettled = False
-        if self.messages == 0 and self.receiving and not self.streaming:
+        if self.messages == 0 < self.frames and self.receiving and not self.streaming:
             return self._join()
         while i > 0 and not self._ring[(self._head + i - 1) & (self._capacity - 1)].settled:
             i -= 1

@@ -39,8 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::{
     bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, AGAIN, CLOSED, OK, PANIC,
-    RESUME,
-    STREAM, VALIDATE,
+    RESUME, STREAM, VALIDATE,
 };
 use connection::{Connection, Stop};
 use ending::Cause;
