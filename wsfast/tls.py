@@ -99,7 +99,7 @@ def _path(name: str, path: Any) -> str | None:
     if path is None:
         return None
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
-        raise TypeError(f"{name} must be a path, str or os.PathLike of str, not {path!r}")
+        raise TypeError(f"{name} must be a path of str, or an os.PathLike of one, not {path!r}")
     return os.fspath(path)
 
 
