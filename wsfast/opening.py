@@ -398,12 +398,23 @@ async def _connect(
         raise
 
 
-class _QuietLoop(LoopProxy):
+class _LoopOfTLS(LoopProxy):
     """An event loop as aiofastnet's TLS gets it.
 
     aiofastnet 1.2 reports a connection that ends during the handshake to the loop, too, and the exception as a class,
     at which handlers stumble. Whoever connects is told anyway.
+
+    When reading resumes, it waits for the socket, whatever it has read and not decrypted: a server that has no more to
+    say would be waited for without end.
     """
+
+    _reads = False
+
+    def add_reader(self, fd: int, read: Callable[[], object]) -> None:
+        self._loop.add_reader(fd, read)
+        if self._reads:  # again
+            self._loop.call_soon(read.__self__._retry_ssl_read)  # type: ignore[attr-defined]
+        self._reads = True
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not isinstance(context.get("exception"), type):
@@ -411,7 +422,7 @@ class _QuietLoop(LoopProxy):
 
 
 def _quiet(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-    return cast("asyncio.AbstractEventLoop", _QuietLoop(of_transports(loop)))
+    return cast("asyncio.AbstractEventLoop", _LoopOfTLS(of_transports(loop)))
 
 
 # What OpenSSL calls a first record that is none of TLS.
