@@ -496,7 +496,7 @@ def _decode_optional(value: bytes | None) -> str | None:
 
 def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
     checked: CIMultiDict[str] = CIMultiDict()
-    for name, value in _pairs(extra_headers):
+    for name, value in _pairs(() if extra_headers is None else extra_headers):
         if not _TOKEN.fullmatch(name):
             raise ValueError(f"extra_headers: {name!r} isn't a header name")
         checked.add(name, _check_value(f"extra_headers[{name!r}]", value))
@@ -506,10 +506,8 @@ def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
     return checked
 
 
-def _pairs(extra_headers: HeadersLike | None) -> Iterable[tuple[str, str]]:
+def _pairs(extra_headers: HeadersLike) -> Iterable[tuple[str, str]]:
     pairs = extra_headers.items() if isinstance(extra_headers, Mapping) else extra_headers
-    if pairs is None:
-        return
     if not isinstance(pairs, Iterable):
         raise TypeError(f"extra_headers must be a mapping or pairs, not {type(pairs).__name__}")
     for pair in pairs:
