@@ -9,6 +9,7 @@ import inspect
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -44,7 +45,8 @@ for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "WS_PROXY", 
 for _name in ("SSLKEYLOGFILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONASYNCIODEBUG"):
     os.environ.pop(_name, None)
 
-DEADLINE = 20
+# A debug build of CPython is several times slower.
+DEADLINE = 100 if hasattr(sys, "gettotalrefcount") else 20
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -42,10 +42,11 @@ MAY_IMPORT = {
     | {"_deflate", "copying"},
     "_messages": COLD | {"_core", "_frame", "_deflate", "_engine"},
     "_binding": {"_engine"},
-    "tcp": {"uri", "tuning"},
+    "resets": set(),
+    "tcp": {"options", "tuning", "uri"},
     "opening": COLD
     | {"_engine", "_frame", "_writer", "_socket", "tcp", "tls", "handshake", "uri", "deflate"}
-    | {"_messages"},
+    | {"_messages", "resets"},
 }
 FACES = {"__init__", "asyncio", "sync"}
 NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "options", "reply", "uri", "handshake", "deflate"}

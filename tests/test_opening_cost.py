@@ -10,7 +10,7 @@ import pytest
 from support.faces import FACES
 from support.servers import serve
 
-from wsfast import InvalidHandshake, InvalidStatus
+from wsfast import InvalidHandshake, InvalidStatus, connect
 from wsfast.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
 from wsfast.uri import parse_uri
 
@@ -120,3 +120,25 @@ async def test_a_refusal_that_takes_too_long_is_a_refusal(face):
                 pass
     assert caught.value.response.body == b"part"
     assert caught.value.retry_after == 9
+
+
+@pytest.mark.parametrize("max_read_size", [None, 1000])
+async def test_the_event_loop_reads_a_reply_in_small_pieces(monkeypatch, max_read_size):
+    """So that other callbacks, such as that of the deadline, get their turn."""
+    sizes = []
+    feed = ClientHandshake.feed
+
+    def count(handshake, data):
+        sizes.append(len(data))
+        return feed(handshake, data)
+
+    async def handler(peer):
+        await peer.read_request()
+        peer.send(b"HTTP/1.1 403 No\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000))
+        await peer.writer.drain()
+
+    monkeypatch.setattr(ClientHandshake, "feed", count)
+    async with serve(handler) as server:
+        with pytest.raises(InvalidStatus):
+            await connect(server.url, max_read_size=max_read_size)
+    assert max(sizes) <= (max_read_size or 4096)

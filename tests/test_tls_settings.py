@@ -8,7 +8,7 @@ import pytest
 from support.certificates import authority, client_context
 
 from wsfast import TLS
-from wsfast.tls import as_context, server_name
+from wsfast.tls import as_context, check_tls, server_name
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_what_is_neither_a_context_nor_settings_is_refused():
     context = client_context()
     assert as_context(context) is context
     for wrong in (True, "ca.pem", 0):
-        with pytest.raises(TypeError, match="SSLContext or a wsfast.TLS"):
-            as_context(wrong)
+        with pytest.raises(TypeError, match="ssl must be an ssl.SSLContext or a wsfast.TLS"):
+            check_tls("ssl", wrong)
 
 
 @pytest.mark.parametrize(

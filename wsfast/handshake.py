@@ -496,7 +496,7 @@ def _decode_optional(value: bytes | None) -> str | None:
 
 def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
     checked: CIMultiDict[str] = CIMultiDict()
-    for name, value in _pairs(extra_headers):
+    for name, value in _pairs(() if extra_headers is None else extra_headers):
         if not _TOKEN.fullmatch(name):
             raise ValueError(f"extra_headers: {name!r} isn't a header name")
         checked.add(name, _check_value(f"extra_headers[{name!r}]", value))
@@ -506,8 +506,8 @@ def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
     return checked
 
 
-def _pairs(extra_headers: HeadersLike | None) -> Iterable[tuple[str, str]]:
-    pairs = extra_headers.items() if isinstance(extra_headers, Mapping) else extra_headers or ()
+def _pairs(extra_headers: HeadersLike) -> Iterable[tuple[str, str]]:
+    pairs = extra_headers.items() if isinstance(extra_headers, Mapping) else extra_headers
     if not isinstance(pairs, Iterable):
         raise TypeError(f"extra_headers must be a mapping or pairs, not {type(pairs).__name__}")
     for pair in pairs:
@@ -529,7 +529,7 @@ def _offered_subprotocols(subprotocols: Sequence[str] | None, extra: CIMultiDict
     """Return what is offered, moving Sec-WebSocket-Protocol out of ``extra``."""
     by_hand = extra.popall("Sec-WebSocket-Protocol", None)
     if by_hand is None:
-        return _check_subprotocols("subprotocols", subprotocols or ())
+        return _check_subprotocols("subprotocols", () if subprotocols is None else subprotocols)
     if subprotocols:
         raise ValueError("subprotocols: extra_headers has Sec-WebSocket-Protocol, too")
     tokens = [token.strip() for token in ",".join(by_hand).split(",")]
@@ -537,8 +537,8 @@ def _offered_subprotocols(subprotocols: Sequence[str] | None, extra: CIMultiDict
 
 
 def _check_subprotocols(argument: str, subprotocols: Sequence[str]) -> list[str]:
-    if isinstance(subprotocols, str):
-        raise TypeError(f"{argument} must be a sequence of str, not str")
+    if isinstance(subprotocols, str) or not isinstance(subprotocols, Iterable):
+        raise TypeError(f"{argument} must be a sequence of str, not {type(subprotocols).__name__}")
     offered = list(subprotocols)
     for subprotocol in offered:
         # Step 10 of the request in RFC 6455 section 4.1: tokens, each once.

@@ -23,6 +23,7 @@ from wsfast.codes import WSAutoPingStrategy
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
 from wsfast.handshake import ClientHandshake, HeadersLike, UpgradeRequest, UpgradeResponse
 from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
+from wsfast.resets import LoopProxy, of_transports
 from wsfast.tcp import SocketFactory
 from wsfast.tls import TLS, as_context, check_tls, put_in_python_s_words, server_name
 from wsfast.tuning import Histogram, SocketOption, Tuning
@@ -39,15 +40,6 @@ LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]] 
 # Bytes that are read at once until the connection is open: a reply is some 200, and a hostile one is to keep the event
 # loop for a millisecond at a time, at most.
 _READ_WHILE_OPENING = 4 * 1024
-
-# The keyword arguments of create_connection() that are about TLS; the last two are aiofastnet's.
-TLS_ARGUMENTS = (
-    "server_hostname",
-    "ssl_handshake_timeout",
-    "ssl_shutdown_timeout",
-    "ssl_incoming_bio_size",
-    "ssl_outgoing_bio_size",
-)
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -149,10 +141,11 @@ async def ws_connect(
     for name in kwargs:
         if name in ("ssl", "sock"):
             raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
-        if name not in tcp.ARGUMENTS + TLS_ARGUMENTS:
+        if name not in tcp.ARGUMENTS + tcp.TLS_ARGUMENTS:
             raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
-        if name in TLS_ARGUMENTS and not uri.secure:
+        if name in tcp.TLS_ARGUMENTS and not uri.secure:
             raise ValueError(f"{name} is only meaningful with wss")
+    tcp.check_arguments(kwargs)
     check_bools(disconnect_on_exception=disconnect_on_exception, enable_auto_pong=enable_auto_pong)
     if use_aiofastnet is not None:
         check_bools(use_aiofastnet=use_aiofastnet)
@@ -385,7 +378,7 @@ async def _connect(
         if tuning.timestamps == "kernel" and not (fast and sock.family in tcp.FAMILIES):
             raise ValueError("timestamps='kernel' needs a TCP socket that wsfast itself reads")
         if fast and context is None:
-            SocketTransport(loop, sock, transport, tuning.timestamps == "kernel")
+            SocketTransport(of_transports(loop), sock, transport, tuning.timestamps == "kernel")
             return
         if context is not None:
             kwargs["server_hostname"] = server_name(kwargs.get("server_hostname") or uri.host)
@@ -405,18 +398,23 @@ async def _connect(
         raise
 
 
-class _QuietLoop:
+class _LoopOfTLS(LoopProxy):
     """An event loop as aiofastnet's TLS gets it.
 
     aiofastnet 1.2 reports a connection that ends during the handshake to the loop, too, and the exception as a class,
     at which handlers stumble. Whoever connects is told anyway.
+
+    When reading resumes, it waits for the socket, whatever it has read and not decrypted: a server that has no more to
+    say would be waited for without end.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    _reads = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
+    def add_reader(self, fd: int, read: Callable[[], object]) -> None:
+        self._loop.add_reader(fd, read)
+        if self._reads:  # again
+            self._loop.call_soon(read.__self__._retry_ssl_read)  # type: ignore[attr-defined]
+        self._reads = True
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not isinstance(context.get("exception"), type):
@@ -424,7 +422,7 @@ class _QuietLoop:
 
 
 def _quiet(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-    return cast("asyncio.AbstractEventLoop", _QuietLoop(loop))
+    return cast("asyncio.AbstractEventLoop", _LoopOfTLS(of_transports(loop)))
 
 
 # What OpenSSL calls a first record that is none of TLS.

@@ -20,9 +20,11 @@ __all__ = [
     "Marks",
     "Pinging",
     "Timeouts",
+    "check_address",
     "check_bools",
     "check_callables",
     "check_logger",
+    "check_types",
     "count",
     "seconds",
 ]
@@ -90,6 +92,24 @@ def check_callables(**options: Callable[..., Any] | None) -> None:
     for name, value in options.items():
         if value is not None and not callable(value):
             raise TypeError(f"{name} must be callable, not {value!r}")
+
+
+def check_types(*types: type, **options: Any) -> None:
+    """Refuse what is of none of the types; None is the default of all of them."""
+    for name, value in options.items():
+        if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+            expected = " or ".join(kind.__name__ for kind in types)
+            raise TypeError(f"{name} must be {expected}, not {value!r}")
+
+
+def check_address(name: str, value: Any) -> None:
+    """Refuse what is no address: host and port, of IPv6 perhaps with two more numbers; None is the default."""
+    if value is None:
+        return
+    if not (isinstance(value, (tuple, list)) and len(value) in (2, 4)):
+        raise TypeError(f"{name} must be a host and a port, not {value!r}")
+    check_types(str, bytes, **{f"the host of {name}": value[0]})
+    check_types(int, str, **{f"the port of {name}": value[1]})
 
 
 def check_logger(name: str, value: Any) -> None:

@@ -98,10 +98,9 @@ class TLS:
 def _path(name: str, path: Any) -> str | None:
     if path is None:
         return None
-    path = os.fspath(path)
-    if not isinstance(path, str):
-        raise TypeError(f"{name} must be a path of str, not of {type(path).__name__}")
-    return path
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise TypeError(f"{name} must be a path of str, or an os.PathLike of one, not {path!r}")
+    return os.fspath(path)
 
 
 # Loading the system's authorities takes milliseconds. Where they are, and where keys are logged, the environment says.

@@ -17,6 +17,9 @@ SocketOption = tuple[int, int, int | bytes]
 # Python names it from 3.14 on; the number is that of almost all architectures (asm-generic/socket.h).
 _SO_BUSY_POLL = getattr(socket, "SO_BUSY_POLL", 46)
 
+# The largest value of a socket option.
+_MAX_INT = 2**31 - 1
+
 
 class Histogram(Protocol):
     """What ``ping_histogram`` must be able to do; ``HdrHistogram`` of the package hdrhistogram can."""
@@ -42,31 +45,30 @@ class Tuning:
     ) -> None:
         if write_policy not in ("immediate", "gather"):
             raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
-        seconds("busy_poll", busy_poll, none=None)
+        self.busy_poll = seconds("busy_poll", busy_poll, none=None)
         if timestamps not in (None, "user", "kernel"):
             raise ValueError(f"timestamps must be None, 'user' or 'kernel', not {timestamps!r}")
         if timestamps == "kernel" and sys.platform != "linux":
             raise NotImplementedError("timestamps='kernel' is implemented for Linux only")
-        count("max_read_size", max_read_size, least=1, none="for no limit")
+        most = count("max_read_size", max_read_size, least=1, none="for no limit")
         check_bools(quickack=quickack)
         if quickack and not hasattr(socket, "TCP_QUICKACK"):
             raise NotImplementedError("quickack: this system has no TCP_QUICKACK")
-        count("so_busy_poll", so_busy_poll)
-        if so_busy_poll and sys.platform != "linux":
+        microseconds = count("so_busy_poll", so_busy_poll)
+        if microseconds and sys.platform != "linux":
             raise NotImplementedError("so_busy_poll: this system has no SO_BUSY_POLL")
         if ping_histogram is not None and not hasattr(ping_histogram, "record_value"):
             raise TypeError(
                 f"ping_histogram must have a method record_value(), unlike {type(ping_histogram).__name__}"
             )
         self.gather = write_policy == "gather"
-        self.busy_poll = busy_poll
         self.timestamps = timestamps
-        self.max_read_size = min(max_read_size or sys.maxsize, sys.maxsize)
+        self.max_read_size = sys.maxsize if most is None else min(most, sys.maxsize)
         self.quickack = quickack
         self.ping_histogram = ping_histogram
         self.sockopts = _checked(sockopts)
-        if so_busy_poll:
-            self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, so_busy_poll))
+        if microseconds:
+            self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, min(microseconds, _MAX_INT)))
 
 
 # What wsfast.connect() passes on to Tuning, besides what it names. It has no frames that a stamp could be on.

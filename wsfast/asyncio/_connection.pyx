@@ -363,9 +363,11 @@ cdef class Messages:
         return receive
 
 
-# The steps have no local variables for objects: each would cost a reference counted up and down.
+# The steps have no local variables for objects: each would cost a reference counted up and down. A step that raises
+# leaves NULL as its result: the interpreter relies on that, and a debug build asserts it.
 
 cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except -1:
+    result[0] = NULL
     if self._stage != Stage.FRESH or self._connection._inbox is None or self._frame:
         return self._go_on(result)
     if self._connection._inbox.messages == 0 or self._connection._inbox.receiving:
@@ -379,6 +381,7 @@ cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except 
 
 cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
     cdef int first_byte
+    result[0] = NULL
     if self._stage != Stage.FRESH:
         return self._go_on(result)
     self._stage = Stage.OVER

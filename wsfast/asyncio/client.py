@@ -20,10 +20,11 @@ from wsfast.connecting import Connecting
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
 from wsfast.handshake import USER_AGENT, HeadersLike, UpgradeRequest, UpgradeResponse
-from wsfast.opening import TLS_ARGUMENTS, Opening, establish, refuse_redirect
-from wsfast.options import NO_LIMIT, Limits, Marks
+from wsfast.opening import Opening, establish, refuse_redirect
+from wsfast.options import NO_LIMIT, Limits, Marks, check_types
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
+from wsfast.tcp import TLS_ARGUMENTS, check_arguments
 from wsfast.tls import as_context, check_tls
 from wsfast.tuning import ARGUMENTS as TUNING_ARGUMENTS
 from wsfast.tuning import Tuning
@@ -259,6 +260,8 @@ class _Target:
                 raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
             if name in TLS_ARGUMENTS and not uri.secure:
                 raise ValueError(f"{name} is only meaningful with a wss:// URI")
+        check_arguments(self.arguments)
+        check_types(socket.socket, sock=self._sock)
 
     def ssl_context(self) -> ssl_module.SSLContext | None:
         """None for a ws:// URI."""

@@ -22,7 +22,7 @@ from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
 from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeResponse
 from wsfast.opening import ended_in_tls, not_tls, refuse_redirect
-from wsfast.options import Limits, Marks, Pinging, Timeouts
+from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
@@ -348,6 +348,8 @@ class _Target:
         arguments.pop("all_errors", None)  # an error names the last address that failed
         for name in arguments:
             raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
+        check_address("address", self._address)
+        check_address("source_address", self._source_address)
 
     def connect(self, host: str, port: int, deadline: _Deadline) -> socket.socket:
         """A connected socket."""
