@@ -65,16 +65,8 @@ class BuildExt(build_ext):
                 "wsfast's blocking client is Rust, and there is no cargo to build it: install Rust (rustup.rs)."
             )
         target = os.environ.get("CARGO_TARGET_DIR", "build/cargo")
-        cargo = [
-            "cargo",
-            "build",
-            "--quiet",
-            "--locked",
-            "--manifest-path",
-            f"{CRATE}/Cargo.toml",
-            "--target-dir",
-            target,
-        ]
+        cargo = ["cargo", "build", "--quiet", "--locked", f"--manifest-path={CRATE}/Cargo.toml"]
+        cargo += [f"--target-dir={target}"]
         if subprocess.call(cargo + ([] if DEBUG else ["--release"])) != 0:  # noqa: S603
             sys.exit("cargo could not build wsfast's blocking client; its messages are above.")
         super().run()

@@ -194,6 +194,18 @@ OK = WSCloseInfo(WSCloseCode.OK, None)
 RESET = ConnectionResetError("reset")
 
 
+class _AnyEOF:
+    """Equal to every EOFError."""
+
+    def __eq__(self, other):
+        return isinstance(other, EOFError)
+
+    __hash__ = None
+
+
+EOF = _AnyEOF()
+
+
 def local_close(wire):
     wire.transport.send_close(1000)
     wire.feed(frames.close(1000))
@@ -290,7 +302,7 @@ ENDS = [
     (disconnect, ("local", 1000, "", None), (OK, OK, False)),
     (abort, ("local", 1006, "", None), None),
     (abort_after_close, ("local", 1000, "", None), (None, OK, False)),
-    (eof, ("remote", 1006, "", None), None),
+    (eof, ("remote", 1006, "", EOF), None),
     (lost, ("remote", 1006, "", None), None),
     (reset, ("remote", 1006, "", RESET), None),
 ]

@@ -186,10 +186,8 @@ async def test_in_the_closing_handshake(face, secure, fault):
 
 
 def behind(face: str, fault: str) -> type:
-    """The cause of the end. That of a stream which just ends only the blocking client puts in words."""
-    if fault == "reset":
-        return ConnectionResetError
-    return EOFError if face == "blocking" else type(None)
+    """The cause of the end, in every face."""
+    return ConnectionResetError if fault == "reset" else EOFError
 
 
 # A connection on which nothing moves any more is ended by the time-out of its phase.

@@ -24,7 +24,7 @@ from wsfast import (
     WSProtocolError,
     ws_connect,
 )
-from wsfast.deflate import PerMessageDeflate
+from wsfast.deflate import AgreedDeflate, PerMessageDeflate
 
 RSV1 = 4
 
@@ -562,18 +562,27 @@ def test_reserved_bits_are_not_the_user_s(loop):
 
 
 def test_what_is_not_sent_is_not_referred_to(loop, monkeypatch):
-    """A message that is refused after it was compressed must not be missed by the next one."""
+    """A message that could not be compressed to its end must not be missed by the next one."""
+    failing = False
+    new_stream = AgreedDeflate.compressor
+
+    class Stream:
+        def __init__(self, stream):
+            self.compress, self._flush = stream.compress, stream.flush
+
+        def flush(self, mode):
+            if failing:
+                raise MemoryError("no")
+            return self._flush(mode)
+
+    monkeypatch.setattr(AgreedDeflate, "compressor", lambda self: Stream(new_stream(self)))
     wire = Wire(loop, Reader(), compression=agreed(threshold=0))
     stream = zlib.decompressobj(wbits=-15)
     wire.transport.send(WSMsgType.BINARY, b"one, two, three")
-
-    def fail(data):
-        raise OSError("no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(wire.mock, "write", fail)
-        with pytest.raises(OSError, match="no"):
-            wire.transport.send(WSMsgType.BINARY, b"four, five, six")
+    failing = True
+    with pytest.raises(MemoryError, match="no"):
+        wire.transport.send(WSMsgType.BINARY, b"four, five, six")
+    failing = False
     wire.transport.send(WSMsgType.BINARY, b"four, five, six")
     assert [inflated(frame, stream) for frame in wire.sent()] == [b"one, two, three", b"four, five, six"]
 

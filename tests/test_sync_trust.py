@@ -10,7 +10,7 @@ import threading
 import zlib
 
 import pytest
-from support.frames import BINARY, CONTINUATION, PING, TEXT, binary, close, frame, header, text
+from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
 from sync_support.servers import Peer, scripted
 
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidText, PayloadTooBig
@@ -174,17 +174,20 @@ def test_no_memory_for_the_object_that_recv_makes(how, compressed):
 
     def script(peer):
         peer.accept(headers=ACCEPT if compressed else b"")
+        peer.send(text("before"))
         if compressed:
             stream = zlib.compressobj(1, wbits=-15)
             data = stream.compress(bytes(LARGE)) + stream.flush(zlib.Z_SYNC_FLUSH)
             peer.send(frame(TEXT, data[:-4], rsv=4) + text("after"))
         else:
             peer.send(header(TEXT, LARGE) + bytes(LARGE) + text("after"))
+        peer.send(frame(PONG, peer.frame().payload))
         peer.answer_close()
 
     client = """
         ws = connect(sys.argv[1], max_size=None, max_queue=None, ping_interval=None)
-        ws.wait_closed(0.5)  # it is in the queue
+        assert ws.ping().wait(15)  # the answer is behind the messages: they are in the queue
+        assert ws.recv() == "before"  # what they were read into is given back
         limit(180 if sys.argv[3] == "True" else 20)
         streaming = ws.recv_streaming() if sys.argv[2] == "stream" else None
         receive = ws.recv if streaming is None else streaming.__next__

@@ -125,7 +125,7 @@ async def test_with_kernel_stamps_the_end_of_the_stream_and_errors_are_noticed_a
             peer.reset()
 
     async with serve(end) as server:
-        for payload, cause in (("end", type(None)), ("reset", ConnectionResetError)):
+        for payload, cause in (("end", EOFError), ("reset", ConnectionResetError)):
             transport, listener = await ws_connect(Recorder, server.url, timestamps="kernel")
             await listener.received(1)
             assert transport.poll(0) is False

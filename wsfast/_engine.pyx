@@ -220,7 +220,7 @@ cdef class WSTransport(PollingReader):
         return self._opening.data_received(data)
 
     cdef int _upgraded(self) except -1:
-        self._connected()
+        self._tell(self._listener, "on_ws_connected")
         return 0
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
@@ -292,13 +292,16 @@ cdef class WSTransport(PollingReader):
             self._opening.connection_lost(exc)
             self._opening = None
             return
+        if self._held is not None and self._state <= State.CLOSING:
+            self._lost_held = (exc,)  # what was received before is delivered first
+            return
         self._state = State.CLOSED
         self._forget_late()
         if self._close_timer is not None:
             self._close_timer.cancel()
             self._close_timer = None
-        self._own = self._held = None
-        self._held_size = 0
+        self._own = None
+        self._drop_held()
         self._flush()
         self.close_info = closing.disconnect_info(
             self._close_received, self._close_sent, self._received_then_sent, self._aborted,
@@ -316,12 +319,15 @@ cdef class WSTransport(PollingReader):
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
+        self._tell(listener, "on_ws_disconnected")
+
+    def _tell(self, listener, str callback):
         if listener is None:
-            return
+            return  # it is gone already
         try:
-            listener.on_ws_disconnected(self)
+            getattr(listener, callback)(self)
         except BaseException as exc:
-            self._callback_raised("on_ws_disconnected", exc)
+            self._callback_raised(callback, exc)
             if isinstance(exc, (KeyboardInterrupt, SystemExit)):
                 raise
 
@@ -329,14 +335,15 @@ cdef class WSTransport(PollingReader):
         if self._state == State.CONNECTING or self._state == State.CLOSED:
             return False
         self._flush()
-        self._start_close_timer()
         if self._close_received is None and self._cause is None:
             self._cause = EOFError("unexpected end of stream")
         unsent = self.underlying_transport.get_write_buffer_size()
         if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
             # The server has left: what it has not taken by now would only delay the news.
             self.underlying_transport.abort()
-        self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
+        if self._held is None:
+            self._start_close_timer()
+            self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
         return False
 
     cdef int _catch_up(self) except -1:
@@ -383,16 +390,6 @@ cdef class WSTransport(PollingReader):
         self._decoder.rsv_allowed = rsv_allowed if self._inflater is None else RSV1
         self._state = State.OPEN
         self._start_polling()
-
-    def _connected(self):
-        if self._listener is None:
-            return  # it is gone already
-        try:
-            self._listener.on_ws_connected(self)
-        except BaseException as exc:
-            self._callback_raised("on_ws_connected", exc)
-            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
-                raise
 
     def _keep_alive(self, idle_timeout, reply_timeout, strategy):
         """Send PINGs and end the connection if nothing answers; None as `idle_timeout` never pings by itself."""
@@ -473,6 +470,8 @@ cdef class WSTransport(PollingReader):
             self._fail(1007, "close reason is not UTF-8", InvalidText.from_decode_error(exc))
             return 0
         self._close_received = Close(code or closing.NO_STATUS_RECEIVED, reason)
+        if isinstance(self._cause, EOFError):
+            self._cause = None  # this was held back when the stream ended
         self._start_close_timer()
         try:
             if self._state <= State.CLOSING:
@@ -514,6 +513,7 @@ cdef class WSTransport(PollingReader):
             self._state = max(self._state, <int>State.DRAINING)
         self._gathered_size = 0
         self._forget_late()
+        self._drop_held()
         if self.underlying_transport is not None:
             self.underlying_transport.abort()
 
@@ -546,9 +546,9 @@ cdef class WSTransport(PollingReader):
         if self._half_closed or self._state == State.CLOSED or self.underlying_transport is None:
             return 0
         if self.underlying_transport.is_closing():
-            return 0
+            return 0 if self._lost_held is None else self._drop_held()
         self._deliver_held()  # of which only the server's CLOSE is looked for
-        self._resume_reading()
+        self.underlying_transport.resume_reading()
         if self._state == State.DRAINING and self._close_sent is not None and self._close_received is None:
             return 0
         self._half_closed = True
@@ -559,22 +559,6 @@ cdef class WSTransport(PollingReader):
             self.underlying_transport.close()
         return 0
 
-    cdef int _resume_reading(self) except -1:
-        """Read on after a pause. aiofastnet's TLS may hold what it received before, and would look at the socket first:
-        if that has nothing new, or has ended, what it holds would be forgotten. So it is read before."""
-        if self._fast is not None and self.is_secure and self._fast._read_paused and not self._fast.is_closing():
-            self._loop.call_soon(self._read_received)
-        self.underlying_transport.resume_reading()
-        return 0
-
-    def _read_received(self):
-        if self._fast._read_paused or self._fast.is_closing():
-            return
-        try:
-            self.underlying_transport._do_read()
-        except BaseException:
-            self._fast._handle_error("Error occurred during read")
-
     cdef int _start_close_timer(self) except -1:
         if self._close_timer is None and self._close_timeout is not None and self._state != State.CLOSED:
             self._close_timer = self._loop.call_later(self._close_timeout, self._close_timed_out)
@@ -583,6 +567,7 @@ cdef class WSTransport(PollingReader):
     def _close_timed_out(self):
         self._cause = TimeoutError(f"the server did not close the connection within {self._close_timeout} seconds")
         self._forget_late()
+        self._drop_held()
         self.underlying_transport.abort()
 
     def _callback_raised(self, str callback, exc):
@@ -611,6 +596,5 @@ cdef class WSTransport(PollingReader):
             self._drain()
 
 
-enter_method(WSTransport, "send")
-enter_method(WSTransport, "send_many")
-enter_method(WSTransport, "poll")
+for _name in ("send", "send_many", "poll"):
+    enter_method(WSTransport, _name)

@@ -20,6 +20,7 @@ cdef class FrameReader(FrameWriter):
         # What is left of a read because the listener has no room for more; None if nothing is.
         ReadBuffer _held
         Py_ssize_t _held_size
+        tuple _lost_held            # the arguments of connection_lost(), which came meanwhile
 
         # Kept by whoever puts messages together, and wants incomplete frames to be looked into.
         bint _looks_ahead
@@ -61,6 +62,7 @@ cdef class FrameReader(FrameWriter):
     cdef int _hold_back(self) except -1
     cdef int _hold(self, const char *data, Py_ssize_t size) except -1
     cdef int _deliver_held(self) except -1
+    cdef int _drop_held(self) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
     cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1

@@ -203,6 +203,15 @@ cdef class FrameReader(FrameWriter):
         self._consume(buffer, 0, size)
         if self._tells_read_done:
             self._read_done()
+        return 0 if self._held is not None else self._drop_held()
+
+    cdef int _drop_held(self) except -1:
+        """Nothing is held any more. Now comes the end, if the transport has told of it meanwhile."""
+        self._held = None
+        self._held_size = 0
+        if self._lost_held is not None:
+            self._loop.call_soon(self.connection_lost, *self._lost_held)
+            self._lost_held = None
         return 0
 
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1:

@@ -407,6 +407,7 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc.freeze()  # what was imported is not of interest, and there are hundreds of collections
     CHECKS[sys.argv[1]]()
     gc.collect()
     # A singleton that somebody wrote into, or let go of too often.

@@ -541,7 +541,7 @@ cdef class Inbox(WSListener):
             # Not here: who resumes is in the midst of something.
             self.transport._loop.call_soon(self._go_on)
         else:
-            self.transport._resume_reading()
+            self.transport.underlying_transport.resume_reading()
         return 0
 
     def _go_on(self):
@@ -549,13 +549,17 @@ cdef class Inbox(WSListener):
         if self.closed or self.paused:
             return
         self.transport._deliver_held()
-        if not self.closed and not self.paused and self.transport._held is None:
-            self.transport._resume_reading()
+        if self.closed or self.paused or self.transport._held is not None:
+            return
+        if not self.transport.underlying_transport.is_closing():
+            self.transport.underlying_transport.resume_reading()
 
     def read_on(self):
         """Read past a full queue, but not without bounds: something is awaited that lies behind the messages."""
         self._reading_on = True
         self._most = self._high_bytes + SLACK
+        if self.transport._lost_held is not None:
+            self.transport._start_close_timer()  # for messages that nobody may ever take
         if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):
             self.resume()
 
