@@ -17,7 +17,6 @@ from wsfast import (
     WSCloseCode,
     WSCloseHandshake,
     WSCloseInfo,
-    WSDisconnectInfo,
     WSMsgType,
 )
 from wsfast.closing import connection_closed, cut_reason
@@ -66,7 +65,7 @@ def test_send_close_does_nothing_the_second_time(wire):
     assert wire.sent() == [Sent(CLOSE, b"\x03\xe9first")]
     wire.lose()
     wire.transport.send_close(1003)
-    assert wire.transport.close_info == WSDisconnectInfo("local", 1001, "first", None)
+    assert wire.transport.close_info == ("local", 1001, "first", EOF)
 
 
 def test_after_send_close_frames_are_delivered_until_the_server_s_close(wire):
@@ -122,7 +121,7 @@ def test_disconnect_after_send_close_keeps_its_code(wire):
     wire.transport.send_close(4000, "mine")
     wire.transport.disconnect()
     wire.lose()
-    assert wire.transport.close_info == WSDisconnectInfo("local", 4000, "mine", None)
+    assert wire.transport.close_info == ("local", 4000, "mine", EOF)
     assert wire.sent() == [Sent(CLOSE, b"\x0f\xa0mine")]
 
 
@@ -293,7 +292,7 @@ ENDS = [
         (WSCloseInfo(3457, "because"), WSCloseInfo(3456, "why"), False),
     ),
     (local_empty_close, ("local", 1005, "", None), (NO_INFO, NO_INFO, False)),
-    (local_close_unanswered, ("local", 1001, "", None), (None, WSCloseInfo(1001, None), False)),
+    (local_close_unanswered, ("local", 1001, "", EOF), (None, WSCloseInfo(1001, None), False)),
     (local_close_then_reset, ("local", 1001, "", RESET), (None, WSCloseInfo(1001, None), False)),
     (remote_close, ("remote", 1001, "bye", None), (WSCloseInfo(1001, "bye"), WSCloseInfo(1001, "bye"), True)),
     (remote_empty_close, ("remote", 1005, "", None), (NO_INFO, NO_INFO, True)),
@@ -303,7 +302,7 @@ ENDS = [
     (abort, ("local", 1006, "", None), None),
     (abort_after_close, ("local", 1000, "", None), (None, OK, False)),
     (eof, ("remote", 1006, "", EOF), None),
-    (lost, ("remote", 1006, "", None), None),
+    (lost, ("remote", 1006, "", EOF), None),
     (reset, ("remote", 1006, "", RESET), None),
 ]
 

@@ -196,7 +196,8 @@ def test_same(server, script):
 def reasons_apart(text):
     """Without the words for a violation, which are each library's own; a code may be a member of an IntEnum."""
     text = re.sub(r"<CloseCode\.\w+: (\d+)>", r"\1", text)
-    return re.sub(r"(1002 \(protocol error\)|1009 \(message too big\)) [^;']*", r"\1", text)
+    text = re.sub(r"(1002 \(protocol error\)|1009 \(message too big\)) [^;]*?(?=;|['\"][,})])", r"\1", text)
+    return text.replace('"', "'")
 
 
 def test_parameters():

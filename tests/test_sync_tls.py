@@ -352,7 +352,7 @@ def ask_for_renegotiation(sock):
 
 @ways
 def test_a_server_that_wants_answers_and_does_not_read_them(way):
-    context = server_context()
+    context = server_context.__wrapped__()  # of its own, since it is changed
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with scripted(lambda peer: ask_for_renegotiation(peer.sock), ssl_context=context) as server:
         # What waits to be sent is bounded, so the connection ends, and not by its deadline.

@@ -303,6 +303,8 @@ cdef class WSTransport(PollingReader):
         self._own = None
         self._drop_held()
         self._flush()
+        if exc is None and self._close_received is None and not self._aborted:
+            exc = EOFError("unexpected end of stream")
         self.close_info = closing.disconnect_info(
             self._close_received, self._close_sent, self._received_then_sent, self._aborted,
             self._failure or self._cause or exc)
@@ -335,8 +337,6 @@ cdef class WSTransport(PollingReader):
         if self._state == State.CONNECTING or self._state == State.CLOSED:
             return False
         self._flush()
-        if self._close_received is None and self._cause is None:
-            self._cause = EOFError("unexpected end of stream")
         unsent = self.underlying_transport.get_write_buffer_size()
         if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
             # The server has left: what it has not taken by now would only delay the news.
@@ -470,8 +470,6 @@ cdef class WSTransport(PollingReader):
             self._fail(1007, "close reason is not UTF-8", InvalidText.from_decode_error(exc))
             return 0
         self._close_received = Close(code or closing.NO_STATUS_RECEIVED, reason)
-        if isinstance(self._cause, EOFError):
-            self._cause = None  # this was held back when the stream ended
         self._start_close_timer()
         try:
             if self._state <= State.CLOSING:

@@ -48,7 +48,8 @@ class WSDisconnectInfo(NamedTuple):
     ``initiator`` is ``"local"`` if this program or wsfast itself ended it and ``"remote"`` if the server or the network
     did. ``code`` and ``reason`` are those of the CLOSE frame that ended it; 1005 if that frame was empty, 1006 if there
     was none. ``cause`` is the exception behind it: one raised by a callback, a protocol violation, a missed pong, a
-    closing handshake that timed out, an ``OSError`` of the connection. None for an orderly end.
+    closing handshake that timed out, an ``EOFError`` where the stream ended without a CLOSE frame of the server's, an
+    ``OSError`` of the connection. None for an orderly end.
     """
 
     initiator: str
