@@ -38,7 +38,7 @@ demo: $(built)
 	@$(bin)/python -m bench.demo
 
 # pytest is last, so that its counts are what one sees.
-test: lint test-c test-rust test-asan test-debug-bout test-fuzz docs bench-quick pytest
+test: lint test-c test-rust test-asan test-fuzz docs bench-quick pytest
 
 pytest: $(testing) $(built)
 	$(bin)/python -m pytest
