@@ -139,7 +139,7 @@ $(debug_tree)/.built: pyproject.toml $(sources)
 	@.venv-debug/bin/python -m pip install --quiet --group test
 	@mkdir -p $(debug_tree)
 	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(debug_tree)
-	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python setup.py --quiet build_ext --inplace
+	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
 	@touch $@
 
 # The kept corpora of the C targets; those of Python are replayed by pytest.
