@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from multidict import CIMultiDict
 
 from wsfast.closing import MAX_CONTROL
-from wsfast.closing import connection_closed as closed
 from wsfast.exceptions import ProtocolError
 from wsfast.handshake import UpgradeRequest
 
 if TYPE_CHECKING:
     import uuid
 
-__all__ = ["BYTES_LIKE", "DataLike", "Fixed", "Identity", "Request", "State", "closed", "control_payload"]
+__all__ = ["BYTES_LIKE", "DataLike", "Fixed", "Identity", "Request", "State", "control_payload"]
 
 DataLike = str | bytes | bytearray | memoryview
 

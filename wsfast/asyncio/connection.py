@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 from wsfast._engine import WSTransport
 from wsfast.asyncio._connection import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
-from wsfast.connection import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, closed, control_payload
+from wsfast.closing import connection_closed
+from wsfast.connection import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -420,7 +421,7 @@ class ClientConnection(Connection, Identity):
     def _closed(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
         info = self.protocol.close_info
-        return closed(*self._closes, None if info is None else info.cause)
+        return connection_closed(*self._closes, None if info is None else info.cause)
 
     async def _raise_closed(self) -> NoReturn:
         await self.wait_closed()

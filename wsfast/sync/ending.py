@@ -7,7 +7,7 @@ import re
 import ssl
 from typing import Any, NamedTuple
 
-from wsfast.connection import closed
+from wsfast.closing import connection_closed
 from wsfast.exceptions import (
     Close,
     ConnectionClosed,
@@ -31,7 +31,7 @@ class Ending(NamedTuple):
 
     def exception(self, cause: BaseException | None) -> ConnectionClosed:
         """What a call on the closed connection raises. `cause`: what Python knows and the crate does not."""
-        return closed(self.rcvd, self.sent, self.rcvd_then_sent, cause or self.cause)
+        return connection_closed(self.rcvd, self.sent, self.rcvd_then_sent, cause or self.cause)
 
 
 def describe(handle: Any) -> Ending:
