@@ -7,7 +7,6 @@ cdef enum:
 cdef enum Compression:
     ALWAYS = 0x100
     NEVER = 0x200
-    DECIDED = 0x400                 # it is done, if it was to be
 
 
 # Of a message, as its sender wishes; None leaves it to the size.
