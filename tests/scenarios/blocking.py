@@ -99,7 +99,8 @@ class Server:
         with contextlib.suppress(ssl.SSLWantReadError):
             while piece := self._tls.read(65536):
                 got += piece
-            raise EOFError
+            if not got:  # a close_notify; behind a CLOSE, the next step finds it again
+                raise EOFError
         return got
 
     def _serve(self) -> None:
