@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from wsfast import exceptions
+from wsfast._opening.handshake import UpgradeResponse
 from wsfast.codes import WSCloseCode
 from wsfast.exceptions import (
     Close,
@@ -49,7 +50,6 @@ from wsfast.exceptions import (
     WebSocketException,
     WSProtocolError,
 )
-from wsfast.handshake import UpgradeResponse
 
 BYE = Close(1000, "bye")
 BAD_GATEWAY = UpgradeResponse(b"HTTP/1.1", 502, "Bad Gateway", b"Retry-After: 3", b"sorry")

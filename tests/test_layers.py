@@ -125,9 +125,11 @@ def test_module(path):
 
 
 def test_the_search_finds_imports():
-    assert {"wsfast.closing", "wsfast._polling.PollingReader"} <= imports(PACKAGE / "_engine.pyx")
-    assert {"aiofastnet.transport.Protocol", "wsfast._core.wsf_mask_key"} <= imports(PACKAGE / "_writer.pyx")
-    assert "wsfast.uri" in imports(PACKAGE / "handshake.py")
+    assert {"wsfast.closing", "wsfast._engine.polling.PollingReader"} <= imports(PACKAGE / "_engine.pyx")
+    assert {"aiofastnet.transport.Protocol", "wsfast._engine.core.wsf_mask_key"} <= imports(
+        PACKAGE / "_writer.pyx"
+    )
+    assert "wsfast._opening.uri" in imports(PACKAGE / "handshake.py")
 
 
 def c_sources():

@@ -8,8 +8,8 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from wsfast._engine cimport WSListener, WSTransport
-from wsfast._frame cimport WSFrame, WSMsgType
+from wsfast._engine.transport cimport WSListener, WSTransport
+from wsfast._engine.frame cimport WSFrame, WSMsgType
 
 
 cdef struct Tick:

@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from wsfast._engine.keepalive import Watch
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed
-from wsfast.keepalive import Watch
 
 if TYPE_CHECKING:
     from wsfast.asyncio.connection import ClientConnection
