@@ -9,7 +9,6 @@ import pickle
 import pytest
 
 from wsfast import exceptions
-from wsfast._opening.handshake import UpgradeResponse
 from wsfast.codes import WSCloseCode
 from wsfast.exceptions import (
     Close,
@@ -50,6 +49,7 @@ from wsfast.exceptions import (
     WebSocketException,
     WSProtocolError,
 )
+from wsfast.upgrade import UpgradeResponse
 
 BYE = Close(1000, "bye")
 BAD_GATEWAY = UpgradeResponse(b"HTTP/1.1", 502, "Bad Gateway", b"Retry-After: 3", b"sorry")

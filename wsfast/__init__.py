@@ -7,8 +7,6 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
 from wsfast._engine.frame import WSFrame
 from wsfast._engine.stats import WSStats
 from wsfast._engine.writer import mask_kernel
-from wsfast._opening.handshake import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
-from wsfast._opening.opening import ws_connect
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.closing import WSCloseHandshake, WSCloseInfo, WSDisconnectInfo
@@ -38,7 +36,9 @@ from wsfast.exceptions import (
     WSInvalidURL,
     WSProtocolError,
 )
+from wsfast.listener import ws_connect
 from wsfast.tls import TLS
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
 
 __all__ = [
     "TLS",

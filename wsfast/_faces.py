@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from multidict import CIMultiDict
 
-from wsfast._opening.handshake import UpgradeRequest
 from wsfast.closing import MAX_CONTROL
 from wsfast.exceptions import ProtocolError
+from wsfast.upgrade import UpgradeRequest
 
 if TYPE_CHECKING:
     import uuid

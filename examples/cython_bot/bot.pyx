@@ -8,8 +8,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport WSFrame, WSMsgType
+from wsfast cimport WSFrame, WSListener, WSMsgType, WSTransport
 
 
 cdef struct Tick:

@@ -15,9 +15,10 @@ from unittest import mock
 import h11
 
 from fuzz.pieces import cut
-from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, ClientHandshake, UpgradeResponse
+from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidHandshake, SecurityError
+from wsfast.upgrade import UpgradeResponse
 
 KEY, ACCEPT = b"dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 SUBPROTOCOLS = ["chat", "v2.superchat"]

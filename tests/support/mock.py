@@ -10,8 +10,8 @@ from typing import Any
 from support.frames import Parser, Sent
 from support.listeners import Recorder
 from wsfast import WSListener, WSTransport
-from wsfast._opening.opening import receiver_of
 from wsfast.deflate import AgreedDeflate
+from wsfast.listener import receiver_of
 
 NO_LIMIT = 2**62
 

@@ -1,3 +1,3 @@
-# Programs of version 0.1 say `from wsfast._engine cimport ...`; `from wsfast cimport ...` is what the documentation says.
+# For programs that said `from wsfast._engine cimport ...` before `from wsfast cimport ...` was there.
 from wsfast._engine.frame cimport WSCloseCode, WSFrame, WSMsgType
 from wsfast._engine.transport cimport WSListener, WSTransport

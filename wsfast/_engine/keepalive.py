@@ -6,20 +6,37 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from wsfast._engine.frame import WSFrame
+from wsfast._engine.tuning import Histogram
 from wsfast.codes import WSAutoPingStrategy, WSMsgType
 from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
-
-if TYPE_CHECKING:
-    from wsfast._engine.frame import WSFrame
-    from wsfast._engine.transport import WSListener, WSTransport
-    from wsfast._engine.tuning import Histogram
-
 
 # How often the loop turns before an answer is given up. If the program kept it busy, the answer may be there: libuv
 # runs timers and callbacks first, and reads then.
 _TURNS = 2
+
+
+class Pinged(Protocol):
+    """What is pinged: a WSTransport, which knows this module, so this module does not know it."""
+
+    @property
+    def underlying_transport(self) -> Any: ...
+    @property
+    def last_received(self) -> float: ...
+    @property
+    def is_close_frame_sent(self) -> bool: ...
+    def send_ping(self, message: bytes) -> None: ...
+    def _fail(self, close_code: int, reason: str, exc: BaseException) -> None: ...
+    def _expect(self, pong: bool) -> None: ...
+
+
+class Listening(Protocol):
+    """What pings in its own way: a WSListener that overrides these methods."""
+
+    def send_user_specific_ping(self, transport: Any) -> None: ...
+    def is_user_specific_pong(self, frame: WSFrame) -> bool: ...
 
 
 class Watch:
@@ -30,7 +47,7 @@ class Watch:
     """
 
     def __init__(
-        self, transport: WSTransport, interval: float, timeout: float | None, due: Callable[[], None]
+        self, transport: Pinged, interval: float, timeout: float | None, due: Callable[[], None]
     ) -> None:
         self._transport = transport
         self._interval = interval
@@ -77,12 +94,13 @@ class Watch:
 
 
 class Keepalive:
-    """Asks the server of one connection of a listener for signs of life."""
+    """Asks the server of one connection of a listener for signs of life. `base`: WSListener, whose pings are PINGs."""
 
     def __init__(
         self,
-        transport: WSTransport,
-        listener: WSListener,
+        transport: Pinged,
+        listener: Listening,
+        base: type[Listening],
         idle_timeout: float | None,
         reply_timeout: float | None,
         strategy: WSAutoPingStrategy | None,
@@ -97,11 +115,9 @@ class Keepalive:
         # The payloads of PINGs that wait for their PONG, when they were sent, and who waits: None is the idle timer.
         self._pings: dict[bytes, tuple[int, asyncio.Future[float] | None]] = {}
         # A listener's own kind of ping has no payload to tell answers apart, so there is one at a time.
-        from wsfast._engine.transport import WSListener  # the engine imports this module
-
         cls = type(listener)
-        self._own_ping = cls.send_user_specific_ping is not WSListener.send_user_specific_ping
-        self._own_pong = cls.is_user_specific_pong is not WSListener.is_user_specific_pong
+        self._own_ping = cls.send_user_specific_ping is not base.send_user_specific_ping
+        self._own_pong = cls.is_user_specific_pong is not base.is_user_specific_pong
         self._turn = asyncio.Lock()
         self._watch: Watch | None = None
         if idle_timeout is not None:

@@ -1,4 +1,4 @@
-"""The engine, for Cython programs: ``from wsfast._engine.transport cimport WSListener, WSTransport, WSFrame, WSMsgType``.
+"""The head of the engine. Programs say ``from wsfast cimport WSListener, WSTransport``; what else may be used is here.
 
 Subclass WSListener and override its cpdef methods: they are then called without Python in between, and so is
 WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own.

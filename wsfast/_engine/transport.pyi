@@ -9,10 +9,10 @@ from typing_extensions import Buffer, disjoint_base
 from wsfast._engine.frame import WSFrame
 from wsfast._engine.polling import PollingReader
 from wsfast._engine.tuning import Tuning
-from wsfast._opening.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.closing import WSCloseHandshake, WSDisconnectInfo
 from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast.deflate import AgreedDeflate
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 @disjoint_base
 class WSListener:

@@ -394,7 +394,7 @@ cdef class WSTransport(PollingReader):
     def _keep_alive(self, idle_timeout, reply_timeout, strategy):
         """Send PINGs and end the connection if nothing answers; None as `idle_timeout` never pings by itself."""
         self._keepalive = Keepalive(
-            self, self._listener, idle_timeout, reply_timeout, strategy, self._ping_histogram)
+            self, self._listener, WSListener, idle_timeout, reply_timeout, strategy, self._ping_histogram)
         self._stamp_reads = self._stamp_reads or idle_timeout is not None
 
     def _expect(self, bint pong):

@@ -13,8 +13,7 @@ import base64
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from http import HTTPStatus
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from multidict import CIMultiDict
 
@@ -34,6 +33,7 @@ from wsfast.exceptions import (
     StatusLineTooLong,
     TooManyHeaders,
 )
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse, decode_value
 
 __all__ = [
     "MAX_BODY",
@@ -43,10 +43,6 @@ __all__ = [
     "USER_AGENT",
     "ClientHandshake",
     "HeadersLike",
-    "UpgradeRequest",
-    "UpgradeResponse",
-    "WSUpgradeRequest",
-    "WSUpgradeResponse",
 ]
 
 HeadersLike = Mapping[str, str] | Iterable[tuple[str, str]]
@@ -113,117 +109,6 @@ _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 # An element of an extension list. Parameters may be quoted strings (RFC 6455 section 9.1), commas included,
 # at which wsproto's split_comma_header would cut.
 _EXTENSION = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+')
-
-
-class UpgradeRequest:
-    """The request that asked for the upgrade, with picows' attributes.
-
-    It keeps the bytes that were sent, some 250, because thousands of idle connections have one each; the
-    headers are parsed when first asked for.
-    """
-
-    __slots__ = ("_headers", "_raw")
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._headers: CIMultiDict[str] | None = None
-
-    @property
-    def method(self) -> bytes:
-        """``b"GET"``."""
-        return self._request_line()[0]
-
-    @property
-    def path(self) -> bytes:
-        """Path and query, for example ``b"/ws?symbol=btcusdt"``."""
-        return self._request_line()[1]
-
-    @property
-    def version(self) -> bytes:
-        """``b"HTTP/1.1"``."""
-        return self._request_line()[2]
-
-    @property
-    def headers(self) -> CIMultiDict[str]:
-        """All headers as they were sent."""
-        if self._headers is None:
-            lines = self._raw.partition(b"\r\n")[2]
-            self._headers = _parse_headers(lines.removesuffix(b"\r\n\r\n"))
-        return self._headers
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._raw,)
-
-    def _request_line(self) -> list[bytes]:
-        return self._raw.partition(b"\r\n")[0].split(b" ")
-
-
-class UpgradeResponse:
-    """The server's final reply; its headers, some 200 bytes, are parsed when first asked for.
-
-    ``version`` is ``b"HTTP/1.1"``; ``status`` an HTTPStatus, or a plain int if Python doesn't know it (520,
-    say); ``reason_phrase`` the text after it, often empty; ``body`` None for a 101, otherwise what was
-    received of the body, at most ``MAX_BODY`` bytes.
-    """
-
-    __slots__ = ("_headers", "_raw_headers", "body", "reason_phrase", "status", "version")
-
-    def __init__(
-        self, version: bytes, status: int, reason_phrase: str, raw_headers: bytes, body: bytes | None = None
-    ) -> None:
-        self.version = version
-        self.status = _known_status(status)
-        self.reason_phrase = reason_phrase
-        self.body = body
-        self._raw_headers = raw_headers
-        self._headers: CIMultiDict[str] | None = None
-
-    @property
-    def status_code(self) -> int:
-        """``status`` as a plain int (websockets' name)."""
-        return int(self.status)
-
-    @property
-    def headers(self) -> CIMultiDict[str]:
-        """All headers of the reply, in the server's spelling; looked up without regard to case."""
-        if self._headers is None:
-            self._headers = _parse_headers(self._raw_headers)
-        return self._headers
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        status = int(self.status)
-        return type(self), (self.version, status, self.reason_phrase, self._raw_headers, self.body)
-
-    def __repr__(self) -> str:
-        return f"<UpgradeResponse {self.status_code} {self.reason_phrase!r}>"
-
-
-WSUpgradeRequest = UpgradeRequest
-WSUpgradeResponse = UpgradeResponse
-
-
-def _known_status(status: int) -> int:
-    try:
-        return HTTPStatus(status)
-    except ValueError:
-        return status
-
-
-def _parse_headers(lines: bytes) -> CIMultiDict[str]:
-    """Parse lines that were written here: nothing is folded, one blank follows the colon."""
-    headers: CIMultiDict[str] = CIMultiDict()
-    for line in lines.split(b"\r\n") if lines else ():
-        name, _, value = line.partition(b": ")
-        headers.add(name.decode("ascii"), _decode(value))
-    return headers
-
-
-def _decode(value: bytes) -> str:
-    """Decode a field value: UTF-8, as we send it, else Latin-1, which RFC 9110 section 5.5 remembers."""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 class ClientHandshake:
@@ -369,7 +254,7 @@ class ClientHandshake:
         response = UpgradeResponse(
             version=reply.version,
             status=reply.status,
-            reason_phrase=_decode(reply.reason),
+            reason_phrase=decode_value(reply.reason),
             raw_headers=b"\r\n".join(b"%b: %b" % field for field in reply.fields),
         )
         if reply.version != b"HTTP/1.1":
@@ -446,7 +331,7 @@ def _check_upgrade(fields: _Fields, accept_token: bytes) -> None:
     if accept is None:
         raise InvalidHeader("Sec-WebSocket-Accept")
     if accept != accept_token:  # base64, so the case matters
-        raise InvalidHeaderValue("Sec-WebSocket-Accept", _decode(accept))
+        raise InvalidHeaderValue("Sec-WebSocket-Accept", decode_value(accept))
 
 
 def _picked_subprotocol(fields: _Fields, offered: Sequence[str]) -> str | None:
@@ -454,7 +339,7 @@ def _picked_subprotocol(fields: _Fields, offered: Sequence[str]) -> str | None:
     value = _single(fields, "Sec-WebSocket-Protocol")
     if value is None:
         return None
-    subprotocol = _decode(value)
+    subprotocol = decode_value(value)
     if subprotocol not in offered:
         raise NegotiationError(f"the server picked a subprotocol that wasn't offered: {subprotocol!r}")
     return subprotocol
@@ -483,12 +368,12 @@ def _single(fields: _Fields, name: str) -> bytes | None:
     """Return the value of a header that may appear once only (RFC 6455 sections 11.3.3 and 11.3.4)."""
     values = [value for field, value in fields if field == name.lower().encode()]
     if len(values) > 1:
-        raise InvalidHeader(name, f"{len(values)} of them: {_decode(b', '.join(values))}")
+        raise InvalidHeader(name, f"{len(values)} of them: {decode_value(b', '.join(values))}")
     return values[0] if values else None
 
 
 def _decode_optional(value: bytes | None) -> str | None:
-    return None if value is None else _decode(value)
+    return None if value is None else decode_value(value)
 
 
 # The request. What cannot be sent is refused here, before anything is, with the argument's name.

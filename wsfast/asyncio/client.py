@@ -20,7 +20,7 @@ from wsfast._engine.tuning import Tuning
 from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
-from wsfast._opening.handshake import USER_AGENT, HeadersLike, UpgradeRequest, UpgradeResponse
+from wsfast._opening.handshake import USER_AGENT, HeadersLike
 from wsfast._opening.opening import Opening, establish, refuse_redirect
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.uri import WebSocketURI
@@ -29,6 +29,7 @@ from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
 from wsfast.tls import as_context, check_tls
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
 

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from wsfast._engine.transport import WSTransport
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
-from wsfast._opening.handshake import UpgradeResponse
 from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
 from wsfast.closing import connection_closed
@@ -25,6 +24,7 @@ from wsfast.exceptions import (
     ProtocolError,
 )
 from wsfast.options import Limits, Marks, Pinging, Timeouts
+from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["ClientConnection"]
 

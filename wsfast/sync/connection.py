@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
-from wsfast._opening.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.closing import MAX_REASON, cut_reason
 from wsfast.codes import close_code_on_wire_ok
 from wsfast.deflate import AgreedDeflate
@@ -33,6 +32,7 @@ from wsfast.sync._messaging import Connection
 from wsfast.sync._native import lib
 from wsfast.sync.fragments import Fragments
 from wsfast.sync.pings import Event, Pings, PongReceived
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection"]
 
