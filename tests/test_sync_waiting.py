@@ -620,7 +620,9 @@ def test_ctrl_c(call, done):
         done.wait()
 
     with scripted(script, buffer=65536) as server:
-        command = [sys.executable, "-c", CTRL_C.format(call=call), server.url]
+        # As a background job, whose handler is not the interpreter's.
+        ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+        command = [*ignoring, sys.executable, "-c", CTRL_C.format(call=call), server.url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "waiting\n"
             assert started.wait(20)
