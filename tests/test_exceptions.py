@@ -44,6 +44,7 @@ from wsfast.exceptions import (
     RequestLineTooLong,
     SecurityError,
     StatusLineTooLong,
+    TLSUnavailable,
     TooManyFragments,
     TooManyHeaders,
     WebSocketException,
@@ -116,6 +117,7 @@ SAMPLES = [
     (TooManyFragments("text"), "text"),
     (invalid_text(), "'utf-8' codec can't decode byte 0xe9 in position 3: unexpected end of data"),
     (KeepaliveTimeout("no pong"), "no pong"),
+    (TLSUnavailable("text"), "text"),
     (InvalidState("text"), "text"),
     (ConcurrencyError("text"), "text"),
 ]
