@@ -45,8 +45,9 @@ for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "WS_PROXY", 
 for _name in ("SSLKEYLOGFILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONASYNCIODEBUG"):
     os.environ.pop(_name, None)
 
-# For a test that hangs, on a machine that has other things to do; a debug build of CPython is several times slower.
-DEADLINE = 200 if hasattr(sys, "gettotalrefcount") else 60
+# For a test that hangs, on a machine that has other things to do; a debug build of CPython and the sanitizers are
+# several times slower.
+DEADLINE = 200 if hasattr(sys, "gettotalrefcount") or "ASAN_OPTIONS" in os.environ else 60
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
