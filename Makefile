@@ -154,7 +154,7 @@ $(debug_tree)/.built: pyproject.toml $(sources)
 	@.venv-debug/bin/python -m pip install --quiet --group test
 	@mkdir -p $(debug_tree)
 	@$(copy) $(debug_tree)
-	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
+	cd $(debug_tree) && PYTHONWARNINGS=ignore WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
 	@touch $@
 
 # The kept corpora of the C targets; those of Python are replayed by pytest.
