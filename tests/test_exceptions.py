@@ -137,7 +137,9 @@ def state(error: BaseException) -> str:
 
 @pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=IDS)
 @pytest.mark.parametrize(
-    "duplicate", [copy.copy, copy.deepcopy, *range(pickle.HIGHEST_PROTOCOL + 1)], ids=str
+    "duplicate",
+    [copy.copy, copy.deepcopy, *range(pickle.HIGHEST_PROTOCOL + 1)],
+    ids=lambda duplicate: getattr(duplicate, "__name__", duplicate),
 )
 def test_pickle_and_copy(error: WebSocketException, duplicate) -> None:
     error.note = "mine"
