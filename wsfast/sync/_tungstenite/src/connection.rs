@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::buffer::NoMemory;
+use crate::counts::Counts;
 use crate::ending::{Ending, Phase};
 use crate::frame::Short;
 use crate::keepalive::Keepalive;
@@ -80,6 +81,7 @@ pub struct Connection {
     pub(crate) residue: AtomicBool,
     pub(crate) phase: AtomicU8,
     pub(crate) ending: Mutex<Ending>,
+    pub(crate) counts: Counts,
     pub(crate) pings: Mutex<Pings>,
     pub(crate) pongs: AtomicBool,
     /// Seconds, as bits of an f64.
@@ -105,6 +107,7 @@ impl Connection {
             residue: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Connecting as u8),
             ending: Mutex::new(Ending::default()),
+            counts: Counts::default(),
             pings: Mutex::new(Pings::default()),
             pongs: AtomicBool::new(false),
             latency: AtomicU64::new(0),

@@ -15,6 +15,7 @@ mod buffer;
 mod closing;
 mod connection;
 mod core;
+mod counts;
 mod ending;
 mod frame;
 mod keepalive;
@@ -38,8 +39,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::{
-    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, AGAIN, CLOSED, OK, PANIC,
-    RESUME, STREAM, VALIDATE,
+    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, CStats, AGAIN, CLOSED, OK,
+    PANIC, RESUME, STREAM, VALIDATE,
 };
 use connection::{Connection, Stop};
 use ending::Cause;
@@ -226,6 +227,16 @@ pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_
 #[no_mangle]
 pub unsafe extern "C" fn wst_send(handle: *const Handle, head: c_int, data: *const c_char, size: usize) -> c_int {
     guarded(handle, PANIC, |connection| sent(connection.send(head as u8, bytes(data, size))))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int {
+    guarded(handle, PANIC, |connection| sent(connection.cork(corked != 0)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut CStats) {
+    guarded(handle, (), |connection| (*target).tell(connection));
 }
 
 #[no_mangle]
