@@ -71,6 +71,8 @@ typedef struct {
     double ping_timeout;
     double close_timeout;
     double busy_poll;
+    uint64_t max_read; /* bytes of one recv(2) */
+    int quickack;      /* 1: tell the kernel after each to acknowledge at once */
 } wst_options;
 
 /* A received message or, with WST_STREAM or if it is compressed, a frame of one: until the next is received. */

@@ -64,6 +64,8 @@ pub struct COptions {
     pub ping_timeout: f64,
     pub close_timeout: f64,
     pub busy_poll: f64,
+    pub max_read: u64,
+    pub quickack: c_int,
 }
 
 impl COptions {
@@ -78,6 +80,8 @@ impl COptions {
             ping_timeout: seconds(self.ping_timeout),
             close_timeout: seconds(self.close_timeout),
             busy_poll: seconds(self.busy_poll).unwrap_or_default(),
+            max_read: usize::try_from(self.max_read).unwrap_or(usize::MAX),
+            quickack: self.quickack != 0,
         }
     }
 }

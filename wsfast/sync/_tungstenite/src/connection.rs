@@ -37,6 +37,8 @@ pub struct Options {
     pub ping_timeout: Option<Duration>,
     pub close_timeout: Option<Duration>,
     pub busy_poll: Duration,
+    pub max_read: usize,
+    pub quickack: bool,
 }
 
 /// Why a call returns without what it was called for.
@@ -88,6 +90,8 @@ pub struct Connection {
     pub(crate) latency: AtomicU64,
     pub(crate) close_timeout: Option<Duration>,
     pub(crate) busy_poll: Duration,
+    pub(crate) max_read: usize,
+    pub(crate) quickack: bool,
 }
 
 impl Drop for Connection {
@@ -113,6 +117,8 @@ impl Connection {
             latency: AtomicU64::new(0),
             close_timeout: options.close_timeout,
             busy_poll: options.busy_poll,
+            max_read: options.max_read,
+            quickack: options.quickack,
         }
     }
 

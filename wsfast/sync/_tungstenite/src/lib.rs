@@ -339,6 +339,8 @@ mod tests {
             ping_timeout: -1.0,
             close_timeout: -1.0,
             busy_poll: 0.0,
+            max_read: u64::MAX,
+            quickack: 0,
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);

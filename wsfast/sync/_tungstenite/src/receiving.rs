@@ -281,6 +281,9 @@ impl Connection {
         if got > 0 {
             self.counts.reads.add(1);
             self.counts.bytes.add(got);
+            if self.quickack {
+                self.socket.acknowledge();
+            }
         }
         Ok(size)
     }
@@ -288,7 +291,9 @@ impl Connection {
     fn read_once(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
         let Some(session) = self.session() else {
             reader.buffer.reserve(1)?;
-            let size = self.socket.recv_into(reader.buffer.spare(), flags)?;
+            let spare = reader.buffer.spare();
+            let room = spare.len().min(self.max_read);
+            let size = self.socket.recv_into(&mut spare[..room], flags)?;
             // SAFETY: the kernel has written so many bytes.
             unsafe { reader.buffer.filled(size) };
             if size > 0 {
@@ -301,7 +306,7 @@ impl Connection {
         }
         if reader.wire.is_empty() {
             reader.wire.try_reserve(READ).map_err(|_| NO_MEMORY)?;
-            if self.socket.recv(&mut reader.wire, flags)? == 0 {
+            if self.socket.recv(&mut reader.wire, self.max_read, flags)? == 0 {
                 return Ok(0);
             }
             reader.keepalive.heard();
