@@ -104,9 +104,9 @@ async def ws_connect(
     :param auto_ping_idle_timeout: how long nothing must have been received before a ping is sent or, with
         ``PING_PERIODICALLY``, the time between pings
     :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
-    :param ping_interval, ping_timeout: websockets' names, instead of the four above: a ping is sent every `ping_interval`,
-        and the connection is ended if nothing at all is received within `ping_timeout` of it. None turns either off. If
-        only one is given, the other is 20.
+    :param ping_interval, ping_timeout: websockets' names, instead of the four above: a ping is sent every
+        `ping_interval`, and the connection is ended if nothing is received within `ping_timeout` of it. None turns
+        either off. If only one is given, the other is 20.
     :param enable_auto_pong: answer PING frames; if False, they are delivered
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
         :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
