@@ -52,6 +52,9 @@ class ClientConnection(Connection, Identity):
     :exc:`ConnectionClosedError`.
     """
 
+    protocol: WSTransport
+    """The engine's transport, which is the protocol of the asyncio transport beneath."""
+
     def __init__(
         self,
         protocol: WSTransport,

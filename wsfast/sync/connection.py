@@ -64,6 +64,17 @@ class ClientConnection(Connection, Identity):
     Any number of threads may use a connection: one of them receives, while others send, ping or close.
     """
 
+    local_address: Any
+    """The address of this end: ``(host, port)`` for IPv4, see ``socket.getsockname()``."""
+    remote_address: Any
+    """The address of the server: ``(host, port)`` for IPv4, see ``socket.getpeername()``."""
+    response: UpgradeResponse
+    """The server's reply to the upgrade request."""
+    subprotocol: str | None
+    """The subprotocol that the server picked, or None."""
+    compression: AgreedDeflate | None
+    """What was agreed on compressing messages; None if they are not."""
+
     def __init__(
         self,
         handle: Any,
@@ -88,13 +99,9 @@ class ClientConnection(Connection, Identity):
         self._base_logger = logger
         self._request = request
         self.local_address, self.remote_address = addresses
-        """``(host, port)`` for IPv4, see ``socket.getsockname()`` and ``socket.getpeername()``."""
         self.response = response
-        """The server's reply to the upgrade request."""
         self.subprotocol = subprotocol
-        """The subprotocol that the server picked, or None."""
         self.compression = compression
-        """What was agreed on compressing messages; None if they are not."""
 
     # The crate has got them.
     close_timeout = Fixed()
