@@ -140,8 +140,9 @@ async def ws_connect(
     :param extensions: such offers with other settings, in order of preference
     :param host, port: connect there instead; `url` still says what is sent as Host and by SNI
     :param local_addr: host and port of this end; `source_address` is another name of it
-    :param family, proto, flags, happy_eyeballs_delay, interleave, server_hostname, ssl_handshake_timeout,
-        ssl_shutdown_timeout, ssl_incoming_bio_size, ssl_outgoing_bio_size: as for ``loop.create_connection``
+    :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``
+    :param server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout: the same
+    :param ssl_incoming_bio_size, ssl_outgoing_bio_size: bytes of aiofastnet's buffers for TLS
 
     :returns: the transport and the listener
     :raises InvalidURI: `url` is no WebSocket URL

@@ -180,9 +180,10 @@ Two names in one cell are names of the same thing. A call with both raises `Type
 """
 
 TAIL = """
-Of what `dir()` shows of a `WSTransport`, `connection_made`, `connection_lost`, `data_received`, `eof_received`,
-`get_buffer`, `buffer_updated`, `is_buffered_protocol`, `get_local_write_buffer_size`, `pause_writing` and `resume_writing`
-are called by asyncio and aiofastnet: a `WSTransport` is the protocol of its connection ({doc}`design`).
+`dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
+`connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,
+`resume_writing`, `is_buffered_protocol`, `get_local_write_buffer_size`. A `WSTransport` is the protocol of its
+connection: see {doc}`design`.
 """
 
 

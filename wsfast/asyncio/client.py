@@ -82,9 +82,10 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param sock: a connected socket, or one to connect
     :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI
     :param local_addr: host and port of this end; `source_address` is another name of it
-    :param family, proto, flags, happy_eyeballs_delay, interleave, server_hostname, ssl_handshake_timeout,
-        ssl_shutdown_timeout, ssl_incoming_bio_size, ssl_outgoing_bio_size, all_errors: as for
-        ``loop.create_connection``
+    :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``
+    :param server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout: the same
+    :param ssl_incoming_bio_size, ssl_outgoing_bio_size: bytes of aiofastnet's buffers for TLS
+    :param all_errors: accepted for websockets' sake
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
