@@ -6,6 +6,7 @@ both with the name of the option.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from numbers import Real
@@ -13,6 +14,7 @@ from operator import index
 from typing import Any
 
 from wsfast.codes import WSAutoPingStrategy
+from wsfast.keywords import NOT_GIVEN
 
 __all__ = [
     "NO_LIMIT",
@@ -20,10 +22,10 @@ __all__ = [
     "Marks",
     "Pinging",
     "Timeouts",
+    "as_logger",
     "check_address",
     "check_bools",
     "check_callables",
-    "check_logger",
     "check_types",
     "count",
     "seconds",
@@ -34,6 +36,9 @@ NO_LIMIT = 2**62
 
 # A hundred years: as good as no end, while the timers of some event loops, and of Rust, end not much later.
 _FOREVER = 100 * 365.25 * 86400
+
+# websockets' default of ping_interval and ping_timeout, in seconds.
+_PING = 20
 
 # A limit of two kinds, such as of messages and of fragments, or a high-water and a low-water mark.
 Marks = int | tuple[int | None, int | None] | None
@@ -112,10 +117,13 @@ def check_address(name: str, value: Any) -> None:
     check_types(int, str, **{f"the port of {name}": value[1]})
 
 
-def check_logger(name: str, value: Any) -> None:
-    """Refuse what is neither a logger nor an adapter of one; None is the default."""
-    if value is not None and not (hasattr(value, "isEnabledFor") and hasattr(value, "warning")):
-        raise TypeError(f"{name} must be a logger, not {value!r}")
+def as_logger(name: str, value: Any) -> Any:
+    """A logger or an adapter of one, as it is given; of a str, the logger ``wsfast.<value>``; None is the default."""
+    if value is None or isinstance(value, str):
+        return logging.getLogger(f"wsfast.{value or 'client'}")
+    if not (hasattr(value, "isEnabledFor") and hasattr(value, "warning")):
+        raise TypeError(f"{name} must be a logger, or the last part of its name, not {value!r}")
+    return value
 
 
 class Timeouts:
@@ -181,6 +189,8 @@ class Pinging:
     __slots__ = ("interval", "strategy", "timeout")
 
     def __init__(self, ping_interval: Any, ping_timeout: Any) -> None:
+        ping_interval = _PING if ping_interval is NOT_GIVEN else ping_interval
+        ping_timeout = _PING if ping_timeout is NOT_GIVEN else ping_timeout
         self.interval = seconds("ping_interval", ping_interval, zero=False, none="to send no pings")
         self.timeout = seconds("ping_timeout", ping_timeout, zero=False, none="for no limit")
         self.strategy = WSAutoPingStrategy.PING_PERIODICALLY

@@ -202,7 +202,7 @@ async def listener(
     **options: Any,
 ) -> AsyncIterator[Client]:
     options.setdefault("close_timeout", CLOSE_TIMEOUT)
-    transport, client = await ws_connect(make, url, ssl_context=context, max_frame_size=max_size, **options)
+    transport, client = await ws_connect(make, url, ssl_context=context, max_size=max_size, **options)
     try:
         yield client
     finally:

@@ -71,10 +71,6 @@ class Tuning:
             self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, min(microseconds, _MAX_INT)))
 
 
-# What wsfast.connect() passes on to Tuning, besides what it names. It has no frames that a stamp could be on.
-ARGUMENTS = ("max_read_size", "quickack", "so_busy_poll", "sockopts")
-
-
 def _checked(sockopts: Sequence[SocketOption]) -> list[SocketOption]:
     if not isinstance(sockopts, Iterable):
         raise TypeError(f"sockopts must be tuples (level, name, value), not {sockopts!r}")
