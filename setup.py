@@ -1,7 +1,8 @@
 """Builds the compiled modules. All metadata is in pyproject.toml.
 
-The kernels for AVX2, AVX-512 and NEON carry their instruction set as a function attribute, and the best one is picked
-when the module is loaded, so one build serves every machine of an architecture and no -march flag is needed.
+The masking kernels for AVX2, AVX-512 and NEON name their instruction set in a function attribute, and the
+module picks the best kernel when it is loaded. So one build serves every machine of an architecture, and no
+-march flag is needed.
 
 WSFAST_DEBUG=1 builds without optimisation, with C assertions and symbols; WSFAST_SANITIZE=address,undefined adds
 sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports beside the sources.
@@ -20,8 +21,8 @@ from setuptools.command.build_ext import build_ext
 if sys.platform == "win32":
     sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
 
-# What of the core a module is linked with. frame.c and utf8.c keep nothing, so whoever needs them has them; the pool of
-# mask keys must exist once.
+# The core sources that each module is linked with. frame.c and utf8.c are stateless, so several modules may link a copy of
+# them. The pool of mask keys (entropy.c) must exist once.
 FRAME = "wsfast/core/frame.c"
 UTF8 = "wsfast/core/utf8.c"
 CORE = {
@@ -62,13 +63,13 @@ class BuildExt(build_ext):
     def run(self) -> None:
         if shutil.which("cargo") is None:
             sys.exit(
-                "wsfast's blocking client is Rust, and there is no cargo to build it: install Rust (rustup.rs)."
+                "wsfast's blocking client is written in Rust, and cargo was not found: install Rust (rustup.rs)."
             )
         target = os.environ.get("CARGO_TARGET_DIR", "build/cargo")
         cargo = ["cargo", "build", "--quiet", "--locked", f"--manifest-path={CRATE}/Cargo.toml"]
         cargo += [f"--target-dir={target}"]
         if subprocess.call(cargo + ([] if DEBUG else ["--release"])) != 0:  # noqa: S603
-            sys.exit("cargo could not build wsfast's blocking client; its messages are above.")
+            sys.exit("cargo could not build wsfast's blocking client; cargo's messages are above.")
         super().run()
 
 
@@ -85,9 +86,9 @@ setup(
             "wraparound": False,
             "binding": False,
             "embedsignature": True,
-            # Cython would copy and pickle the C fields that it can, and leave out the rest.
+                        # Cython's own pickling would copy the C fields that it knows how to copy, and silently skip the others.
             "auto_pickle": False,
-            # An object made by __new__ alone, or cleared by the collector, refers to None where C expects another one.
+                        # An object that __new__ alone made, or that the collector cleared, holds None where C expects another object.
             "nonecheck": True,
         },
     ),
