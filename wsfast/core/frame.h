@@ -34,8 +34,7 @@ enum {
     WSF_PONG = 0xA,
 };
 
-/* The fields of the first two bytes of a header, and the two values that announce a longer length.
- */
+/* The fields of the first two bytes of a header; two values that announce a longer length. */
 enum {
     WSF_FIN_BIT = 0x80,
     WSF_RSV_BITS = 0x70,
@@ -94,7 +93,8 @@ const char *wsf_status_reason(wsf_status s);
 /* wsf_decode_header without the fast path: all headers, all checks. Same contract. */
 wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t n, wsf_header *h);
 
-/* Decodes the header of a server's frame from the n bytes at p that have arrived so far. It does
+/*
+ * Decodes the header of a server's frame from the n bytes at p that have arrived so far. It does
  * not read bytes behind the header. Returns
  *
  *   WSF_FRAME       *h is filled in,
@@ -108,7 +108,8 @@ wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t
  */
 static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *p, size_t n,
                                            wsf_header *h) {
-    /* Nearly every frame of a feed is a whole data message, unmasked, with a length of 7 or 16
+    /*
+     * Nearly every frame of a feed is a whole data message, unmasked, with a length of 7 or 16
      * bits. All other headers, and every violation, take the slow path.
      */
     if (n >= 4 && p[1] <= WSF_LENGTH_16 && !d->in_message) {
@@ -128,7 +129,8 @@ static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *
     return wsf_decode_header_slow(d, p, n, h);
 }
 
-/* Records that the caller took the frame with this header, which d decoded. A control frame may
+/*
+ * Records that the caller took the frame with this header, which d decoded. A control frame may
  * come between the fragments of a message, and leaves the message open (RFC 6455 section 5.4).
  */
 static inline void wsf_decoder_advance(wsf_decoder *d, const wsf_header *h) {
@@ -141,7 +143,8 @@ static inline size_t wsf_header_size(uint64_t n) {
     return n < WSF_LENGTH_16 ? 2 + 4 : n <= UINT16_MAX ? 4 + 4 : 10 + 4;
 }
 
-/* Writes the masked header of a frame with n < 2^63 bytes of payload to dst, and returns the size
+/*
+ * Writes the masked header of a frame with n < 2^63 bytes of payload to dst, and returns the size
  * of that header. dst has room for wsf_header_size(n) bytes at any alignment. first_byte contains
  * FIN, RSV bits and opcode; the caller guarantees that they are legal. The bytes of key are written
  * in memory order, which wsf_mask_fn uses too.
@@ -164,7 +167,8 @@ static inline size_t wsf_encode_header(uint8_t *dst, uint8_t first_byte, uint64_
     return at + sizeof key;
 }
 
-/* 1 if a CLOSE frame may contain this code, 0 if not. RFC 6455 section 7.4 and its IANA registry:
+/*
+ * 1 if a CLOSE frame may contain this code, 0 if not. RFC 6455 section 7.4 and its IANA registry:
  * 1000-1014 without 1004 (reserved) and 1005, 1006 (for reporting only, like 1015); 3000-3999 for
  * registered libraries, 4000-4999 for private use.
  */

@@ -1,4 +1,5 @@
-/* Masking, RFC 6455 section 5.3: byte i of the payload is sent as payload[i] ^ key[i mod 4].
+/*
+ * Masking, RFC 6455 section 5.3: byte i of the payload is sent as payload[i] ^ key[i mod 4].
  *
  * There is one kernel per instruction set. Kernels differ only in the width of their words and in
  * the treatment of the ragged ends. One table lists all kernels, slowest first, so tests can
@@ -14,7 +15,8 @@
 
 #include "frame.h"
 
-/* dst[i] = src[i] ^ key[i mod 4] for i < n, with the bytes of key in memory order. dst is src, or
+/*
+ * dst[i] = src[i] ^ key[i mod 4] for i < n, with the bytes of key in memory order. dst is src, or
  * the two do not overlap. Both may have any alignment; n may be 0. The kernel reads and writes no
  * byte outside.
  */
@@ -33,7 +35,8 @@ extern const size_t wsf_mask_kernel_count;
 /* The last supported kernel of the table. Never NULL. Callers call it once and keep the result. */
 const wsf_mask_kernel *wsf_mask_best(void);
 
-/* Writes a whole frame to dst: masked header, then n masked bytes of payload. dst has room for
+/*
+ * Writes a whole frame to dst: masked header, then n masked bytes of payload. dst has room for
  * wsf_header_size(n) + n bytes at any alignment. dst does not overlap the payload, with one
  * exception: the payload may already lie at dst + wsf_header_size(n), and is then masked in place.
  * Returns the number of bytes written.

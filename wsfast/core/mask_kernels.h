@@ -1,4 +1,5 @@
-/* Code that the kernels share. Only mask*.c may include it; other code uses the table in mask.h.
+/*
+ * Code that the kernels share. Only mask*.c may include it; other code uses the table in mask.h.
  *
  * Kernels do not process a ragged end byte by byte: they treat w <= n <= 2w bytes as two words of w
  * bytes that overlap in the middle. They load both words before they store either, because when

@@ -1,4 +1,5 @@
-/* Incremental validation of UTF-8 as RFC 3629 defines it. RFC 6455 requires it for TEXT messages
+/*
+ * Incremental validation of UTF-8 as RFC 3629 defines it. RFC 6455 requires it for TEXT messages
  * (sections 5.6 and 8.1) and for the reason of a CLOSE (section 5.5.1). A character may be split
  * between two feeds at any byte.
  *
@@ -16,7 +17,8 @@ typedef struct wsf_utf8 {
     uint32_t state; /* 0: between characters; other values are private to utf8.c */
 } wsf_utf8;
 
-/* Takes the next n bytes of the text; n may be 0, and p may then be NULL. Returns 1 if the bytes so
+/*
+ * Takes the next n bytes of the text; n may be 0, and p may then be NULL. Returns 1 if the bytes so
  * far are a prefix of some valid text. Returns 0 if no further bytes can make them valid; then
  * every later call returns 0 too.
  */
