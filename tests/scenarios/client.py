@@ -140,9 +140,7 @@ class Actor:
         self.faults: list[str] = []
         self.number = 0
         self.accepted: list[int] = []
-        self.armed = (
-            False  # True inside a call of wsfast: then a finalizer or the handler of a signal may act
-        )
+        self.armed = False  # inside a call of wsfast, where a finalizer or a signal handler may act
         self.depth = 0
         self.budget = BUDGET
         self.in_fragments = False
