@@ -67,7 +67,7 @@ def main():
     print(row("100 out, 100 back, µs per message", corked, "p50"))
     print(
         f"\nwsfast is faster where the ratio is below 1: the median of {REPEATS} repeats (lowest-highest).\n"
-        "Each run is a fresh process against a fresh C echo server, the contenders take turns, every reply is\n"
+        "Each run is a fresh process against a fresh C echo server, the contenders alternate, every reply is\n"
         "checked, garbage collection is off.\n"
         f"Round trips: both pinned to one core. Batches: {'pinned to two' if two_cores == 'two' else 'on one'}, "
         "wsfast corked, picows by one send() each.\n"

@@ -12,7 +12,7 @@ from bench.clients.payloads import flood_request, flooded, request, requests, ti
 
 def same(reply, size, first, last):
     if len(reply) != size or reply[0] != first or reply[-1] != last:
-        raise ValueError(f"the reply differs from the request: {len(reply)} bytes, {bytes(reply)[:40]!r}")
+        raise ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply)[:40]!r}")
 
 
 async def request_response(send, recv, size, rounds):
@@ -41,11 +41,11 @@ async def batch(send, recv, size, count, rounds, send_all=None):
             await send_all(payloads)
         for _ in range(count - 1):
             if len(await recv()) != size:
-                raise ValueError("a reply is not what was sent")
+                raise ValueError("a reply is wrong")
         reply = await recv()
         samples.append(now() - start)
         if bytes(reply) != payloads[-1]:
-            raise ValueError("a reply is not what was sent")
+            raise ValueError("a reply is wrong")
     return samples
 
 
@@ -66,7 +66,7 @@ async def flood(send_text, recv, size, count, rounds, how):
             left -= 1
         samples.append(now() - start)
         if left or message != done:
-            raise ValueError(f"not what was sent: {message[:40]!r}")
+            raise ValueError(f"a wrong reply: {message[:40]!r}")
     return samples
 
 
@@ -83,7 +83,7 @@ async def flood_iterated(send_text, messages, size, count, rounds):
             continue
         samples.append(now() - start)
         if left or message != "DONE":
-            raise ValueError(f"not what was sent: {message[:40]!r}")
+            raise ValueError(f"a wrong reply: {message[:40]!r}")
         if len(samples) == rounds:
             return samples
         left = count
@@ -101,11 +101,11 @@ async def deflate(send, recv, size, count, rounds):
         await send(b"MORE")
         for update in updates:
             if await recv() != update:
-                raise ValueError("not what was sent")
+                raise ValueError("a wrong reply")
         done = await recv()
         samples.append(now() - start)
         if done != "DONE":
-            raise ValueError(f"not what was sent: {done[:40]!r}")
+            raise ValueError(f"a wrong reply: {done[:40]!r}")
     return samples
 
 
@@ -129,7 +129,7 @@ async def open_many(connect, url, count, after_message, ssl):
         if after_message:
             await connection.send(request(512, number))
             if await connection.recv() != request(512, number):
-                raise ValueError("an echo is not what was sent")
+                raise ValueError("an echo is wrong")
     return opened
 
 

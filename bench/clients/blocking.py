@@ -20,7 +20,7 @@ def request_response(connection, send, size, rounds):
         reply = recv()
         samples.append(now() - start)
         if len(reply) != size or reply[0] != first or reply[-1] != last:
-            raise ValueError(f"the reply differs from the request: {len(reply)} bytes, {bytes(reply[:40])!r}")
+            raise ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply[:40])!r}")
     return samples
 
 
@@ -33,11 +33,11 @@ def deflate(connection, size, count, rounds):
         connection.send(b"MORE")
         for update in updates:
             if recv() != update:
-                raise ValueError("not what was sent")
+                raise ValueError("a wrong reply")
         done = recv()
         samples.append(now() - start)
         if done != "DONE":
-            raise ValueError(f"not what was sent: {done[:40]!r}")
+            raise ValueError(f"a wrong reply: {done[:40]!r}")
     return samples
 
 

@@ -157,7 +157,7 @@ def flood_of_messages(base, send_text, size, count, rounds, how):
                 return
             self.samples.append(now() - self.start)
             if left or message != done:
-                self.done.set_exception(ValueError(f"not what was sent: {message[:40]!r}"))
+                self.done.set_exception(ValueError(f"a wrong reply: {message[:40]!r}"))
             else:
                 self.next(transport)
 
@@ -185,7 +185,7 @@ def deflate(base, send_text, size, count, rounds):
                 self.samples.append(now() - self.start)
                 self.next(transport)
             else:
-                self.done.set_exception(ValueError(f"not what was sent: {message[:40]!r}"))
+                self.done.set_exception(ValueError(f"a wrong reply: {message[:40]!r}"))
 
     return Listener(rounds)
 
@@ -249,5 +249,5 @@ async def open_many(ws_connect, base, send, url, count, after_message, ssl):
             send(transport, request(512, number))
             await arrived.wait()
             if echo != request(512, number):
-                raise ValueError("an echo is not what was sent")
+                raise ValueError("an echo is wrong")
     return opened

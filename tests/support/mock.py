@@ -27,7 +27,7 @@ class MockTransport:
         self.secure = secure
 
     def write(self, data: bytes) -> None:
-        assert type(data) is bytes, "what a transport keeps must be a copy"
+        assert type(data) is bytes, "a transport must get a copy that it can keep"
         assert "write_eof" not in self.calls, "write() after write_eof()"
         self.writes.append(data)
 

@@ -141,7 +141,7 @@ CERTIFICATES: dict[str, tuple[Issued, str]] = {
     "expired": (_leaf(ROOT, years=(2020, 2021)), NAME),
     "not yet valid": (_leaf(ROOT, years=(2044, 2045)), NAME),
     "self-signed, and pinned by some": (PINNED, NAME),
-    "issued by what is no authority": (issue("x", PINNED, names=(NAME,)), NAME),
+    "issued by a certificate that is no authority": (issue("x", PINNED, names=(NAME,)), NAME),
     "via an intermediate": (_leaf(MIDDLE, sent=(MIDDLE,)), NAME),
     "via an intermediate that is missing": (_leaf(MIDDLE), NAME),
     "an address": (issue("x", ROOT, names=("127.0.0.1",)), "127.0.0.1"),
@@ -152,7 +152,7 @@ CERTIFICATES: dict[str, tuple[Issued, str]] = {
     "by a root without identifiers": (_leaf(PLAIN_ROOT, identifiers=False), NAME),
     "by an expired root": (_leaf(OLD_ROOT), NAME),
     "deeper than its root allows": (_leaf(BENEATH_SHORT, sent=(BENEATH_SHORT,)), NAME),
-    "outside of what its authority may": (_leaf(ELSEWHERE, sent=(ELSEWHERE,)), NAME),
+    "outside of its authority's name constraints": (_leaf(ELSEWHERE, sent=(ELSEWHERE,)), NAME),
 }
 
 
@@ -266,7 +266,7 @@ CONTEXTS: dict[str, Callable[[Path], Said]] = {
     "none": lambda folder: None,
     "the default context": lambda folder: ssl.create_default_context(),
     "trusting": lambda folder: _trusting(TRUSTED),
-    "trusting nobody": lambda folder: _trusting(),
+    "trusting no authority": lambda folder: _trusting(),
     "pinning": lambda folder: _trusting(PINNED.pem),
     "pinning, by Python's default": lambda folder: ssl.create_default_context(cadata=PINNED.pem),
     "an intermediate": lambda folder: _trusting(MIDDLE.pem, off=_PARTIAL),
