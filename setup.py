@@ -1,17 +1,17 @@
 """Builds the compiled modules. All metadata is in pyproject.toml.
 
-The masking kernels for AVX2, AVX-512 and NEON name their instruction set in a function attribute, and the
-module picks the best kernel when it is loaded. So one build serves every machine of an architecture, and no
--march flag is needed.
+No -march flag is needed: the module picks the best masking kernel when it is loaded (docs/design.md).
 
 WSFAST_DEBUG=1 builds without optimisation, with C assertions and symbols; WSFAST_SANITIZE=address,undefined adds
 sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports beside the sources.
 """
 
+import copy
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from glob import glob
 
 from Cython.Build import cythonize
@@ -21,8 +21,8 @@ from setuptools.command.build_ext import build_ext
 if sys.platform == "win32":
     sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
 
-# The core sources that each module is linked with. frame.c and utf8.c are stateless, so several modules may link a copy of
-# them. The pool of mask keys (entropy.c) must exist once.
+# The core sources that each module is linked with. frame.c and utf8.c are stateless, so several modules may link a
+# copy of them. The pool of mask keys (entropy.c) must exist once.
 FRAME = "wsfast/core/frame.c"
 UTF8 = "wsfast/core/utf8.c"
 CORE = {
@@ -39,57 +39,56 @@ CRATE = "wsfast/sync/_tungstenite"
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG"]
-link_args = []
-if SANITIZE:
-    compile_args += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-g"]
-    link_args += [f"-fsanitize={SANITIZE}"]
+link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
+compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
+
+DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False}
+DIRECTIVES |= {"embedsignature": True}
+# Cython's own pickling would copy the C fields that it can copy, and silently skip the others.
+DIRECTIVES |= {"auto_pickle": False}
+# An object that __new__ alone made, or that the collector cleared, holds None where C expects another object.
+DIRECTIVES |= {"nonecheck": True}
 
 
 def extension(path: str) -> Extension:
     name = path.removesuffix(".pyx").replace("/", ".")
-    return Extension(
-        name,
-        [path, *CORE.get(name, [])],
-        include_dirs=["wsfast/core", CRATE],
-        depends=[*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"],
-        extra_compile_args=compile_args,
-        extra_link_args=link_args,
-    )
+    include_dirs = ["wsfast/core", CRATE]
+    depends = [*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"]
+    flags = {"extra_compile_args": compile_args, "extra_link_args": link_args}
+    return Extension(name, [path, *CORE.get(name, [])], include_dirs, depends=depends, **flags)
 
 
 class BuildExt(build_ext):
-    """Builds the crate first, which cffi links into a module (wsfast/sync/_tungstenite/binding.py)."""
+    """Builds the modules and the crate at the same time. cffi links the crate into a module (its binding.py)."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+        if self.inplace:  # `build_ext --inplace` and pip's --editable share one directory of objects
+            self.build_temp = self.build_lib = f"build/{sysconfig.get_config_var('SOABI')}"
 
     def run(self) -> None:
         if shutil.which("cargo") is None:
-            sys.exit(
-                "wsfast's blocking client is written in Rust, and cargo was not found: install Rust (rustup.rs)."
-            )
-        target = os.environ.get("CARGO_TARGET_DIR", "build/cargo")
+            sys.exit("wsfast's blocking client is Rust, and cargo was not found: install Rust (rustup.rs).")
         cargo = ["cargo", "build", "--quiet", "--locked", f"--manifest-path={CRATE}/Cargo.toml"]
-        cargo += [f"--target-dir={target}"]
-        if subprocess.call(cargo + ([] if DEBUG else ["--release"])) != 0:  # noqa: S603
+        cargo += [f"--target-dir={os.environ.get('CARGO_TARGET_DIR', 'build/cargo')}"]
+        with subprocess.Popen(cargo + ([] if DEBUG else ["--release"])) as self.crate:  # noqa: S603
+            super().run()
+
+    def build_extension(self, ext: Extension) -> None:
+        if ext.name == "wsfast.sync._native" and self.crate.wait() != 0:
             sys.exit("cargo could not build wsfast's blocking client; cargo's messages are above.")
-        super().run()
+        one = copy.copy(self)  # one directory per module: several modules compile frame.c at the same time
+        one.build_temp = f"{self.build_temp}/{ext.name}"
+        build_ext.build_extension(one, ext)
 
 
-setup(
-    cmdclass={"build_ext": BuildExt},
-    cffi_modules=[f"{CRATE}/binding.py:ffi"],
-    ext_modules=cythonize(
+if __name__ == "__main__":  # Cython's worker processes import this file where they are not forked
+    modules = cythonize(
         [extension(path) for path in sorted(glob("wsfast/**/*.pyx", recursive=True))],
         build_dir="build/cython",
+        nthreads=os.cpu_count(),
         annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": False,
-            "wraparound": False,
-            "binding": False,
-            "embedsignature": True,
-                        # Cython's own pickling would copy the C fields that it knows how to copy, and silently skip the others.
-            "auto_pickle": False,
-                        # An object that __new__ alone made, or that the collector cleared, holds None where C expects another object.
-            "nonecheck": True,
-        },
-    ),
-)
+        compiler_directives=DIRECTIVES,
+    )
+    setup(cmdclass={"build_ext": BuildExt}, cffi_modules=[f"{CRATE}/binding.py:ffi"], ext_modules=modules)

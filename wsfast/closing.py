@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from wsfast.codes import WSCloseCode, close_code_on_wire_ok
@@ -10,6 +11,7 @@ from wsfast.exceptions import (
     ConnectionClosed,
     ConnectionClosedError,
     ConnectionClosedOK,
+    InvalidText,
     KeepaliveTimeout,
     ProtocolError,
     WSProtocolError,
@@ -130,6 +132,19 @@ def close_reason(code: object, message: object) -> bytes:
     return reason
 
 
+def end(call: Callable[[], object], loop: Any) -> None:
+    """Abort or close the transport beneath.
+
+    :param call: the transport's ``abort`` or ``close``
+    :param loop: the event loop, if the transport is calling ``resume_writing()``; None otherwise. asyncio's own
+        transports would close twice if `call` ran inside that callback, so it runs in the loop's next iteration.
+    """
+    if loop is None:
+        call()
+    else:
+        loop.call_soon(call)
+
+
 def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
     """Log the exception that ended a connection, or a later one. Log a traceback if the exception may be a bug, because
     perhaps no task awaits the exception."""
@@ -140,6 +155,12 @@ def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
         logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
     else:
         logger.error("connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
+
+
+def reason_for(exc: WSProtocolError) -> str:
+    """The reason of the CLOSE frame for a violation by the server, in every face; for invalid text, websockets'
+    wording."""
+    return f"{exc.reason} at position {exc.start}" if isinstance(exc, InvalidText) else str(exc)
 
 
 def cut_reason(reason: str) -> bytes:

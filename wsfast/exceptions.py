@@ -26,6 +26,7 @@
     │       ├── PayloadTooBig, TooManyFragments
     │       └── InvalidText (also a UnicodeDecodeError)
     ├── KeepaliveTimeout (also a TimeoutError)
+    ├── TLSUnavailable (also a NotImplementedError)
     ├── InvalidState (also an AssertionError)
     └── ConcurrencyError (also a RuntimeError)
 
@@ -83,6 +84,7 @@ __all__ = [
     "RequestLineTooLong",
     "SecurityError",
     "StatusLineTooLong",
+    "TLSUnavailable",
     "TooManyFragments",
     "TooManyHeaders",
     "WSError",
@@ -553,6 +555,10 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
 
 class KeepaliveTimeout(WebSocketException, TimeoutError):
     """The server sent no byte within the time-out of a keepalive ping."""
+
+
+class TLSUnavailable(WebSocketException, NotImplementedError):
+    """The blocking client cannot use TLS with this Python, which hides its OpenSSL from other modules."""
 
 
 class InvalidState(WebSocketException, AssertionError):

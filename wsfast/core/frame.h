@@ -9,6 +9,7 @@
  *     |N|V|V|V|       |S|             | most significant      |                  |
  *     | |1|2|3|       |K|             | byte first            |                  |
  *     +-+-+-+-+-------+-+-------------+ - - - - - - - - - - - + - - - - - - - - +
+ *
  * Decoding is a pure function of the available bytes and three facts about the connection. Decoding
  * a partial header changes no state: the caller tries again with more bytes, and each attempt reads
  * at most nine bytes again. The state that spans frames (is a message open?) changes only when the
