@@ -151,9 +151,9 @@ def server_name(name: str) -> str:
     try:
         ascii_name = name.removesuffix(".").encode("idna").decode("ascii").lower()
     except UnicodeError as exc:
-        raise ValueError(f"server_hostname: {name!r} is no valid name") from exc
+        raise ValueError(f"server_hostname: {name!r} is not a valid name") from exc
     if not ascii_name or ascii_name.startswith(".") or "\0" in ascii_name:
-        raise ValueError(f"server_hostname: {name!r} is no valid name")
+        raise ValueError(f"server_hostname: {name!r} is not a valid name")
     return ascii_name
 
 
