@@ -433,6 +433,13 @@ async def play(program: Program, loop: Loop) -> list[str]:
     return actor.faults
 
 
+def _asyncio_drops(actor: Actor, transport: WSTransport) -> bool:
+    """True if asyncio's own TLS may have dropped unwritten bytes. It does so when the server's data crosses a
+    close_notify. That can happen after a failure, because then wsfast does not wait for the server's CLOSE."""
+    own = actor.program.tls and not actor.program.use_aiofastnet
+    return own and transport.close_info is not None and transport.close_info.cause is not None
+
+
 def _judge(actor: Actor, peer: Peer, transport: WSTransport) -> None:
     numbers = peer.numbers
     assert numbers == sorted(set(numbers)), f"out of order: {numbers}"
@@ -441,7 +448,7 @@ def _judge(actor: Actor, peer: Peer, transport: WSTransport) -> None:
     if peer.close is not None:
         lost = set(actor.accepted) - set(numbers)
         assert not lost, f"messages lost before CLOSE: {lost}"
-    elif not (actor.gave_up or peer.broken or peer.close_sent):
+    elif not (actor.gave_up or peer.broken or peer.close_sent or _asyncio_drops(actor, transport)):
         raise AssertionError(f"the server got no CLOSE: {transport.close_info}")
     flow = [event for event in actor.events if event in ("pause", "resume")]
     assert flow == (["pause", "resume"] * len(flow))[: len(flow)], f"flow control: {flow}"
