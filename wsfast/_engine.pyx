@@ -438,7 +438,6 @@ cdef class WSTransport(PollingReader):
         """Send the one CLOSE frame, if it can be sent. The state is `next` before it leaves, so nothing follows it."""
         cdef:
             bytes payload = code.to_bytes(2, "big") + reason if code else b""
-            bint in_fragments = self._sending_fragments
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
         if not self._is_open():
             return 0  # or somebody closed it just now, in a finalizer for instance
@@ -446,8 +445,7 @@ cdef class WSTransport(PollingReader):
         self._received_then_sent = self._close_received is not None
         self._state = next
         try:
-            self._send_checked(
-                FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload), in_fragments)
+            self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         finally:
             self._start_close_timer()
         return 0

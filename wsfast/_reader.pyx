@@ -1,5 +1,6 @@
 """How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
 
+cimport cython
 from aiofastnet.utils cimport NoResult
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -214,6 +215,7 @@ cdef class FrameReader(FrameWriter):
             self._lost_held = None
         return 0
 
+    @cython.nonecheck(False)
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1:
         """Dispatch the complete frames from _frame_end to `end` and keep the rest. A callback may do so as well, so
         where to go on is looked up for every frame."""

@@ -83,6 +83,7 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _require_open(self) except -1
     @cython.final
+    @cython.nonecheck(False)
     cdef inline bint _is_open(self) noexcept:
         """Frames can be sent. False in state OPEN: the transport beneath has failed, and will say so in a moment."""
         if self._state != State.OPEN:
@@ -94,8 +95,6 @@ cdef class FrameWriter(Protocol):
     cdef int _send_object(self, int head, message) except -1
     @cython.final
     cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1
-    @cython.final
-    cdef int _send_checked(self, int head, const char *payload, Py_ssize_t size, bint in_fragments) except -1
     @cython.final
     cdef int _send_later(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
@@ -109,6 +108,8 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
+    cdef int _put_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
     cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
@@ -116,6 +117,8 @@ cdef class FrameWriter(Protocol):
     cdef bint _may_wait(self) except -1
     @cython.final
     cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _begin_gathering(self) except -1
     @cython.final
     cdef int _write_gathered(self) except -1
     @cython.final

@@ -227,6 +227,8 @@ cdef class FrameWriter(Protocol):
         """Send a PONG with a payload of at most 125 bytes."""
         self.send(WSMsgType.PONG, message)
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1:
         """The first byte of a frame, checked (RFC 6455 sections 5.2 and 5.4)."""
         if (opcode == WSMsgType.TEXT or opcode == WSMsgType.BINARY) and fin and not self._sending_fragments:
@@ -250,6 +252,8 @@ cdef class FrameWriter(Protocol):
             raise ValueError(f"msg_type must be a WSMsgType, not {opcode}")
         return (FIN if fin else 0) | rsv | opcode
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _send_object(self, int head, message) except -1:
         cdef:
             const char *text
@@ -273,12 +277,17 @@ cdef class FrameWriter(Protocol):
         finally:
             PyBuffer_Release(&view)
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
         """Send a frame; `head` is its first byte, and whether to compress it (Compression)."""
         cdef:
             uint8_t first_byte = head
             bint in_fragments = self._sending_fragments
-        self._require_open()
+            bint done = False
+        # WSTransport alone sends CLOSE, once, and when it has left the state OPEN already.
+        if not self._is_open() and first_byte != (FIN | WSMsgType.CLOSE):
+            self._raise_closed()
         if first_byte & 0x08:
             if size > WSF_MAX_CONTROL:
                 raise ValueError(
@@ -286,11 +295,6 @@ cdef class FrameWriter(Protocol):
         elif in_fragments != ((first_byte & 0x0F) == WSMsgType.CONTINUATION):
             # _first_byte() has checked it, but since then the caller's code may have run: an iterator, a __bool__().
             _wrong_sequence(in_fragments)
-        return self._send_checked(head, payload, size, in_fragments)
-
-    cdef int _send_checked(self, int head, const char *payload, Py_ssize_t size, bint in_fragments) except -1:
-        """Send a frame that may be sent; `in_fragments` says whether it stands amid a fragmented message."""
-        cdef bint done = False
         if self._writing:
             return self._send_later(head, payload, size)
         self._writing = True
@@ -373,19 +377,24 @@ cdef class FrameWriter(Protocol):
 
     # ---- inside a write
 
-    cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
         if self._deflater is not None and not head & 0x08:
             return self._put_deflated(head, payload, size)
         return self._put_encoded(head, payload, size)
 
-    cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         self._frames_sent += 1
         if size > WRITE_SIZE - WSF_MAX_HEADER:
             return self._put_large(first_byte, payload, size)
-        if self._cork_depth or self._flush_scheduled:
+        if self._cork_depth or self._flush_scheduled or (self._gather and self._may_wait()):
             return self._gather_frame(first_byte, payload, size)
-        if self._gather and self._may_wait():
-            return self._gather_frame(first_byte, payload, size)
+        return self._put_alone(first_byte, payload, size)
+
+    @cython.final
+    cdef int _put_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+        """A frame that is written at once."""
         cdef:
             uint32_t key
             char *area
@@ -437,19 +446,24 @@ cdef class FrameWriter(Protocol):
         self._flush_scheduled = True
         return self._sent_in == callback
 
-    cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         cdef uint32_t key
         while self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
             self._write_gathered()
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         if self._gathered == NULL:
-            self._gathered = self._scratch.take_write()
+            self._begin_gathering()
         self._frames_gathered += 1
         self._gathered_size += wsf_encode_frame(
             _mask, <uint8_t *>self._gathered + self._gathered_size, first_byte, <const uint8_t *>payload, size, key)
         if self._gathered_size >= GATHER_LIMIT:
             self._write_gathered()
+        return 0
+
+    cdef int _begin_gathering(self) except -1:
+        self._gathered = self._scratch.take_write()
         return 0
 
     cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
@@ -491,6 +505,8 @@ cdef class FrameWriter(Protocol):
             self._scratch.give_write(area)
         return 0
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1:
         """send(2) if nothing is queued; what the kernel does not take is copied and queued."""
         cdef bint done = False
@@ -542,13 +558,15 @@ cdef class FrameWriter(Protocol):
         if self._cork_depth == 0:
             self._flush()
 
-    cdef int _check_thread(self, str method) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _check_thread(self, str method) except -1:
         if PyThread_get_thread_ident() != self._thread_id:
             raise RuntimeError(
                 f"WSTransport.{method}() called from a wrong thread: use loop.call_soon_threadsafe()")
         return 0
 
-    cdef int _require_open(self) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _require_open(self) except -1:
         if not self._is_open():
             self._raise_closed()
         return 0

@@ -225,6 +225,7 @@ cdef class Inbox(WSListener):
         """Is there what the receiver waits for?"""
         return self.frames > 0 if self.streaming else self.messages > 0
 
+    @cython.nonecheck(False)  # on_ws_frame() has looked into the frame, and the others are looked at here
     cdef int _push(self, WSFrame frame) except -1:
         cdef:
             Slot *slot
@@ -232,6 +233,8 @@ cdef class Inbox(WSListener):
             FrameFields fields = frame
         if self._discarding:
             return 0
+        if self._incoming is None or self.transport is None:
+            raise RuntimeError("the inbox was not initialised")
         if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._incoming.is_plain:
             if self.frames == self._capacity:
                 self._grow()
@@ -372,7 +375,11 @@ cdef class Inbox(WSListener):
             self._release(slot)
         return 0
 
-    cdef void _pop(self) noexcept:
+    cdef void _forget_fragments(self) noexcept:
+        self._fragments.clear()
+
+    @cython.nonecheck(False)  # there is only self
+    cdef inline void _pop(self) noexcept:
         """Forget the first frame."""
         cdef Slot *slot = &self._ring[self._head]
         self._head = (self._head + 1) & (self._capacity - 1)
