@@ -25,11 +25,11 @@ if sys.platform == "win32":
 FRAME = "wsfast/core/frame.c"
 UTF8 = "wsfast/core/utf8.c"
 CORE = {
-    "wsfast._frame": [FRAME],
-    "wsfast._writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
-    "wsfast._reader": [FRAME, UTF8],
-    "wsfast._engine": [FRAME],
-    "wsfast._messages": [UTF8],
+    "wsfast._engine.frame": [FRAME],
+    "wsfast._engine.writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
+    "wsfast._engine.reader": [FRAME, UTF8],
+    "wsfast._engine.transport": [FRAME],
+    "wsfast._engine.messages": [UTF8],
 }
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
