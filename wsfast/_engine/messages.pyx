@@ -185,10 +185,14 @@ cdef class Messages(WSListener):
         self._incoming = Incoming(transport, transport._frame_limit, None)
         self._fragments = Fragments.__new__(Fragments)
 
+    @cython.nonecheck(False)  # looked at in the beginning; the transport that calls keeps this object alive
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
-            int msg_type = (<FrameFields>frame).msg_type
+            int msg_type
             object payload
+        if self._incoming is None or self._listener is None or transport is None or frame is None:
+            raise TypeError("on_ws_frame() is for the engine to call")
+        msg_type = (<FrameFields>frame).msg_type
         if msg_type & 0x08:
             self._listener.on_ws_frame(transport, frame)
             return
@@ -222,6 +226,7 @@ cdef class Messages(WSListener):
             self._fragments.append(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         return None if self._incoming.has_more else self._of_fragments()
 
+    @cython.nonecheck(False)  # on_ws_frame() has looked at `frame`
     cdef object _of_frame(self, WSFrame frame):
         """The payload of a whole message that lies in the read buffer."""
         if (<FrameFields>frame).msg_type == WSMsgType.TEXT:

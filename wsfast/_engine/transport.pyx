@@ -1,22 +1,25 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
 WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
-that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx), without sleeping if it is told so
-(_polling.pyx), and sends as a FrameWriter (_writer.pyx); here is what it does with frames, and how a connection lives
-and ends. What happens once per connection is elsewhere: opening.py opens it, keepalive.py pings, closing.py finds the
-words for its end.
+that a frame passes no layer in between. Cython has no mixins, so what is one object at run time is a chain of classes,
+each with a file of its own:
 
-The life of a connection:
+    aiofastnet's Protocol
+      Link                   link.pyx     the state, the loop, the thread, the transport beneath
+        FrameWriter          writer.pyx   how frames leave
+          FrameReader        reader.pyx   how they arrive
+            PollingReader    polling.pyx  reading without sleeping
+              WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
 
-    CONNECTING  the opening handshake; no listener yet
-    OPEN        frames flow both ways
-    CLOSING     CLOSE was sent; frames are still delivered until the server's CLOSE
-    DRAINING    nothing is delivered any more; what arrives is read only to find the server's CLOSE and the end of the
-                stream, because closing a socket that holds unread bytes resets it and may destroy what was sent last
-    FAILED      like DRAINING after a violation of the protocol: what arrives has no meaning
-    CLOSED      the connection is gone
+Who refers to what while the connection is open, and lets go of it when it is gone:
 
-From CLOSING on a timer runs: close_timeout after its start the connection is aborted, whatever the server does.
+    event loop -> SocketTransport (or aiofastnet's) -> WSTransport -> its listener: the program's, Messages or Inbox
+    WSTransport -> SocketTransport, Keepalive (which refers back), Poller (one per loop, refers to its members)
+    Scratch (one per thread) -> the ReadBuffer that is read into <- each frame that was kept <- each view of it
+
+What each field is, who sets and who reads it, is written in the .pxd of its class; what memory that comes to, in
+docs/design.md. What happens once per connection is elsewhere: _opening opens it, keepalive.py pings, closing.py finds
+the words for its end. From CLOSING on a timer runs: after close_timeout the connection is aborted, whatever comes.
 """
 
 import asyncio

@@ -24,8 +24,8 @@ from libc.string cimport memcpy
 
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.link cimport State
 from wsfast._engine.messages cimport Fragments, Incoming, decode as decode_text, is_text, take_reference, text_or_null
-from wsfast._engine.writer cimport State
 
 from wsfast.exceptions import InvalidText
 
@@ -171,9 +171,9 @@ cdef class Inbox(WSListener):
         self._most = self._high_bytes
         self._fragments = Fragments.__new__(Fragments)
         self._incoming = Incoming(transport, max_message, max_fragment)
-        transport._tells_read_done = True
+        transport._tell_read_done()
         if not self._incoming.is_plain:
-            transport._max_read = min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE)
+            transport._read_at_most(min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
 
     def __dealloc__(self):
         cdef Slot *slot

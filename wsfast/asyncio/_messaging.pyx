@@ -134,7 +134,7 @@ cdef class Connection:
             int first_byte, kind = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
             int wish = compression(compress)
         transport._check_thread("send_many")
-        transport._cork_depth += 1
+        transport._cork()
         try:
             for message in messages:
                 transport._require_open()
