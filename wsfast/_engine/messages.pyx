@@ -172,10 +172,11 @@ cdef class Fragments:
 
 
 @cython.final
+@cython.no_gc_clear  # so what was set is there; the transport's reference is cleared, and the program's listener
 cdef class Messages(WSListener):
     """What the engine delivers to if a listener overrides on_ws_message()."""
 
-    def __init__(self, WSListener listener not None, WSTransport transport not None):
+    def __cinit__(self, WSListener listener not None, WSTransport transport not None):
         payload_type = listener.payload_type
         if payload_type not in _payload_types:
             raise TypeError(f"payload_type must be memoryview, bytes or str, not {payload_type!r}")
@@ -185,12 +186,12 @@ cdef class Messages(WSListener):
         self._incoming = Incoming(transport, transport._frame_limit, None)
         self._fragments = Fragments.__new__(Fragments)
 
-    @cython.nonecheck(False)  # looked at in the beginning; the transport that calls keeps this object alive
+    @cython.nonecheck(False)  # __cinit__() sets _incoming after _listener, and nothing clears them
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
             int msg_type
             object payload
-        if self._incoming is None or self._listener is None or transport is None or frame is None:
+        if self._incoming is None or transport is None or frame is None:
             raise TypeError("on_ws_frame() is for the engine to call")
         msg_type = (<FrameFields>frame).msg_type
         if msg_type & 0x08:

@@ -188,11 +188,12 @@ cdef class WSTransport(PollingReader):
         """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
         return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
 
+    @cython.nonecheck(False)
     cdef int _dispatch(self, WSFrame frame) except -1:
-        if self._on_frame is None:
-            self._listener.on_ws_frame(self, frame)
-        else:
+        if self._on_frame is not None:
             self._on_frame(self, frame)
+        elif self._listener is not None:
+            self._listener.on_ws_frame(self, frame)
         return 0
 
     cdef int _dispatch_control(self, WSFrame frame) except -1:

@@ -386,7 +386,8 @@ cdef class Inbox(WSListener):
         self.frames -= 1
         self._release(slot)
 
-    cdef int _popped(self) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _popped(self) except -1:
         if self.paused and self._has_room():
             self.resume()
         return 0
@@ -491,7 +492,8 @@ cdef class Inbox(WSListener):
 
     # ---- flow control
 
-    cdef bint _has_room(self) noexcept:
+    @cython.nonecheck(False)
+    cdef inline bint _has_room(self) noexcept:
         """Reading may go on after it was paused."""
         return self.frames <= self._low and self.bytes <= self._high_bytes >> 2
 
