@@ -9,8 +9,8 @@ Each work runs twice under valgrind, with different numbers of rounds. What the 
 rounds that it has more, is what one round costs: starting the interpreter and opening the connection cancel out.
 asyncio's own event loop drives the clients, since its iterations do not depend on time.
 
-Into how many reads a batch or a flood is cut does depend on time, and the awaitable client wakes for each: its counts of
-these vary by some percent on a busy machine. `--against` is for several runs of them, or for counts by function.
+Into how many reads a batch or a flood is cut does depend on time, and the awaitable client wakes for each: on a busy
+machine its counts of these vary by some percent. Compare several runs of them.
 """
 
 import argparse
