@@ -10,8 +10,8 @@ the instructions of both runs, divided by the difference between their rounds. S
 opening of the connection cancel out. asyncio's own event loop drives the clients, because its iterations do not depend
 on time.
 
-How many reads a batch or a flood is cut into does depend on time, and the awaitable client wakes for each read. On a busy
-machine the counts of these works vary by some percent, so compare several runs.
+How many reads a batch or a flood is cut into does depend on time, and the awaitable client wakes for each read. On a
+busy machine the counts of these works vary by some percent, so compare several runs.
 """
 
 import argparse

@@ -17,9 +17,8 @@ Who refers to what while the connection is open, and lets go of it when it is go
     WSTransport -> SocketTransport, Keepalive (which refers back), Poller (one per loop, refers to its members)
     Scratch (one per thread) -> the ReadBuffer that is read into <- each frame that was kept <- each view of it
 
-What each field is, who sets and who reads it, is written in the .pxd of its class; what memory that comes to, in
-docs/design.md. What happens once per connection is elsewhere: _opening opens it, keepalive.py pings, closing.py finds
-the words for its end. From CLOSING on a timer runs: after close_timeout the connection is aborted, whatever comes.
+The .pxd of a class says what each field is, who sets it and who reads it; docs/design.md, what memory that comes to.
+From CLOSING on a timer runs: after close_timeout the connection is aborted, whatever comes.
 """
 
 import asyncio
@@ -34,11 +33,11 @@ from wsfast._engine.core cimport wsf_close_code_valid, wsf_status, wsf_status_cl
 from wsfast._engine.streams cimport Deflater, Inflater
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.memory cimport scratch_of_thread
+from wsfast._engine.link cimport State
 from wsfast._engine.methods cimport enter_method, python_override
 from wsfast._engine.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
 from wsfast._engine.socket cimport acknowledge_at_once
-from wsfast._engine.writer cimport State
 
 from wsfast import closing
 from wsfast._engine.copying import reduced
@@ -591,8 +590,7 @@ cdef class WSTransport(PollingReader):
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
             self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
-        if self._state != State.CLOSED:
-            self._state = State.FAILED
+        self._state = max(self._state, <int>State.FAILED)
         closing.log_failure(self._logger, exc, first)
         if self._state != State.CLOSED:
             self._drain()
