@@ -8,6 +8,9 @@
 Each work runs twice under valgrind, with different numbers of rounds. What the second run executes more, divided by the
 rounds that it has more, is what one round costs: starting the interpreter and opening the connection cancel out.
 asyncio's own event loop drives the clients, since its iterations do not depend on time.
+
+Into how many reads a batch or a flood is cut does depend on time, and the awaitable client wakes for each: on a busy
+machine its counts of these vary by some percent. Compare several runs of them.
 """
 
 import argparse
