@@ -133,9 +133,15 @@ CONNECT = {
     "logger": LOGGER,
     "create_connection": (CALLABLE, [None]),
 }
+PROXY = {
+    "proxy": ([False, 5, b"http://proxy"], [None, True]),
+    "proxy_server_hostname": ([5, b"x", False], [None, "proxy"]),
+    "proxy_headers": ([5, [1], {"x": 1}, {"Host": "x"}, {"x": "a\r\nb"}], [None, {"x": "y"}]),
+}
 ROWS = {
     "listener": {
         **ALL,
+        **PROXY,
         "ws_listener_factory": ([None, *CALLABLE], [WSListener]),
         "url": CONNECT["uri"],
         "ssl_context": (CONTEXT, [None, TLS(), ssl.create_default_context()]),
@@ -150,6 +156,7 @@ ROWS = {
         "max_frame_size": ([*NUMBER, 0, (1, 1)], [None, 1, 2**70, HUGE]),
         "extra_headers": HEADERS,
         "max_redirects": ([*NUMBER, None], [0, 5]),
+        "proxy_ssl_context": (CONTEXT, [None, TLS(), ssl.create_default_context()]),
         "read_buffer_init_size": ([*NUMBER, None], [0, 1]),
         "socket_factory": (CALLABLE, [None]),
         "use_aiofastnet": ([0, "x"], [None, True]),
@@ -165,6 +172,8 @@ ROWS = {
     "awaitable": {
         **ALL,
         **CONNECT,
+        **PROXY,
+        "proxy_ssl": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
         "write_limit": (MARKS[0], MARKS[1]),
         "write_policy": ([None, "later", 1], ["immediate", "gather"]),
         # Of **kwargs.
@@ -179,6 +188,8 @@ ROWS = {
     "blocking": {
         **ALL,
         **CONNECT,
+        **PROXY,
+        "proxy_ssl": (CONTEXT, [None, TLS(), ssl.create_default_context()]),
         "sock": ([5, "x", False], [None]),
         "ssl": (CONTEXT, [None, TLS(), ssl.create_default_context()]),
         "server_hostname": ([5, b"x", False], [None, "localhost"]),
@@ -190,10 +201,6 @@ ROWS = {
 }
 # Options whose wrong values are asked for elsewhere, and by which test.
 ELSEWHERE = {
-    "proxy": "test_*_connecting, test_sync_opening: not implemented yet",
-    "proxy_ssl_context": "the same",
-    "proxy_ssl": "the same",
-    "proxy_server_hostname": "the same",
     "kwargs": "test_awaitable_connecting, test_opening: unknown names, and options of TLS without it",
 }
 

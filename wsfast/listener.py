@@ -16,12 +16,12 @@ from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening import addresses
 from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.handshake import ClientHandshake, HeadersLike
-from wsfast._opening.opening import Opening, establish, refuse_redirect
+from wsfast._opening.opening import Opening, establish
+from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
 from wsfast.codes import WSAutoPingStrategy
-from wsfast.exceptions import InvalidStatus
 from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
-from wsfast.tls import TLS, as_context, check_tls
+from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
@@ -47,8 +47,10 @@ async def ws_connect(
     extra_headers: HeadersLike | None = None,
     subprotocols: Sequence[str] | None = None,
     max_redirects: int = 5,
-    proxy: str | None = None,
-    proxy_ssl_context: ssl.SSLContext | None = None,
+    proxy: str | bool | None = True,
+    proxy_ssl_context: ssl.SSLContext | TLS | None = None,
+    proxy_server_hostname: str | None = None,
+    proxy_headers: HeadersLike | None = None,
     read_buffer_init_size: int = 16 * 1024,
     socket_factory: SocketFactory | None = None,
     use_aiofastnet: bool | None = None,
@@ -87,9 +89,12 @@ async def ws_connect(
         :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
     :param extra_headers: a mapping or pairs, added to the request; ``Host`` replaces the one from `url`
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
-    :param max_redirects: redirects are not followed yet: a server that answers with one raises NotImplementedError, or
-        InvalidStatus if this is 0
-    :param proxy, proxy_ssl_context: not implemented yet
+    :param max_redirects: how many redirects are followed, see :doc:`howto/proxies`; if 0, one raises InvalidStatus
+    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
+        the one that the environment or the system names, if they do, and None uses none
+    :param proxy_ssl_context: as `ssl_context`, for an ``https`` proxy
+    :param proxy_server_hostname: overrides the name in its certificate
+    :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
     :param read_buffer_init_size: accepted for picows' sake; connections share a read buffer, so none is sized by it
     :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
         or not, or None for the usual way
@@ -120,8 +125,6 @@ async def ws_connect(
     :raises OSError: DNS, TCP or TLS failed, or a socket option was refused
     """
     uri = parse_uri(url)
-    if proxy is not None or proxy_ssl_context is not None:
-        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
     for name in kwargs:
         if name in ("ssl", "sock"):
             raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
@@ -138,7 +141,20 @@ async def ws_connect(
     check_callables(socket_factory=socket_factory)
     check_tls("ssl_context", ssl_context)
     max_payload = Limits.of_frames(max_frame_size)
-    count("max_redirects", max_redirects)
+    route = Route(
+        Routing(
+            uri,
+            ssl_context,
+            proxy,
+            server_hostname=kwargs.get("server_hostname"),
+            host=kwargs.get("host"),
+            port=kwargs.get("port"),
+            proxy_tls=("proxy_ssl_context", proxy_ssl_context),
+            proxy_server_hostname=proxy_server_hostname,
+            proxy_headers=proxy_headers,
+            max_redirects=count("max_redirects", max_redirects) or 0,
+        )
+    )
     count("read_buffer_init_size", read_buffer_init_size)
     timeouts = Timeouts(open_timeout, close_timeout, websocket_handshake_timeout)
     pinging = Pinging.of_listener(
@@ -157,46 +173,47 @@ async def ws_connect(
     if timestamps == "kernel" and uri.secure:
         raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
     offers = deflate.offers(compression, None)
-    handshake = ClientHandshake(
-        uri, subprotocols=subprotocols, extra_headers=extra_headers, compression=offers
-    )
-    listeners: list[WSListener] = []
-
-    def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-        listeners.append(_make_listener(ws_listener_factory, request, response))
-        return receiver_of(listeners[0], transport, compressed=bool(offers))
-
-    opening = Opening(handshake, receiver, _logger(logger_name), tuning, pinging)
+    logger = _logger(logger_name)
+    headers = kept(extra_headers)
     loop = asyncio.get_running_loop()
-    context = as_context(ssl_context) if uri.secure else None
-    transport = WSTransport(
-        loop,
-        opening,
-        logger=opening.logger,
-        secure=uri.secure,
-        max_frame_size=max_payload,
-        auto_pong=enable_auto_pong,
-        disconnect_on_exception=disconnect_on_exception,
-        close_timeout=timeouts.close,
-        tuning=tuning,
-    )
-    try:
-        await establish(
-            transport,
-            opening,
-            uri,
-            context,
-            timeouts=timeouts,
-            socket_factory=socket_factory,
-            use_aiofastnet=use_aiofastnet,
-            tuning=tuning,
-            kwargs=kwargs,
+    made: list[tuple[WSTransport, WSListener]] = []
+
+    def make(route: Route) -> tuple[WSTransport, Opening]:
+        handshake = ClientHandshake(
+            route.uri,
+            subprotocols=subprotocols,
+            extra_headers=route.headers(headers),
+            compression=offers,
         )
-    except InvalidStatus as exc:
-        if max_redirects > 0:
-            refuse_redirect(exc)
-        raise
-    return transport, listeners[0]
+
+        def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+            made.append((transport, _make_listener(ws_listener_factory, request, response)))
+            return receiver_of(made[0][1], transport, compressed=bool(offers))
+
+        opening = Opening(handshake, receiver, logger, tuning, pinging)
+        transport = WSTransport(
+            loop,
+            opening,
+            logger=logger,
+            secure=route.uri.secure,
+            max_frame_size=max_payload,
+            auto_pong=enable_auto_pong,
+            disconnect_on_exception=disconnect_on_exception,
+            close_timeout=timeouts.close,
+            tuning=tuning,
+        )
+        return transport, opening
+
+    await establish(
+        make,
+        route,
+        timeouts=timeouts,
+        socket_factory=socket_factory,
+        use_aiofastnet=use_aiofastnet,
+        tuning=tuning,
+        kwargs=kwargs,
+    )
+    return made[0]
 
 
 def _make_listener(

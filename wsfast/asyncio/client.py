@@ -21,14 +21,14 @@ from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
 from wsfast._opening.handshake import USER_AGENT, HeadersLike
-from wsfast._opening.opening import Opening, establish, refuse_redirect
+from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
+from wsfast._opening.route import Route
 from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
-from wsfast.exceptions import InvalidStatus
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
-from wsfast.tls import as_context, check_tls
+from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
@@ -55,7 +55,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         offers to compress messages; None does not
     :param additional_headers: a mapping or pairs
     :param user_agent_header: None sends none
-    :param proxy: not implemented yet: the default, like None, uses none
+    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
+        the one that the environment or the system names, if they do, and None uses none
     :param process_exception: tells errors after which to reconnect from fatal ones
     :param open_timeout: for DNS, TCP, TLS and upgrade together
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval`, and the connection is closed with code
@@ -77,7 +78,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
     :param kwargs: ``max_read_size``, ``quickack``, ``so_busy_poll``, ``sockopts`` as for :func:`wsfast.ws_connect`;
         ``ssl``, ``server_hostname``, ``sock``, ``host``, ``port``, ``local_addr``, ``family``,
-        ``happy_eyeballs_delay``, ``ssl_handshake_timeout``... as for ``loop.create_connection``
+        ``happy_eyeballs_delay``, ``ssl_handshake_timeout``... as for ``loop.create_connection``;
+        ``proxy_ssl``, ``proxy_server_hostname`` for TLS with an ``https`` proxy, ``proxy_headers`` for the request to it
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -111,6 +113,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         busy_poll: float = 0,
         **kwargs: Any,
     ) -> None:
+        proxying = {name: kwargs.pop(name) for name in list(kwargs) if name.startswith("proxy_")}
         tuned = {name: kwargs.pop(name) for name in TUNING_ARGUMENTS if name in kwargs}
         super().__init__(
             uri,
@@ -121,7 +124,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             additional_headers=additional_headers,
             user_agent_header=user_agent_header,
             proxy=proxy,
-            proxy_arguments=any(name.startswith("proxy_") for name in kwargs),
+            proxy_arguments=proxying,
             process_exception=process_exception,
             open_timeout=open_timeout,
             close_timeout=close_timeout,
@@ -134,10 +137,10 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             tuning=Tuning(write_policy=write_policy, busy_poll=busy_poll, **tuned),
         )
         self._target = _Target(self.ws_uri, kwargs)
+        self._set_routing(self._target.tls, self._target.bound, **self._target.names)
         self._create_connection = ClientConnection if create_connection is None else create_connection
 
     async def _connect(self) -> ClientConnection:
-        handshake = self._next_handshake()
         connections: list[ClientConnection] = []
         settings: dict[str, Any] = {
             "ping_interval": self._pinging.interval,
@@ -149,38 +152,34 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             "logger": self.logger,
         }
 
-        def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-            connections.append(self._create_connection(transport, **settings))
-            return connections[0].listener
+        def make(route: Route) -> tuple[WSTransport, Opening]:
+            def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+                connections.append(self._create_connection(transport, **settings))
+                return connections[0].listener
 
-        opening = Opening(handshake, receiver, self.logger, self._tuning)
-        context = self._target.ssl_context()
-        transport = WSTransport(
-            asyncio.get_running_loop(),
-            opening,
-            logger=self.logger,
-            secure=self.ws_uri.secure,
-            max_frame_size=NO_LIMIT,
-            auto_pong=True,
-            disconnect_on_exception=True,
-            close_timeout=self._timeouts.close,
-            tuning=self._tuning,
-        )
-        try:
-            await establish(
-                transport,
+            opening = Opening(self._next_handshake(route), receiver, self.logger, self._tuning)
+            transport = WSTransport(
+                asyncio.get_running_loop(),
                 opening,
-                self.ws_uri,
-                context,
-                timeouts=self._timeouts,
-                socket_factory=self._target.socket_factory(),
-                use_aiofastnet=None,
+                logger=self.logger,
+                secure=route.uri.secure,
+                max_frame_size=NO_LIMIT,
+                auto_pong=True,
+                disconnect_on_exception=True,
+                close_timeout=self._timeouts.close,
                 tuning=self._tuning,
-                kwargs=dict(self._target.arguments),
             )
-        except InvalidStatus as exc:
-            refuse_redirect(exc)
-            raise
+            return transport, opening
+
+        await establish(
+            make,
+            self._route(),
+            timeouts=self._timeouts,
+            socket_factory=self._target.socket_factory(),
+            use_aiofastnet=None,
+            tuning=self._tuning,
+            kwargs=self._target.arguments,
+        )
         return connections[0]
 
     # ... = await connect(...)
@@ -264,11 +263,20 @@ class _Target:
         check_arguments(self.arguments)
         check_types(socket.socket, sock=self._sock)
 
-    def ssl_context(self) -> ssl_module.SSLContext | None:
-        """None for a ws:// URI."""
-        if self._ssl is None:
-            return None
-        return as_context(None if self._ssl is True else self._ssl)
+    @property
+    def tls(self) -> ssl_module.SSLContext | TLS | None:
+        """As the user gave it; None is the default."""
+        return None if self._ssl is True else self._ssl
+
+    @property
+    def bound(self) -> str:
+        """The argument that names one connection or one place, or ""."""
+        return "sock" if self._sock is not None else "path" if self._unix else ""
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What overrides the names of the URI."""
+        return {name: self.arguments.get(name) for name in ("host", "port", "server_hostname")}
 
     def socket_factory(self) -> Callable[[WebSocketURI], Any] | None:
         if self._sock is not None:
