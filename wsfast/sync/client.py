@@ -30,7 +30,7 @@ from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
-from wsfast.sync.layers import for_crate, layers
+from wsfast.sync.layers import Raw, for_crate, layers
 from wsfast.tls import TLS, ClientCert, check_tls
 from wsfast.upgrade import UpgradeResponse
 
@@ -179,11 +179,18 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         # From here on the descriptor is the crate's, and so are the sessions, which must outlive the handle.
         handle = ffi.gc(lib.wst_new(sock.detach(), options), functools.partial(_free, sessions))
         try:
-            for layer, session in zip(tls_layers, sessions):  # noqa: B905 - the other layer comes later
-                layer.begin(handle, session, deadline)
+            for layer in tls_layers[:1]:
+                layer.begin(handle, sessions[0], deadline)
             early = b""
             if route.proxy is not None and route.proxy.secure:
                 early = _tunnel(handle, route, deadline)
+            for layer in tls_layers[1:]:
+                if early:
+                    raise InvalidProxyMessage(
+                        f"{len(early)} bytes follow the proxy's reply, where TLS begins"
+                    )
+                sessions.append(layer.prepare(Raw(handle), deadline))
+                layer.begin(handle, sessions[1], deadline, nested=True)
             step = f"the WebSocket handshake with {route.uri.netloc}"
             response = _upgrade(handle, handshake, step, deadline, early)
             connection = self._create_connection(
@@ -292,6 +299,7 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
     :raises TimeoutError: `open_timeout` passed
     :raises OSError: DNS, TCP or TLS failed
+    :raises TLSUnavailable: TLS is not possible with this Python; nothing was connected
     """
     connecter = reconnect(uri, **kwargs)
     return connecter if legacy is False else connecter.connect()

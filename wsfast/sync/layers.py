@@ -9,12 +9,11 @@ from typing import Any, NoReturn
 from wsfast._opening.blocking import Deadline
 from wsfast._opening.route import Route
 from wsfast._opening.transports import ended_in_tls, not_tls
-from wsfast.exceptions import InvalidProxy
 from wsfast.sync import ending, tls
-from wsfast.sync._native import lib
+from wsfast.sync._native import ffi, lib
 from wsfast.tls import TLS, server_name
 
-__all__ = ["Layer", "for_crate", "layers"]
+__all__ = ["Layer", "Raw", "for_crate", "layers"]
 
 
 def layers(route: Route) -> list[Layer]:
@@ -27,11 +26,6 @@ def layers(route: Route) -> list[Layer]:
         found.append(Layer(route.proxy_tls, route.proxy_server_hostname, of_proxy=True))
     if route.uri.secure:
         found.append(Layer(route.tls(), route.server_hostname))
-    if len(found) > 1:
-        raise InvalidProxy(
-            str(route.proxy),
-            "the blocking client cannot speak wss:// through an https:// proxy: use an http:// one, or another face",
-        )
     return found
 
 
@@ -45,26 +39,34 @@ class Layer:
     """By rustls, or with a context of the user's by OpenSSL."""
 
     def __init__(self, given: ssl.SSLContext | TLS | None, name: str, of_proxy: bool = False) -> None:
+        tls.check_openssl()
         self._name = server_name(name)
         self._of_proxy = of_proxy
+        self._step = f"the TLS handshake with {self._name}"
         self._context = given if isinstance(given, ssl.SSLContext) else None
         self._config = None if isinstance(given, ssl.SSLContext) else tls.config(given or TLS())
 
-    def prepare(self, sock: socket.socket, deadline: Deadline) -> Any:
-        """What is to be done before the crate gets the socket. Returns what `begin` wants."""
+    def prepare(self, sock: socket.socket | Raw, deadline: Deadline) -> Any:
+        """What is to be done before the crate speaks TLS itself. Returns what `begin` wants.
+
+        :param sock: that leads to the peer
+        """
         if self._context is None:
             return None
         try:
             return tls.shake_hands(sock, self._context, self._name, deadline)
-        except TimeoutError:
-            raise
+        except TimeoutError as exc:
+            raise deadline.passed(self._step) from exc
         except OSError as exc:
             self._failed(exc)
 
-    def begin(self, handle: Any, session: Any, deadline: Deadline) -> None:
-        """Have the crate speak TLS from now on."""
+    def begin(self, handle: Any, session: Any, deadline: Deadline, nested: bool = False) -> None:
+        """Have the crate speak TLS from now on, perhaps within the TLS that it speaks."""
         try:
             if session is None:
+                if nested:
+                    data = self._name.encode()
+                    _check(handle, lib.wst_tls_nest(handle, self._config, data, len(data)))
                 self._shake_hands(handle, deadline)
             else:
                 _check(handle, tls.adopt(handle, session))
@@ -81,15 +83,54 @@ class Layer:
         raise exc
 
     def _shake_hands(self, handle: Any, deadline: Deadline) -> None:
-        step = f"the TLS handshake with {self._name}"
         data = self._name.encode()
         result = lib.WST_INTERRUPTED
         while result == lib.WST_INTERRUPTED:
-            left = for_crate(deadline, step)
+            left = for_crate(deadline, self._step)
             result = lib.wst_tls_handshake(handle, self._config, data, len(data), left)
         if result == lib.WST_TIMEOUT:
-            raise deadline.passed(step)
+            raise deadline.passed(self._step)
         _check(handle, result)
+
+
+class Raw:
+    """What the crate sends and receives, in the manner of a socket: for `tls.shake_hands`."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._timeout: float | None = None
+
+    def settimeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+    def setblocking(self, flag: bool) -> None:
+        """It is the crate's to say."""
+
+    def sendall(self, data: bytes) -> None:
+        end = Deadline(self._timeout)
+        sent = lib.WST_INTERRUPTED
+        while sent == lib.WST_INTERRUPTED:  # and let the handlers of signals run
+            sent = lib.wst_send_raw(self._handle, data, len(data), for_crate(end, "sending"))
+            data = b""
+        if sent:
+            self._fail(sent)
+
+    def recv(self, size: int) -> bytes:
+        end = Deadline(self._timeout)
+        buffer = ffi.new("char[]", size)
+        received = lib.WST_INTERRUPTED
+        while received == lib.WST_INTERRUPTED:
+            received = lib.wst_recv_raw(self._handle, buffer, size, for_crate(end, "receiving"))
+        if received == lib.WST_EOF:
+            return b""
+        if received < 0:
+            self._fail(received)
+        return bytes(ffi.unpack(buffer, received))
+
+    def _fail(self, result: int) -> NoReturn:
+        if result == lib.WST_TIMEOUT:
+            raise TimeoutError("timed out")
+        raise ending.describe(self._handle).cause or OSError("the connection is closed")
 
 
 def _check(handle: Any, result: int) -> None:
