@@ -204,7 +204,9 @@ async def silent(peer: Peer) -> None:
 async def test_a_silent_tls_server_is_too_slow():
     async with serve(silent) as server:
         url = server.url.replace("ws:", "wss:")
-        with pytest.raises(TimeoutError, match="the TLS handshake with .* took too long: open_timeout is 0.03 s"):
+        with pytest.raises(
+            TimeoutError, match="the TLS handshake with .* took too long: open_timeout is 0.03 s"
+        ):
             await ws_connect(never, url, ssl_context=certificates.client_context(), open_timeout=0.03)
 
 

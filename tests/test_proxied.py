@@ -10,8 +10,8 @@ from support import proxies, through
 from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.through import PING
 
-from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus, ProxyError
 from wsfast._opening.proxy import parse_proxy
+from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus, ProxyError
 
 NAME = "exchange.test"  # which only the proxies know
 SOCKS = ["socks4", "socks4a", "socks5", "socks5h"]

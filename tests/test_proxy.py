@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsfast.exceptions import InvalidProxy
 from wsfast._opening.proxy import Proxy, _is_exempt, parse_proxy
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
+from wsfast.exceptions import InvalidProxy
 
 WS = parse_uri("ws://exchange.example/")
 WSS = parse_uri("wss://exchange.example/")

@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.redirects import MAX_REDIRECTS, Redirects, is_public, is_redirect
+from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import (
     InvalidHandshake,
     InvalidHeader,
@@ -12,9 +15,6 @@ from wsfast.exceptions import (
     InvalidURI,
     SecurityError,
 )
-from wsfast._opening.handshake import ClientHandshake
-from wsfast._opening.redirects import MAX_REDIRECTS, Redirects, is_public, is_redirect
-from wsfast._opening.uri import parse_uri
 from wsfast.upgrade import UpgradeResponse
 
 PUBLIC, PRIVATE = "93.184.216.34", "10.0.0.1"

@@ -150,7 +150,9 @@ async def test_the_environment_names_a_proxy(face, given, monkeypatch, caplog):
                 async with connect(face, server.url, **given) as client:
                     await talk(client)
             assert served.asked == [f"127.0.0.1:{server.port}"]
-            said = f"through the proxy http://127.0.0.1:{served.port}, which the environment or the system names"
+            said = (
+                f"through the proxy http://127.0.0.1:{served.port}, which the environment or the system names"
+            )
             assert said in caplog.text
             assert "hunter2" not in caplog.text
             monkeypatch.setenv("NO_PROXY", "127.0.0.0/8")
@@ -254,7 +256,9 @@ async def test_a_certificate_that_is_not_trusted(face, whose):
             given = options(face, "https", served.url)
             if whose == "proxy":
                 given = {"proxy": served.url}
-            with pytest.raises(ProxyError if whose == "proxy" else OSError, match="certificate verify failed"):
+            with pytest.raises(
+                ProxyError if whose == "proxy" else OSError, match="certificate verify failed"
+            ):
                 settings = TLS if whose == "server" else certificates.client_settings
                 async with connect(face, server.url, True, settings, **given):
                     pass
@@ -264,7 +268,10 @@ async def test_a_certificate_that_is_not_trusted(face, whose):
 @faces
 async def test_bytes_between_the_reply_of_an_https_proxy_and_tls(face):
     async with serve(echo, ssl_context=server_tls(secure=True)) as server:
-        with proxy("https", extra=b"early") as served, pytest.raises(InvalidProxyMessage, match="5 bytes follow"):
+        with (
+            proxy("https", extra=b"early") as served,
+            pytest.raises(InvalidProxyMessage, match="5 bytes follow"),
+        ):
             async with connect(face, server.url, True, **options(face, "https", served.url)):
                 pass
 

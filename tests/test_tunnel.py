@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
 from wsfast._opening.handshake import MAX_BODY, MAX_HEADER
 from wsfast._opening.proxy import parse_proxy
 from wsfast._opening.tunnel import TunnelHandshake
+from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
 
 PROXY = parse_proxy("http://proxy.example")
 OK = b"HTTP/1.1 200 Connection established\r\n\r\n"

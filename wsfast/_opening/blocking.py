@@ -1,4 +1,4 @@
-"""Connected sockets with blocking methods, perhaps through a proxy: what `addresses` and `proxied` do for an event loop.
+"""Connected sockets with blocking methods, perhaps through a proxy: as `addresses` and `proxied` for an event loop.
 
 Everything here ends when the deadline passes, and whenever the handler of a signal raises: looking up a name, too, for
 which Python has neither.
@@ -6,6 +6,8 @@ which Python has neither.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import queue
 import select
 import socket
@@ -162,10 +164,8 @@ def _begin(info: Any, source: Any) -> socket.socket:
         sock.setblocking(False)
         if source is not None:
             sock.bind(source)
-        try:
+        with contextlib.suppress(BlockingIOError, InterruptedError):
             sock.connect(info[4])
-        except (BlockingIOError, InterruptedError):
-            pass
     except BaseException:
         sock.close()
         raise
@@ -203,8 +203,6 @@ def _first(
 
 
 def _error(errno: int) -> OSError:
-    import os
-
     return OSError(errno, os.strerror(errno))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-import time
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -68,9 +68,11 @@ async def establish(
                 raise rejected from exc
             if opening.has_begun:
                 route.phase = ("the WebSocket handshake with", route.uri.host, route.addresses)
-            over = end is not None and end <= loop.time()
-            name, limit = ("open_timeout", timeouts.open) if over else ("websocket_handshake_timeout", timeouts.handshake)
-            raise TimeoutError(f"{route.phase_text()} took too long: {name} is {limit:g} seconds") from exc
+            if end is not None and end <= loop.time():
+                limit = f"open_timeout is {timeouts.open:g}"
+            else:
+                limit = f"websocket_handshake_timeout is {timeouts.handshake:g}"
+            raise TimeoutError(f"{route.phase_text()} took too long: {limit} seconds") from exc
         except InvalidStatus as exc:
             opening.abandon()
             route.follow(exc)

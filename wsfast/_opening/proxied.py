@@ -224,7 +224,7 @@ async def connect_tls(
     start_tls: Callable[..., Awaitable[Any]],
     sock: socket.socket,
     handshake: TunnelHandshake,
-    receiver: asyncio.Protocol,
+    receiver: Any,
     proxy_tls: dict[str, Any],
     tls: dict[str, Any] | None,
 ) -> None:

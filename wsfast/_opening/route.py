@@ -132,9 +132,7 @@ class Routing:
         """Asks an http or https proxy for a tunnel to the server."""
         from wsfast._opening.tunnel import TunnelHandshake
 
-        return TunnelHandshake(
-            proxy, host, port, headers=self.proxy_headers, user_agent=self.user_agent
-        )
+        return TunnelHandshake(proxy, host, port, headers=self.proxy_headers, user_agent=self.user_agent)
 
 
 class Route:

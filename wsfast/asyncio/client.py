@@ -79,7 +79,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param kwargs: ``max_read_size``, ``quickack``, ``so_busy_poll``, ``sockopts`` as for :func:`wsfast.ws_connect`;
         ``ssl``, ``server_hostname``, ``sock``, ``host``, ``port``, ``local_addr``, ``family``,
         ``happy_eyeballs_delay``, ``ssl_handshake_timeout``... as for ``loop.create_connection``;
-        ``proxy_ssl``, ``proxy_server_hostname`` for TLS with an ``https`` proxy, ``proxy_headers`` for the request to it
+        ``proxy_ssl``, ``proxy_server_hostname`` for TLS with an ``https`` proxy, ``proxy_headers`` for the request to
+        an ``http`` or ``https`` proxy
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply

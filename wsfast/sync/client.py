@@ -432,7 +432,11 @@ def _tunnel(handle: Any, route: Route, deadline: Deadline) -> bytes:
 
 
 def _upgrade(
-    handle: Any, handshake: ClientHandshake | TunnelHandshake, step: str, deadline: Deadline, early: bytes = b""
+    handle: Any,
+    handshake: ClientHandshake | TunnelHandshake,
+    step: str,
+    deadline: Deadline,
+    early: bytes = b"",
 ) -> UpgradeResponse:
     """Send a request, and judge the reply, of which `early` came before."""
     request = handshake.request_bytes

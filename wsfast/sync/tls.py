@@ -151,9 +151,10 @@ def _send(sock: Any, outgoing: ssl.MemoryBIO, deadline: Deadline) -> None:
 def _receive(sock: Any, deadline: Deadline) -> bytes:
     sock.settimeout(deadline.left(_STEP))
     try:
-        return sock.recv(_READ)
+        data: bytes = sock.recv(_READ)
     except TimeoutError as exc:
         raise TimeoutError(f"timed out during {_STEP}") from exc
+    return data
 
 
 def adopt(handle: Any, session: Any) -> int:

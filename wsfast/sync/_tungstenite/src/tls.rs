@@ -74,7 +74,7 @@ impl Session {
             Session::Rustls(session) => session.write(plain),
             Session::OpenSsl(session) => session.write(plain),
             Session::Nested(session) => session.write(plain),
-            Session::Empty => {},
+            Session::Empty => {}
         }
     }
 
@@ -83,7 +83,7 @@ impl Session {
             Session::Rustls(session) => session.write_end(),
             Session::OpenSsl(session) => session.write_end(),
             Session::Nested(session) => session.write_end(),
-            Session::Empty => {},
+            Session::Empty => {}
         }
     }
 
