@@ -248,9 +248,9 @@ async def test_an_argument_says_where_to_connect_to(face):
 async def test_a_socket_of_the_user_s_is_used_up(face):
     async with sites() as (first, _):
         first.to = {"/": "/end"}
-        with socket.create_connection(("127.0.0.1", first.port)) as sock:
-            with pytest.raises(SecurityError, match="sock says where to connect to"):
-                await arrive(face, first.url, sock=sock)
+        refused = pytest.raises(SecurityError, match="sock says where to connect to")
+        with socket.create_connection(("127.0.0.1", first.port)) as sock, refused:
+            await arrive(face, first.url, sock=sock)
 
 
 # ---- through a proxy

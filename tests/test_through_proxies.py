@@ -14,6 +14,7 @@ from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.servers import Peer, serve
 
 from wsfast import TLS
+from wsfast._opening.reconnecting import process_exception
 from wsfast.exceptions import InvalidProxy, InvalidProxyMessage, InvalidProxyStatus, ProxyError
 
 NAME = "exchange.test"  # which only the proxies know
@@ -194,8 +195,8 @@ async def test_refused(face, scheme):
 async def test_a_refusal_whose_body_does_not_end(face, scheme):
     refusal = b"HTTP/1.1 503 Full\r\nContent-Length: 400\r\n\r\n" + 400 * b"x"
     with proxy(scheme, refusal=refusal, stall="body") as served:
+        given = options(face, scheme, served.url)
         with pytest.raises(InvalidProxyStatus, match="503"):
-            given = options(face, scheme, served.url)
             async with connect(face, "ws://127.0.0.1:9/", open_timeout=0.5, **given):
                 pass
         assert served.stalled.is_set()
@@ -204,10 +205,10 @@ async def test_a_refusal_whose_body_does_not_end(face, scheme):
 @faces
 @pytest.mark.parametrize("scheme", SCHEMES[2:])
 async def test_socks_refuses(face, scheme):
-    with proxy(scheme, code=0x5B if scheme.startswith("socks4") else 5) as served:
-        with pytest.raises(ProxyError, match="SOCKS proxy did not connect"):
-            async with connect(face, "ws://127.0.0.1:9/", proxy=served.url):
-                pass
+    refused = pytest.raises(ProxyError, match="SOCKS proxy did not connect")
+    with proxy(scheme, code=0x5B if scheme.startswith("socks4") else 5) as served, refused:
+        async with connect(face, "ws://127.0.0.1:9/", proxy=served.url):
+            pass
 
 
 PHASES = [(scheme, phase) for scheme in ("http", "https", "socks5h") for phase in ("request", "header")]
@@ -229,9 +230,9 @@ async def test_misbehaves(face, scheme, phase, how):
 @pytest.mark.parametrize(("scheme", "phase"), PHASES)
 async def test_stalls(face, scheme, phase):
     with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
+        given = options(face, scheme, served.url)
         text = f"the negotiation with the proxy {scheme}://127.0.0.1:{served.port} took too long"
         with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 0.5 seconds"):
-            given = options(face, scheme, served.url)
             async with connect(face, origin.url, open_timeout=0.5, **given):
                 pass
         assert served.stalled.is_set()
@@ -253,13 +254,10 @@ async def test_nobody_listens(face):
 async def test_a_certificate_that_is_not_trusted(face, whose):
     async with serve(echo, ssl_context=server_tls(secure=True)) as server:
         with proxies.http(certificates.server_context()) as served:
-            given = options(face, "https", served.url)
-            if whose == "proxy":
-                given = {"proxy": served.url}
-            with pytest.raises(
-                ProxyError if whose == "proxy" else OSError, match="certificate verify failed"
-            ):
-                settings = TLS if whose == "server" else certificates.client_settings
+            given = {"proxy": served.url} if whose == "proxy" else options(face, "https", served.url)
+            settings = TLS if whose == "server" else certificates.client_settings
+            error = ProxyError if whose == "proxy" else OSError
+            with pytest.raises(error, match="certificate verify failed"):
                 async with connect(face, server.url, True, settings, **given):
                     pass
             assert len(served.asked) == (whose == "server")
@@ -295,6 +293,38 @@ async def test_the_client_looks_up_the_name(face, scheme, monkeypatch):
         async with connect(face, "ws://exchange.invalid:9/", proxy=served.url):
             pass
     assert not served.asked
+
+
+# After which a loop connects again.
+
+DENIED = b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"
+
+
+@faces
+@pytest.mark.parametrize(
+    ("scheme", "behaviour", "again"),
+    [
+        ("http", {"refusal": REFUSAL}, True),
+        ("http", {"refusal": DENIED}, False),
+        ("http", {"drop": "header"}, True),
+        ("http", {"reset": "header"}, True),
+        ("http", {"rubbish": "request"}, False),
+        ("https", {"drop": "header"}, True),
+        ("socks5h", {"code": 5}, True),
+        ("socks5h", {"code": 2}, False),
+        ("socks5h", {"drop": "header"}, True),
+        ("socks5h", {"auth": ("user", "word")}, False),
+        ("socks4a", {"drop": "header"}, True),
+    ],
+)
+async def test_trying_again(face, scheme, behaviour, again):
+    with proxies.echo() as origin, proxy(scheme, **behaviour) as served:
+        url = f"{scheme}://127.0.0.1:{served.port}"
+        with pytest.raises(ProxyError) as caught:
+            async with connect(face, origin.url, **options(face, scheme, url)):
+                pass
+    assert process_exception(caught.value) is (None if again else caught.value)
+    assert getattr(caught.value, "retry_after", None) == (7 if behaviour.get("refusal") == REFUSAL else None)
 
 
 # Arguments that contradict each other.
@@ -358,7 +388,7 @@ async def test_cancelled(face, scheme, phase):
 
     with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
         task = asyncio.ensure_future(connecting())
-        while not served.stalled.is_set():
+        while not served.stalled.is_set():  # noqa: ASYNC110 - it is another thread's
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -284,6 +284,20 @@ class TooManyHeaders(SecurityError):
     """There are too many headers."""
 
 
+def _retry_after(response: UpgradeResponse) -> float | None:
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    from email.utils import parsedate_to_datetime  # it takes milliseconds to import
+
+    try:
+        # All dates of HTTP are GMT, also when they leave that out.
+        date = parsedate_to_datetime(text).replace(tzinfo=timezone.utc)
+        return max(0.0, date.timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 class ProxyError(InvalidHandshake):
     """The proxy could not be reached, or refused."""
 
@@ -300,6 +314,11 @@ class InvalidProxyStatus(ProxyError):
     def __init__(self, response: UpgradeResponse) -> None:
         super().__init__(response)
         self.response = response
+
+    @property
+    def retry_after(self) -> float | None:
+        """As that of :class:`InvalidStatus`."""
+        return _retry_after(self.response)
 
     def _text(self) -> str:
         return f"proxy rejected connection: HTTP {self.response.status_code:d}"
@@ -343,18 +362,7 @@ class InvalidStatus(InvalidHandshake):
     @property
     def retry_after(self) -> float | None:
         """In how many seconds the server wants to be asked again; None if it does not say (RFC 9110 section 10.2.3)."""
-        text = self.response.headers.get("Retry-After", "").strip()
-        if text.isascii() and text.isdigit():
-            return float(text)
-        from email.utils import parsedate_to_datetime  # it takes milliseconds to import
-
-        try:
-            # All dates of HTTP are GMT, also when they leave that out.
-            return max(
-                0.0, parsedate_to_datetime(text).replace(tzinfo=timezone.utc).timestamp() - time.time()
-            )
-        except (TypeError, ValueError, OverflowError):
-            return None
+        return _retry_after(self.response)
 
     def _text(self) -> str:
         return f"server rejected WebSocket connection: HTTP {self.response.status_code:d}"

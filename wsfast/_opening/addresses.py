@@ -109,7 +109,7 @@ async def connect(
 async def from_factory(
     where: WebSocketURI | Proxy, factory: SocketFactory, sockopts: Sequence[SocketOption] = ()
 ) -> socket.socket | None:
-    """The user's socket, connected to the server, or to the proxy, unless it was already; None if the user made none."""
+    """The user's socket, connected to the server or the proxy unless it was already; None if the user made none."""
     made = factory(where)
     sock = await made if inspect.isawaitable(made) else made
     if sock is None:

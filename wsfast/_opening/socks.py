@@ -40,7 +40,7 @@ async def negotiate(sock: socket.socket, proxy: Proxy, host: str, port: int) -> 
     try:
         await made.connect(host, port, timeout=_NEVER)
     except Exception as exc:
-        raise _translated(exc) from exc
+        raise _translated(exc) from _cause(exc)
 
 
 def negotiate_blocking(
@@ -54,7 +54,7 @@ def negotiate_blocking(
     try:
         made.connect(host, port, timeout=_NEVER)
     except Exception as exc:
-        raise _translated(exc) from exc
+        raise _translated(exc) from _cause(exc)
 
 
 def _arguments(proxy: Proxy) -> dict[str, Any]:
@@ -66,6 +66,20 @@ def _arguments(proxy: Proxy) -> dict[str, Any]:
         "password": proxy.password,
         "rdns": True,  # names are for the proxy to look up; where they are not, there are none
     }
+
+
+# Replies that say that the proxy did not get through, this time: to SOCKS5 (RFC 1928 section 6).
+_UNREACHED = (1, 3, 4, 5, 6)
+
+
+def _cause(exc: Exception) -> Exception:
+    """What failed: an OSError if it was the network, as without a proxy; a loop tries again then."""
+    if isinstance(exc, python_socks.ProxyError):
+        if exc.error_code in _UNREACHED:
+            return ConnectionError(str(exc))
+        if not hasattr(exc.__cause__, "error_code"):  # no reply, but too little of one
+            return EOFError(str(exc))
+    return exc
 
 
 def _translated(exc: Exception) -> Exception:
