@@ -18,7 +18,16 @@ LAYERS = [
     {"_faces"},
     {"_opening"},
     {"_engine"},
-    {"closing", "codes", "deflate", "exceptions", "options", "tls", "upgrade"},  # the words all share
+    {
+        "closing",
+        "codes",
+        "deflate",
+        "exceptions",
+        "names",
+        "options",
+        "tls",
+        "upgrade",
+    },  # the words all share
 ]
 # A face does not know another one.
 STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
