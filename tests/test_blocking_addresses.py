@@ -23,7 +23,7 @@ REAL = socket.getaddrinfo
 def resolving(monkeypatch, *found, names=("exchange.test",)):
     """Have the names resolve to these pairs of address and port."""
 
-    def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):  # noqa: A002
+    def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):
         if host not in names:
             return REAL(host, port, family, type, proto, flags)
         if flags & socket.AI_NUMERICHOST:
@@ -64,16 +64,24 @@ def deaf():
 
 def test_the_first_that_answers(server, refusing, monkeypatch):
     resolving(monkeypatch, refusing, refusing, server.getsockname())
-    with blocking.connect(route(), None, Deadline(5)) as sock:
+    with blocking.connect(route(), Deadline(5)) as sock:
         assert sock.getpeername() == server.getsockname()
         assert sock.gettimeout() is None
 
 
 def test_an_address_that_does_not_answer_holds_nobody_up(server, deaf, monkeypatch):
-    monkeypatch.setattr(blocking, "HAPPY_EYEBALLS_DELAY", 0.02)
     resolving(monkeypatch, deaf, server.getsockname())
-    with blocking.connect(route(), None, Deadline(10)) as sock:
+    with blocking.connect(route(), Deadline(10), happy_eyeballs_delay=0.02) as sock:
         assert sock.getpeername() == server.getsockname()
+
+
+def test_one_after_the_other(server, deaf, refusing, monkeypatch):
+    resolving(monkeypatch, refusing, server.getsockname())
+    with blocking.connect(route(), Deadline(10), happy_eyeballs_delay=None) as sock:
+        assert sock.getpeername() == server.getsockname()
+    resolving(monkeypatch, deaf, server.getsockname())
+    with pytest.raises(TimeoutError, match="TCP connection"):
+        blocking.connect(route(), Deadline(0.1), happy_eyeballs_delay=None)
 
 
 def test_families_take_turns():
@@ -84,7 +92,7 @@ def test_families_take_turns():
 def test_the_error_names_each_address(refusing, monkeypatch):
     resolving(monkeypatch, refusing, ("127.0.0.2", refusing[1]))
     with pytest.raises(OSError, match="127.0.0.1 port .*: Connection refused; 127.0.0.2 port") as caught:
-        blocking.connect(route(), None, Deadline(5))
+        blocking.connect(route(), Deadline(5))
     assert caught.value.errno == errno.ECONNREFUSED
 
 
@@ -92,13 +100,12 @@ def test_the_deadline_while_nobody_answers(deaf, monkeypatch):
     resolving(monkeypatch, deaf)
     text = f"the TCP connection to exchange.test \\(127.0.0.1 port {deaf[1]}\\) took too long: open_timeout is 0.1"
     with pytest.raises(TimeoutError, match=text):
-        blocking.connect(route(), None, Deadline(0.1))
+        blocking.connect(route(), Deadline(0.1))
 
 
 def test_a_source_address(server):
-    with blocking.connect(
-        route(f"ws://127.0.0.1:{server.getsockname()[1]}/"), ("127.0.0.2", 0), Deadline(5)
-    ) as sock:
+    where = route(f"ws://127.0.0.1:{server.getsockname()[1]}/")
+    with blocking.connect(where, Deadline(5), local_addr=("127.0.0.2", 0)) as sock:
         assert sock.getsockname()[0] == "127.0.0.2"
 
 
@@ -163,7 +170,5 @@ def test_no_such_name():
 
 
 def test_happy_eyeballs_are_on_by_default():
-    import inspect
-
     assert inspect.signature(addresses.connect).parameters["happy_eyeballs_delay"].default == 0.25
     assert blocking.HAPPY_EYEBALLS_DELAY == 0.25

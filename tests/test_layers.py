@@ -23,6 +23,7 @@ LAYERS = [
         "codes",
         "deflate",
         "exceptions",
+        "keywords",
         "names",
         "options",
         "tls",
@@ -31,7 +32,7 @@ LAYERS = [
 ]
 # A face does not know another one.
 STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
-NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "options", "upgrade", "deflate"}
+NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "keywords", "options", "upgrade", "deflate"}
 NO_INPUT_OR_OUTPUT |= {"_opening.reply", "_opening.uri", "_opening.handshake"}
 NO_INPUT_OR_OUTPUT |= {"_opening.proxy", "_opening.tunnel", "_opening.redirects"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}

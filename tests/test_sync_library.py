@@ -35,6 +35,7 @@ TYPES = {
     "const wst_options *": "*const COptions",
     "wst_message *": "*mut CMessage",
     "wst_ending *": "*mut CEnding",
+    "wst_stats *": "*mut CStats",
     "wst_connection *": "*mut Handle",
     "wst_tls_config *": "*mut Arc<rustls::ClientConfig>",
     "const wst_tls_config *": "*const Arc<rustls::ClientConfig>",

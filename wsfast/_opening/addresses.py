@@ -103,7 +103,7 @@ async def connect(
         loop=loop,
         socket_factory=new_socket,
     )
-    return _tuned(sock)
+    return tuned(sock)
 
 
 async def from_factory(
@@ -125,7 +125,7 @@ async def from_factory(
             loop = asyncio.get_running_loop()
             addresses = await resolve(loop, where.host, where.port, sock.family)
             await loop.sock_connect(sock, addresses[0][4])
-        return _tuned(sock)
+        return tuned(sock)
     except BaseException:
         sock.close()
         raise
@@ -146,7 +146,7 @@ async def resolve(
         return await loop.getaddrinfo(host, port, flags=flags, **where)
 
 
-def _tuned(sock: socket.socket) -> socket.socket:
+def tuned(sock: socket.socket) -> socket.socket:
     """Send and acknowledge at once; a socket that is not TCP has nothing to tune."""
     if sock.family in FAMILIES:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

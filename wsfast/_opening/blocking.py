@@ -16,11 +16,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from wsfast._engine.tuning import SocketOption, set_options
 from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY
 from wsfast._opening.route import Addresses, Route
 from wsfast.exceptions import ProxyError
 
-__all__ = ["Deadline", "connect"]
+__all__ = ["Deadline", "connect", "connect_to_first"]
 
 
 class Deadline:
@@ -48,37 +49,37 @@ class Deadline:
         return TimeoutError(f"{step} took too long{limit}")
 
 
-def connect(route: Route, source: Any, deadline: Deadline) -> socket.socket:
+def connect(route: Route, deadline: Deadline, *, family: int = 0, **arguments: Any) -> socket.socket:
     """A socket that is connected to the server, or, of an https proxy, to the proxy.
 
-    :param source: the local address, or None
+    :param family: of the addresses to connect to
+    :param arguments: for `connect_to_first`
     :raises ProxyError: the proxy was not reached, refused, talked rubbish, or hung up
     :raises OSError: the server was not reached
     :raises TimeoutError: the deadline passed
     """
     if route.proxy is not None:
-        return _through_proxy(route, source, deadline)
-    route.phase = f"the look-up of {route.host}"
-    infos = _look_up(route.host, route.port, 0, deadline, route.phase)
+        return _through_proxy(route, deadline, family, arguments)
+    infos = _look_up(route.host, route.port, family, deadline, f"the look-up of {route.host}")
     route.resolved(route.host, infos)
-    return _connect(infos, source, deadline, route.phase_text())
+    return connect_to_first(infos, deadline, route.phase_text(), **arguments)
 
 
-def _through_proxy(route: Route, source: Any, deadline: Deadline) -> socket.socket:
+def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dict[str, Any]) -> socket.socket:
     from wsfast._opening import proxied
 
     proxy, host = route.proxy, route.host
     assert proxy is not None
     if not proxy.resolves:
-        family = socket.AF_INET if proxy.scheme == "socks4" else 0
-        infos = _look_up(host, route.port, family, deadline, f"the look-up of {host}")
+        its_family = socket.AF_INET if proxy.scheme == "socks4" else 0
+        infos = _look_up(host, route.port, its_family, deadline, f"the look-up of {host}")
         route.resolved(host, infos)
         host = infos[0][4][0]
     tunnel = route.new_tunnel(host)
-    route.phase = f"the connection to the proxy {proxy}"
+    step = f"the connection to the proxy {proxy}"
     try:
-        infos = _look_up(proxy.host, proxy.port, 0, deadline, route.phase)
-        sock = _connect(infos, source, deadline, route.phase)
+        infos = _look_up(proxy.host, proxy.port, family, deadline, step)
+        sock = connect_to_first(infos, deadline, step, **arguments)
     except TimeoutError:
         raise
     except OSError as exc:
@@ -122,8 +123,23 @@ def _look_up(host: str, port: int, family: int, deadline: Deadline, step: str) -
 # ---- happy eyeballs (RFC 8305): the next address is tried when one has failed, or has not answered for a while
 
 
-def _connect(infos: Addresses, source: Any, deadline: Deadline, step: str) -> socket.socket:
-    waiting = list(_by_turns(infos))
+def connect_to_first(
+    infos: Addresses,
+    deadline: Deadline,
+    step: str,
+    *,
+    local_addr: Any = None,
+    happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
+    sockopts: Sequence[SocketOption] = (),
+) -> socket.socket:
+    """Connect to the address that answers first.
+
+    :param step: what this is, for the error
+    :param happy_eyeballs_delay: seconds; None tries an address only when the one before has failed
+    :param sockopts: set on each socket before it is bound or connected
+    :raises OSError: no address could be bound or connected, or an option was refused
+    """
+    waiting = list(_by_turns(infos) if happy_eyeballs_delay is not None else infos)
     connecting: dict[int, tuple[socket.socket, Any]] = {}
     failures: list[tuple[Any, OSError]] = []
     poll = select.poll()
@@ -133,13 +149,14 @@ def _connect(infos: Addresses, source: Any, deadline: Deadline, step: str) -> so
             if waiting:
                 info = waiting.pop(0)
                 try:
-                    sock = _begin(info, source)
+                    sock = _begin(info, local_addr, sockopts)
                 except OSError as exc:
                     failures.append((info[4], exc))
                     continue
                 connecting[sock.fileno()] = sock, info[4]
                 poll.register(sock, select.POLLOUT)
-            winner = _first(poll, connecting, failures, deadline, step, bool(waiting))
+            delay = happy_eyeballs_delay if waiting else None
+            winner = _first(poll, connecting, failures, deadline, step, delay, bool(waiting))
     finally:
         for sock, _ in connecting.values():
             if sock is not winner:
@@ -158,12 +175,13 @@ def _by_turns(infos: Addresses) -> Addresses:
     return rest + first[shorter:] + others[shorter:]
 
 
-def _begin(info: Any, source: Any) -> socket.socket:
+def _begin(info: Any, local_addr: Any, sockopts: Sequence[SocketOption]) -> socket.socket:
     sock = socket.socket(*info[:3])
     try:
         sock.setblocking(False)
-        if source is not None:
-            sock.bind(source)
+        set_options(sock, sockopts)
+        if local_addr is not None:
+            sock.bind(tuple(local_addr))
         with contextlib.suppress(BlockingIOError, InterruptedError):
             sock.connect(info[4])
     except BaseException:
@@ -178,26 +196,27 @@ def _first(
     failures: list[tuple[Any, OSError]],
     deadline: Deadline,
     step: str,
+    delay: float | None,
     is_more: bool,
 ) -> socket.socket | None:
-    """The first socket that is connected; None if another address is to be tried, or all have failed."""
+    """The first socket that is connected; None if another address is to be tried, or all have failed.
+
+    :param delay: after which another one is to be tried; None without end
+    """
     while connecting:
         left = deadline.left(step)
-        wait = left
-        if is_more:
-            wait = HAPPY_EYEBALLS_DELAY if left is None else min(HAPPY_EYEBALLS_DELAY, left)
-        events = poll.poll(None if wait is None else max(1, wait * 1000))
-        for fd, _ in events:
+        waits = [span for span in (left, delay) if span is not None]
+        for fd, _ in poll.poll(max(1, min(waits) * 1000) if waits else None):
             sock, address = connecting[fd]
-            errno = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if not errno:
+            number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not number:
                 sock.setblocking(True)
                 return sock
             poll.unregister(fd)
             del connecting[fd]
             sock.close()
-            failures.append((address, _error(errno)))
-        if is_more:
+            failures.append((address, _error(number)))
+        if is_more and (delay is not None or not connecting):
             return None
     return None
 
@@ -210,6 +229,8 @@ def _together(failures: Sequence[tuple[Any, OSError]]) -> OSError:
     """One error that names each address with its reason."""
     if len(failures) == 1:
         return failures[0][1]
+    if not failures:
+        return OSError("the name has no address")
     errnos = {exc.errno for _, exc in failures}
     text = "; ".join(f"{address[0]} port {address[1]}: {exc.strerror or exc}" for address, exc in failures)
     return OSError(errnos.pop() if len(errnos) == 1 else None, text)

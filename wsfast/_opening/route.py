@@ -50,12 +50,12 @@ def may_name_a_proxy() -> bool:
     Each attempt to connect asks, and ``os.environ`` takes a microsecond for each name that it has not.
     """
     data = getattr(os.environ, "_data", None)
-    return _HAS_SETTINGS or data is None or not _VARIABLES.isdisjoint(data)
+    return _HAS_SETTINGS or data is None or not data.keys().isdisjoint(_VARIABLES)
 
 
 def kept(items: Any) -> Any:
     """Iterators are used up by the first request, so what they give is kept."""
-    return list(items) if isinstance(items, Iterator) else items
+    return list(items) if items is not None and isinstance(items, Iterator) else items
 
 
 class Routing:

@@ -8,23 +8,26 @@ exception of the opening is the same everywhere.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import socket
 import ssl as ssl_module
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from wsfast._engine.tuning import Tuning
+from wsfast._engine.tuning import SocketOption, Tuning, set_options
+from wsfast._opening import blocking
+from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, check_arguments, tuned
 from wsfast._opening.blocking import Deadline
-from wsfast._opening.blocking import connect as connect_blocking
 from wsfast._opening.connector import Connecting
 from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
+from wsfast.keywords import keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
@@ -73,12 +76,23 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
     """
 
+    @keywords(
+        {
+            "ssl_context": "ssl",
+            "proxy_ssl_context": "proxy_ssl",
+            "max_frame_size": "max_size",
+            "extra_headers": "additional_headers",
+            "logger_name": "logger",
+            "source_address": "local_addr",
+        },
+        passed_on=("address", "all_errors"),
+    )
     def __init__(
         self,
         uri: str,
         *,
         sock: socket.socket | None = None,
-        ssl: ssl_module.SSLContext | TLS | None = None,
+        ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         server_hostname: str | None = None,
         client_cert: ClientCert | None = None,
         origin: str | None = None,
@@ -88,7 +102,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         additional_headers: HeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
-        proxy_ssl: ssl_module.SSLContext | TLS | None = None,
+        proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         proxy_server_hostname: str | None = None,
         proxy_headers: HeadersLike | None = None,
         process_exception: Verdict = process_exception,
@@ -100,8 +114,17 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         max_size: Marks = 2**20,
         max_queue: Marks = 16,
         busy_poll: float = 0,
-        logger: LoggerLike | None = None,
+        logger: LoggerLike | str | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
+        max_read_size: int | None = None,
+        quickack: bool = False,
+        so_busy_poll: int = 0,
+        sockopts: Sequence[SocketOption] = (),
+        host: str | None = None,
+        port: int | str | None = None,
+        family: int = 0,
+        local_addr: tuple[str, int] | None = None,
+        happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -127,8 +150,19 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             logger=logger,
             create_connection=create_connection,
             limits=Limits(max_size, max_queue),
-            tuning=Tuning(busy_poll=busy_poll),
+            tuning=Tuning(
+                busy_poll=busy_poll,
+                max_read_size=max_read_size,
+                quickack=quickack,
+                so_busy_poll=so_busy_poll,
+                sockopts=sockopts,
+            ),
         )
+        for name in kwargs:
+            if name not in ("address", "all_errors", "unix", "path"):
+                raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
+        if ssl is True:  # the default, as the awaitable client names it
+            ssl = None
         check_tls("ssl", ssl)
         if server_hostname is not None and not isinstance(server_hostname, str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
@@ -142,7 +176,14 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             ):
                 if value is not None:
                     raise ValueError(f"{name} argument is incompatible with a ws:// URI")
-        self._target = _Target(sock, kwargs)
+        where = {
+            "host": host,
+            "port": port,
+            "family": family,
+            "local_addr": local_addr,
+            "happy_eyeballs_delay": happy_eyeballs_delay,
+        }
+        self._target = _Target(sock, {**kwargs, **where})
         self._set_routing(
             tls.settings(ssl, client_cert) if self.ws_uri.secure else None,
             self._target.bound,
@@ -169,9 +210,9 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
         tls_layers = layers(route)
         route.log(self.logger)
-        sock = self._target.connect(route, deadline)
+        sock = self._target.connect(route, deadline, self._tuning.sockopts)
         try:
-            addresses = _prepare(sock)
+            ends = _prepare(sock)
             sessions = [layer.prepare(sock, deadline) for layer in tls_layers[:1]]
         except BaseException:
             sock.close()
@@ -201,7 +242,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 compression=handshake.compression,
                 max_message=options.max_message,
                 max_fragment=options.max_fragment,
-                addresses=addresses,
+                addresses=ends,
                 logger=self.logger,
             )
             deflate = handshake.compression is not None
@@ -260,8 +301,10 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
         with connect(uri) as ws: ...     # closes the connection at the end
         ws = connect(uri)                # leaves that to you
 
-    The parameters are those of websockets' sync ``connect``, with the same defaults, and two more, ``client_cert`` and
-    ``busy_poll``. Times are in seconds, sizes in bytes; None means no limit.
+    The parameters are those of websockets' sync ``connect``, with the same defaults, and a few more. Times are in
+    seconds, sizes in bytes; None means no limit. For programs that come from picows or :func:`wsfast.ws_connect`,
+    `ssl_context`, `max_frame_size`, `extra_headers` and `logger_name` are other names of `ssl`, `max_size`,
+    `additional_headers` and `logger`. Both names at once raise TypeError.
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
     :param sock: a connected socket, which is taken over: the object is detached
@@ -290,10 +333,18 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param max_queue: how many received frames are kept for :meth:`ClientConnection.recv` while a thread waits for
         something else; of a tuple, the first counts
     :param busy_poll: how long :meth:`ClientConnection.recv` asks the socket again and again before it sleeps
-    :param logger: ``logging.getLogger("wsfast.client")`` by default
+    :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`
-    :param kwargs: as for ``socket.create_connection``: ``address``, ``source_address``, ``all_errors``
+    :param max_read_size: bytes to read at once, at most; 128 KiB by default
+    :param quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
+    :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI. `address` is a tuple of
+        both
+    :param family: ``socket.AF_INET`` or ``AF_INET6`` to use no others
+    :param local_addr: host and port of this end; `source_address` is another name of it
+    :param happy_eyeballs_delay: after so many seconds the next address of the host is tried beside the last one
+        (RFC 8305); None tries one after the other
+    :param all_errors: accepted for websockets' sake
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -303,6 +354,16 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     """
     connecter = reconnect(uri, **kwargs)
     return connecter if legacy is False else connecter.connect()
+
+
+def _signature_of_connect() -> inspect.Signature:
+    """That of reconnect, for help() and editors."""
+    uri, *options = inspect.signature(reconnect).parameters.values()
+    legacy = inspect.signature(connect).parameters["legacy"]
+    return inspect.Signature([uri, legacy, *options], return_annotation="ClientConnection")
+
+
+connect.__signature__ = _signature_of_connect()  # type: ignore[attr-defined]
 
 
 def unix_reconnect(
@@ -345,24 +406,29 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
     for name, seconds in times:
         setattr(options, name, -1.0 if seconds is None else seconds)
     options.busy_poll = tuning.busy_poll
+    options.max_read = tuning.max_read_size
+    options.quickack = tuning.quickack
     return options
 
 
 class _Target:
-    """Where to connect to, and how: the keyword arguments of ``socket.create_connection``, checked."""
+    """Where to connect to, and how, checked."""
 
     def __init__(self, sock: socket.socket | None, kwargs: dict[str, Any]) -> None:
         self._sock = sock
         arguments = dict(kwargs)
         self._unix = arguments.pop("unix", False)
         self._path: Any = arguments.pop("path", None) if self._unix else None
-        self._address = arguments.pop("address", None)
-        self._source_address = arguments.pop("source_address", None)
+        address = arguments.pop("address", None)
+        check_address("address", address)
+        if address is not None:
+            for name in ("host", "port"):
+                if arguments[name] is not None:
+                    raise TypeError(f"address and {name} cannot be combined: give one of them")
+            arguments["host"], arguments["port"] = address[:2]
         arguments.pop("all_errors", None)  # an error names the last address that failed
-        for name in arguments:
-            raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
-        check_address("address", self._address)
-        check_address("source_address", self._source_address)
+        check_arguments(arguments)
+        self._arguments = arguments
 
     @property
     def bound(self) -> str:
@@ -372,37 +438,27 @@ class _Target:
     @property
     def names(self) -> dict[str, Any]:
         """What overrides the names of the URI."""
-        host, port, *_ = self._address or (None, None)
-        return {"host": host, "port": port}
+        return {name: self._arguments[name] for name in ("host", "port")}
 
-    def connect(self, route: Route, deadline: Deadline) -> socket.socket:
+    def connect(self, route: Route, deadline: Deadline, sockopts: Sequence[SocketOption]) -> socket.socket:
         """A connected socket."""
         if self._sock is not None:
             sock, self._sock = self._sock, None
             if sock.fileno() < 0:
                 raise ValueError("sock is closed, or was used for another connection")
+            set_options(sock, sockopts)
             route.connected_by_user(sock)
             return sock
         if self._unix:
-            sock = _connect_to_path(os.fspath(self._path), deadline)
+            path = os.fspath(self._path)
+            info = (socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)
+            step = f"the connection to {path}"
+            sock = blocking.connect_to_first([info], deadline, step, sockopts=sockopts)
             route.connected_by_user(sock)
             return sock
-        return connect_blocking(route, self._source_address, deadline)
-
-
-def _connect_to_path(path: Any, deadline: Deadline) -> socket.socket:
-    step = "the connection to the Unix socket"
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.settimeout(deadline.left(step))
-        sock.connect(path)
-    except TimeoutError as exc:
-        sock.close()
-        raise deadline.passed(step) from exc
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+        names = ("family", "local_addr", "happy_eyeballs_delay")
+        arguments = {name: self._arguments[name] for name in names}
+        return blocking.connect(route, deadline, sockopts=sockopts, **arguments)
 
 
 def _free(sessions: list[Any], handle: Any) -> None:
@@ -413,8 +469,7 @@ def _free(sessions: list[Any], handle: Any) -> None:
 def _prepare(sock: socket.socket) -> tuple[Any, Any]:
     """Make the socket as the crate wants it. Returns the addresses of both ends."""
     sock.setblocking(True)
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    tuned(sock)
     return sock.getsockname(), sock.getpeername()
 
 

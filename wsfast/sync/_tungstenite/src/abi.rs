@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
-use crate::connection::{Options, Stop};
+use crate::connection::{Connection, Options, Stop};
 use crate::ending::{Cause, Close, Ending, Phase};
+use crate::locked;
 use crate::reader::Limits;
 use crate::receiving::Received;
 use crate::writer::Sent;
@@ -63,6 +64,8 @@ pub struct COptions {
     pub ping_timeout: f64,
     pub close_timeout: f64,
     pub busy_poll: f64,
+    pub max_read: u64,
+    pub quickack: c_int,
 }
 
 impl COptions {
@@ -77,7 +80,42 @@ impl COptions {
             ping_timeout: seconds(self.ping_timeout),
             close_timeout: seconds(self.close_timeout),
             busy_poll: seconds(self.busy_poll).unwrap_or_default(),
+            max_read: usize::try_from(self.max_read).unwrap_or(usize::MAX),
+            quickack: self.quickack != 0,
         }
+    }
+}
+
+#[repr(C)]
+pub struct CStats {
+    pub frames_received: u64,
+    pub bytes_received: u64,
+    pub reads: u64,
+    pub frames_sent: u64,
+    pub bytes_sent: u64,
+    pub writes: u64,
+    pub frames_gathered: u64,
+    pub longest_backlog: u64,
+    pub poll_hits: u64,
+    pub poll_misses: u64,
+}
+
+impl CStats {
+    pub fn tell(&mut self, connection: &Connection) {
+        let counts = &connection.counts;
+        let writer = locked(&connection.writer);
+        *self = CStats {
+            frames_received: counts.frames.get(),
+            bytes_received: counts.bytes.get(),
+            reads: counts.reads.get(),
+            frames_sent: writer.frames,
+            bytes_sent: writer.bytes,
+            writes: writer.writes,
+            frames_gathered: writer.gathered,
+            longest_backlog: writer.longest_backlog as u64,
+            poll_hits: counts.hits.get(),
+            poll_misses: counts.misses.get(),
+        };
     }
 }
 
@@ -172,7 +210,7 @@ pub fn result(result: Result<(), Stop>) -> c_int {
 
 pub fn sent(result: Result<Option<Sent>, Stop>) -> c_int {
     match result {
-        Ok(Some(Sent::All)) => OK,
+        Ok(Some(Sent::All | Sent::Held)) => OK,
         Ok(Some(Sent::Blocked)) => BLOCKED,
         Ok(None) => FULL,
         Err(stop) => code(stop),
@@ -265,7 +303,12 @@ mod tests {
             names.map(|name| name.split('[').next().unwrap().to_string()).collect()
         };
         let here = include_str!("abi.rs");
-        for (c, rust) in [("wst_options", "COptions"), ("wst_message", "CMessage"), ("wst_ending", "CEnding")] {
+        for (c, rust) in [
+            ("wst_options", "COptions"),
+            ("wst_message", "CMessage"),
+            ("wst_ending", "CEnding"),
+            ("wst_stats", "CStats"),
+        ] {
             let body = here.split(&format!("pub struct {rust} {{\n")).nth(1).unwrap().split("\n}").next().unwrap();
             let names: Vec<_> = body
                 .lines()

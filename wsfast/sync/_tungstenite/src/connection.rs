@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::buffer::NoMemory;
+use crate::counts::Counts;
 use crate::ending::{Ending, Phase};
 use crate::frame::Short;
 use crate::keepalive::Keepalive;
@@ -36,6 +37,8 @@ pub struct Options {
     pub ping_timeout: Option<Duration>,
     pub close_timeout: Option<Duration>,
     pub busy_poll: Duration,
+    pub max_read: usize,
+    pub quickack: bool,
 }
 
 /// Why a call returns without what it was called for.
@@ -80,12 +83,15 @@ pub struct Connection {
     pub(crate) residue: AtomicBool,
     pub(crate) phase: AtomicU8,
     pub(crate) ending: Mutex<Ending>,
+    pub(crate) counts: Counts,
     pub(crate) pings: Mutex<Pings>,
     pub(crate) pongs: AtomicBool,
     /// Seconds, as bits of an f64.
     pub(crate) latency: AtomicU64,
     pub(crate) close_timeout: Option<Duration>,
     pub(crate) busy_poll: Duration,
+    pub(crate) max_read: usize,
+    pub(crate) quickack: bool,
 }
 
 impl Drop for Connection {
@@ -105,11 +111,14 @@ impl Connection {
             residue: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Connecting as u8),
             ending: Mutex::new(Ending::default()),
+            counts: Counts::default(),
             pings: Mutex::new(Pings::default()),
             pongs: AtomicBool::new(false),
             latency: AtomicU64::new(0),
             close_timeout: options.close_timeout,
             busy_poll: options.busy_poll,
+            max_read: options.max_read,
+            quickack: options.quickack,
         }
     }
 

@@ -15,6 +15,7 @@ mod buffer;
 mod closing;
 mod connection;
 mod core;
+mod counts;
 mod ending;
 mod frame;
 mod keepalive;
@@ -39,8 +40,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::{
-    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, AGAIN, CLOSED, OK, PANIC,
-    RESUME, STREAM, VALIDATE,
+    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, CStats, AGAIN, CLOSED, OK,
+    PANIC, RESUME, STREAM, VALIDATE,
 };
 use connection::{Connection, Stop};
 use ending::Cause;
@@ -243,6 +244,16 @@ pub unsafe extern "C" fn wst_send(handle: *const Handle, head: c_int, data: *con
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int {
+    guarded(handle, PANIC, |connection| sent(connection.cork(corked != 0)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut CStats) {
+    guarded(handle, (), |connection| (*target).tell(connection));
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn wst_send_ping(handle: *const Handle, data: *const c_char, size: usize) -> c_int {
     guarded(handle, PANIC, |connection| sent(connection.send_ping(bytes(data, size))))
 }
@@ -342,6 +353,8 @@ mod tests {
             ping_timeout: -1.0,
             close_timeout: -1.0,
             busy_poll: 0.0,
+            max_read: u64::MAX,
+            quickack: 0,
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);

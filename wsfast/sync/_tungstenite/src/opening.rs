@@ -107,8 +107,8 @@ impl Connection {
         loop {
             match self.flush_writer(&mut locked(&self.writer)) {
                 Ok(Sent::All) => return Ok(()),
-                Ok(Sent::Blocked) if slept => return Err(Stop::Interrupted),
-                Ok(Sent::Blocked) => self.sleep(libc::POLLOUT, deadline)?,
+                Ok(_) if slept => return Err(Stop::Interrupted),
+                Ok(_) => self.sleep(libc::POLLOUT, deadline)?,
                 Err(errno) => {
                     // An alert may have come before the peer closed, and says why it did.
                     let _ = self.read(&mut locked(&self.reader), libc::MSG_DONTWAIT);

@@ -39,14 +39,32 @@ impl Connection {
 
     /// None if others are before it.
     pub(crate) fn put(&self, writer: &mut Writer, head: u8, payload: &[u8]) -> Result<Option<Sent>, Errno> {
-        if self.residue.load(Ordering::Acquire) && self.flush_writer(writer)? == Sent::Blocked {
+        if self.residue.load(Ordering::Acquire) && !writer.holds_back() && self.flush_writer(writer)? == Sent::Blocked {
             return Ok(None);
         }
         let sent = writer.put(&self.socket, self.session(), head, payload)?;
-        if sent == Sent::Blocked {
+        if sent != Sent::All {
             self.residue.store(true, Ordering::Release);
         }
         Ok(Some(sent))
+    }
+
+    /// Holds data frames back, so that they leave together, or lets them go. See wst_cork().
+    pub fn cork(&self, corked: bool) -> Result<Option<Sent>, Stop> {
+        let mut writer = locked(&self.writer);
+        if corked {
+            writer.corks += 1;
+            return Ok(Some(Sent::All));
+        }
+        writer.corks -= 1;
+        let Some(_user) = self.socket.enter() else { return Ok(Some(Sent::All)) };
+        if writer.corks > 0 || !writer.has_gathered() {
+            return Ok(Some(Sent::All));
+        }
+        writer.writes += 1;
+        let sent = self.flush_writer(&mut writer);
+        drop(writer);
+        sent.map(Some).map_err(|errno| self.broken(errno))
     }
 
     pub(crate) fn flush_writer(&self, writer: &mut Writer) -> Result<Sent, Errno> {
