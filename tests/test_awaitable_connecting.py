@@ -271,18 +271,6 @@ async def test_loggers_and_ids(caplog):
 
 
 @pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"proxy": "http://localhost:1/"}, "proxy"),
-        ({"proxy_ssl": True}, "proxy"),
-    ],
-)
-def test_what_is_not_built_says_so(options, name):
-    with pytest.raises(NotImplementedError, match=name):
-        connect("ws://localhost/", **options)
-
-
-@pytest.mark.parametrize(
     ("options", "exception", "match"),
     [
         ({"compression": "gzip"}, ValueError, "unsupported compression: gzip"),
@@ -310,16 +298,6 @@ def test_wrong_uris_raise_at_once():
         connect("http://localhost/")
     with pytest.raises(ValueError, match="ssl=None"):
         connect("wss://localhost/", ssl=None)
-
-
-async def test_a_redirect_is_not_followed_yet():
-    async def handler(peer):
-        await peer.read_request()
-        peer.send(b"HTTP/1.1 302 Found\r\nLocation: ws://elsewhere/\r\nContent-Length: 0\r\n\r\n")
-
-    async with serve(handler) as served:
-        with pytest.raises(NotImplementedError, match="ws://elsewhere/"):
-            await connect(served.url)
 
 
 # Failures leave nothing behind

@@ -103,7 +103,7 @@ def test_request_object_has_picows_attributes() -> None:
     request = shake(extra_headers=extra_headers).request
     assert type(request) is UpgradeRequest is WSUpgradeRequest
     assert (request.method, request.path, request.version) == (b"GET", b"/chat?room=1", b"HTTP/1.1")
-    assert type(request.headers) is CIMultiDict
+    assert isinstance(request.headers, CIMultiDict)
     assert request.headers is request.headers
     assert request.headers["host"] == "example.com"
     assert request.headers.getall("x-a") == ["1", "2"]
@@ -381,7 +381,7 @@ def test_success() -> None:
     assert (response.status_code, type(response.status_code)) == (101, int)
     assert response.reason_phrase == "Switching Protocols"
     assert response.body is None
-    assert type(response.headers) is CIMultiDict
+    assert isinstance(response.headers, CIMultiDict)
     assert response.headers is response.headers
     assert response.headers["SERVER"] == "x"
     assert response.headers.getall("set-cookie") == ["a=1", "b=2"]
@@ -753,6 +753,14 @@ def test_a_rejection_has_headers_and_can_be_pickled() -> None:
         assert response.headers["retry-after"] == "3"
         assert response.reason_phrase == "Slow down"
         assert response.body == b"no"
+
+
+def test_headers_have_what_programs_for_websockets_call() -> None:
+    error = failure(shake(), b"HTTP/1.1 403 No\r\nA: b\r\nX: y\r\na: c\r\nContent-Length: 0\r\n\r\n")
+    headers = error.response.headers
+    assert list(headers.raw_items())[:3] == [("A", "b"), ("X", "y"), ("a", "c")]
+    assert (headers.get_all("a"), headers.get_all("none")) == (["b", "c"], [])
+    assert pickle.loads(pickle.dumps(headers)).get_all("A") == ["b", "c"]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -24,6 +24,7 @@ LAYERS = [
         "deflate",
         "exceptions",
         "keywords",
+        "names",
         "options",
         "tls",
         "upgrade",
@@ -33,6 +34,7 @@ LAYERS = [
 STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
 NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "keywords", "options", "upgrade", "deflate"}
 NO_INPUT_OR_OUTPUT |= {"_opening.reply", "_opening.uri", "_opening.handshake"}
+NO_INPUT_OR_OUTPUT |= {"_opening.proxy", "_opening.tunnel", "_opening.redirects"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
 LIBC |= {"unistd.h"}

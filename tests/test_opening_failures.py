@@ -60,15 +60,13 @@ async def test_a_rejection_has_status_headers_and_body(status, framing):
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_not_followed_yet_and_says_where_it_leads(status):
+async def test_no_redirects_are_followed_if_none_are_wanted(status):
     async def handler(peer: Peer) -> None:
         await peer.read_request()
         peer.send(f"HTTP/1.1 {status} Go\r\nLocation: ws://other/\r\nContent-Length: 0\r\n\r\n".encode())
         await peer.rest()
 
     async with serve(handler) as server:
-        with pytest.raises(NotImplementedError, match="ws://other/"):
-            await ws_connect(never, server.url)
         with pytest.raises(InvalidStatus) as info:
             await ws_connect(never, server.url, max_redirects=0)
     assert info.value.response.status_code == status
@@ -162,7 +160,7 @@ async def test_a_server_that_stops_inside_the_reply_is_too_slow(options, sent):
         return await peer.rest()
 
     async with serve(handler) as server:
-        with pytest.raises(TimeoutError, match="the WebSocket handshake took too long"):
+        with pytest.raises(TimeoutError, match="the WebSocket handshake with .* took too long"):
             await ws_connect(never, server.url, **options)
         assert await server.result() == []
 
@@ -206,14 +204,16 @@ async def silent(peer: Peer) -> None:
 async def test_a_silent_tls_server_is_too_slow():
     async with serve(silent) as server:
         url = server.url.replace("ws:", "wss:")
-        with pytest.raises(TimeoutError, match="connecting took too long"):
+        with pytest.raises(
+            TimeoutError, match="the TLS handshake with .* took too long: open_timeout is 0.03 s"
+        ):
             await ws_connect(never, url, ssl_context=certificates.client_context(), open_timeout=0.03)
 
 
 async def test_a_server_that_is_silent_after_tls_is_too_slow():
     async with serve(silent, ssl_context=certificates.server_context()) as server:
         context = certificates.client_context()
-        with pytest.raises(TimeoutError, match="the WebSocket handshake took too long"):
+        with pytest.raises(TimeoutError, match="the WebSocket handshake with .* took too long"):
             await ws_connect(never, server.url, ssl_context=context, websocket_handshake_timeout=0.02)
 
 
@@ -244,7 +244,7 @@ async def test_a_slow_socket_factory_is_too_slow():
     async def forever(uri):
         await asyncio.Event().wait()
 
-    with pytest.raises(TimeoutError, match="connecting took too long"):
+    with pytest.raises(TimeoutError, match="socket_factory took too long"):
         await ws_connect(never, "ws://127.0.0.1:1/", socket_factory=forever, open_timeout=0.01)
 
 

@@ -150,9 +150,17 @@ CONNECT = {
     "max_queue": (MARKS[0], [None, *MARKS[1]]),
     "create_connection": (CALLABLE, [None]),
 }
+PROXY = {
+    "proxy_ssl": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
+    "proxy_ssl_context": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
+    "proxy": ([False, 5, b"http://proxy"], [None, True]),
+    "proxy_server_hostname": ([5, b"x", False], [None, "proxy"]),
+    "proxy_headers": ([5, [1], {"x": 1}, {"Host": "x"}, {"x": "a\r\nb"}], [None, {"x": "y"}]),
+}
 ROWS = {
     "listener": {
         **ALL,
+        **PROXY,
         "ws_listener_factory": ([None, *CALLABLE], [WSListener]),
         "url": CONNECT["uri"],
         "disconnect_on_exception": BOOL,
@@ -176,6 +184,7 @@ ROWS = {
     "awaitable": {
         **ALL,
         **CONNECT,
+        **PROXY,
         "write_limit": (MARKS[0], MARKS[1]),
         "write_policy": ([None, "later", 1], ["immediate", "gather"]),
         **CREATE_CONNECTION,
@@ -184,6 +193,7 @@ ROWS = {
     "blocking": {
         **ALL,
         **CONNECT,
+        **PROXY,
         "sock": ([5, "x", False], [None]),
         "client_cert": ([5, 0, b"x", (5, "x"), ("x", 5), (None, "x"), ("x",)], [None]),
         "address": (ADDRESS[0], [None]),
@@ -191,10 +201,6 @@ ROWS = {
 }
 # Options whose wrong values are asked for elsewhere, and by which test.
 ELSEWHERE = {
-    "proxy": "test_*_connecting, test_sync_opening: not implemented yet",
-    "proxy_ssl_context": "the same",
-    "proxy_ssl": "the same",
-    "proxy_server_hostname": "the same",
     "all_errors": "accepted for websockets' sake, and ignored",
 }
 
@@ -235,6 +241,7 @@ for _name, _other in [
     ("max_size", "max_frame_size"),
     ("additional_headers", "extra_headers"),
     ("ssl", "ssl_context"),
+    ("proxy_ssl", "proxy_ssl_context"),
     ("logger", "logger_name"),
 ]:
     OTHER_NAMES |= {_name: _other, _other: _name}

@@ -399,24 +399,6 @@ async def test_happy_eyeballs(face, delay, monkeypatch):
                 sock.close()
 
 
-def test_a_blocking_race_that_nobody_wins():
-    def left(step):
-        return 5.0
-
-    with pytest.raises(ConnectionRefusedError):
-        wsfast.sync.addresses._race(
-            [(socket.AF_INET, ("127.0.0.1", 1)), (socket.AF_INET, ("127.0.0.1", 2))], left, None, 0.01, ()
-        )
-
-    def over(step):
-        raise TimeoutError(step)
-
-    with pytest.raises(TimeoutError, match="TCP"):
-        wsfast.sync.addresses._race([(socket.AF_INET, ("127.0.0.1", 1))], over, None, 0.01, ())
-    by_turns = wsfast.sync.addresses._interleaved([(6, "a"), (6, "b"), (4, "c"), (6, "d")])
-    assert by_turns == [(6, "a"), (4, "c"), (6, "b"), (6, "d")]
-
-
 def test_address_is_host_and_port_at_once():
     with pytest.raises(TypeError, match="address and host"):
         wsfast.sync.client.connect("ws://a/", address=("127.0.0.1", 1), host="b")

@@ -44,14 +44,6 @@ def test_a_rejection_whose_body_ends_with_the_connection():
     assert error.response.body == b"body"
 
 
-def test_a_redirect_is_not_followed_yet():
-    with pytest.raises(NotImplementedError, match="ws://elsewhere"):
-        raise refused(
-            lambda right: b"HTTP/1.1 302 Found\r\nLocation: ws://elsewhere/\r\nContent-Length: 0\r\n\r\n",
-            Exception,
-        )
-
-
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
@@ -135,14 +127,6 @@ def test_wrong_arguments_are_refused_before_anything_is_sent():
             connect(uri, **{name: value})
     with pytest.raises(TypeError, match="nonsense"):
         connect(uri, nonsense=1)
-
-
-def test_what_is_not_built_yet_says_so():
-    uri = "ws://127.0.0.1:1"
-    not_built = {"proxy": "http://proxy", "proxy_ssl": 1}
-    for name, value in not_built.items():
-        with pytest.raises(NotImplementedError, match=name.partition("_")[0]):
-            connect(uri, **{name: value})
 
 
 def test_defaults_of_websockets_can_be_given():

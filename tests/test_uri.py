@@ -241,3 +241,28 @@ def test_any_text_is_a_uri_or_invalid(text: str) -> None:
 def test_parse_is_the_inverse_of_writing(secure: bool, host: str, port: int, path: str, query: str) -> None:
     uri = WebSocketURI(secure, host, port, path, query)
     assert parse_uri(f"{uri.scheme}://{uri.netloc}{uri.resource_name}") == uri
+
+
+# ---- names that are not ASCII: IDNA 2008
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("faß.example", "xn--fa-hia.example"),  # another name than fass.example
+        ("BÜCHER.example", "xn--bcher-kva.example"),
+        ("\uff45xample.com", "example.com"),
+        ("例え。テスト", "xn--r8jz45g.xn--zckzah"),
+        ("bücher.example.", "xn--bcher-kva.example."),
+    ],
+)
+def test_names_in_unicode(name, host):
+    assert parse_uri(f"ws://{name}/").host == host
+
+
+@pytest.mark.parametrize(
+    "name", ["i❤.ws", "a\u200d.example", "\u0301a.example", "ü" * 64, "ü." * 200 + "x", "a℀b.example"]
+)
+def test_what_is_no_name(name):
+    with pytest.raises(InvalidURI):
+        parse_uri(f"ws://{name}/")

@@ -285,6 +285,20 @@ class TooManyHeaders(SecurityError):
     """There are too many headers."""
 
 
+def _retry_after(response: UpgradeResponse) -> float | None:
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    from email.utils import parsedate_to_datetime  # it takes milliseconds to import
+
+    try:
+        # All dates of HTTP are GMT, also when they leave that out.
+        date = parsedate_to_datetime(text).replace(tzinfo=timezone.utc)
+        return max(0.0, date.timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 class ProxyError(InvalidHandshake):
     """The proxy could not be reached, or refused the connection."""
 
@@ -301,6 +315,11 @@ class InvalidProxyStatus(ProxyError):
     def __init__(self, response: UpgradeResponse) -> None:
         super().__init__(response)
         self.response = response
+
+    @property
+    def retry_after(self) -> float | None:
+        """As that of :class:`InvalidStatus`."""
+        return _retry_after(self.response)
 
     def _text(self) -> str:
         return f"proxy rejected connection: HTTP {self.response.status_code:d}"
@@ -345,18 +364,7 @@ class InvalidStatus(InvalidHandshake):
     def retry_after(self) -> float | None:
         """The seconds after which the server wants a retry, from Retry-After; None without one (RFC 9110 section
         10.2.3)."""
-        text = self.response.headers.get("Retry-After", "").strip()
-        if text.isascii() and text.isdigit():
-            return float(text)
-        from email.utils import parsedate_to_datetime  # the import takes milliseconds
-
-        try:
-            # All dates in HTTP are GMT, also without a zone.
-            return max(
-                0.0, parsedate_to_datetime(text).replace(tzinfo=timezone.utc).timestamp() - time.time()
-            )
-        except (TypeError, ValueError, OverflowError):
-            return None
+        return _retry_after(self.response)
 
     def _text(self) -> str:
         return f"server rejected WebSocket connection: HTTP {self.response.status_code:d}"

@@ -16,13 +16,13 @@ from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening import addresses
 from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
-from wsfast._opening.opening import Opening, establish, refuse_redirect
+from wsfast._opening.opening import Opening, establish
+from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
 from wsfast.codes import WSAutoPingStrategy
-from wsfast.exceptions import InvalidStatus
 from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
-from wsfast.tls import TLS, as_context, check_tls
+from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
@@ -32,6 +32,7 @@ LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]] 
 @keywords(
     {
         "ssl": "ssl_context",
+        "proxy_ssl": "proxy_ssl_context",
         "max_size": "max_frame_size",
         "additional_headers": "extra_headers",
         "logger": "logger_name",
@@ -66,8 +67,10 @@ async def ws_connect(
     user_agent_header: str | None = USER_AGENT,
     subprotocols: Sequence[str] | None = None,
     max_redirects: int = 5,
-    proxy: str | None = None,
-    proxy_ssl_context: ssl.SSLContext | None = None,
+    proxy: str | bool | None = True,
+    proxy_ssl_context: ssl.SSLContext | TLS | Literal[True] | None = None,
+    proxy_server_hostname: str | None = None,
+    proxy_headers: HeadersLike | None = None,
     read_buffer_init_size: int = 16 * 1024,
     socket_factory: SocketFactory | None = None,
     use_aiofastnet: bool | None = None,
@@ -114,9 +117,12 @@ async def ws_connect(
     :param origin: the ``Origin`` header
     :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
-    :param max_redirects: redirects are not followed yet: a server that answers with one raises NotImplementedError, or
-        InvalidStatus if this is 0
-    :param proxy, proxy_ssl_context: not implemented yet
+    :param max_redirects: how many redirects are followed, see :doc:`howto/proxies`; if 0, one raises InvalidStatus
+    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
+        the one that the environment or the system names, if they do, and None uses none
+    :param proxy_ssl_context: as `ssl_context`, for an ``https`` proxy
+    :param proxy_server_hostname: overrides the name in its certificate
+    :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
     :param read_buffer_init_size: accepted for picows' sake; connections share a read buffer, so none is sized by it
     :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
         or not, or None for the usual way
@@ -151,8 +157,6 @@ async def ws_connect(
     :raises OSError: DNS, TCP or TLS failed, or a socket option was refused
     """
     uri = parse_uri(url)
-    if proxy is not None or proxy_ssl_context is not None:
-        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
     for name in kwargs:
         if name == "sock":
             raise TypeError("sock: use socket_factory= instead")
@@ -171,7 +175,21 @@ async def ws_connect(
         ssl_context = None
     check_tls("ssl_context", ssl_context)
     max_payload = Limits.of_frames(max_frame_size)
-    count("max_redirects", max_redirects)
+    route = Route(
+        Routing(
+            uri,
+            ssl_context,
+            proxy,
+            server_hostname=kwargs.get("server_hostname"),
+            host=kwargs.get("host"),
+            port=kwargs.get("port"),
+            proxy_tls=("proxy_ssl_context", proxy_ssl_context),
+            proxy_server_hostname=proxy_server_hostname,
+            proxy_headers=proxy_headers,
+            user_agent=user_agent_header,
+            max_redirects=count("max_redirects", max_redirects) or 0,
+        )
+    )
     count("read_buffer_init_size", read_buffer_init_size)
     timeouts = Timeouts(open_timeout, close_timeout, websocket_handshake_timeout)
     if ping_interval is NOT_GIVEN and ping_timeout is NOT_GIVEN:
@@ -193,51 +211,49 @@ async def ws_connect(
     if timestamps == "kernel" and uri.secure:
         raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
     offers = deflate.offers(compression, extensions)
-    handshake = ClientHandshake(
-        uri,
-        subprotocols=subprotocols,
-        extra_headers=extra_headers,
-        origin=origin,
-        user_agent=user_agent_header,
-        compression=offers,
-    )
-    listeners: list[WSListener] = []
-
-    def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-        listeners.append(_make_listener(ws_listener_factory, request, response))
-        return receiver_of(listeners[0], transport, compressed=bool(offers))
-
-    opening = Opening(handshake, receiver, as_logger("logger_name", logger_name), tuning, pinging)
+    logger = as_logger("logger_name", logger_name)
+    headers = kept(extra_headers)
     loop = asyncio.get_running_loop()
-    context = as_context(ssl_context) if uri.secure else None
-    transport = WSTransport(
-        loop,
-        opening,
-        logger=opening.logger,
-        secure=uri.secure,
-        max_frame_size=max_payload,
-        auto_pong=enable_auto_pong,
-        disconnect_on_exception=disconnect_on_exception,
-        close_timeout=timeouts.close,
-        tuning=tuning,
-    )
-    try:
-        await establish(
-            transport,
-            opening,
-            uri,
-            context,
-            timeouts=timeouts,
-            socket_factory=socket_factory,
-            use_aiofastnet=use_aiofastnet,
-            tuning=tuning,
-            kwargs=kwargs,
+    made: list[tuple[WSTransport, WSListener]] = []
+
+    def make(route: Route) -> tuple[WSTransport, Opening]:
+        handshake = ClientHandshake(
+            route.uri,
+            subprotocols=subprotocols,
+            extra_headers=route.headers(headers),
+            origin=origin,
+            user_agent=user_agent_header,
+            compression=offers,
         )
-    except InvalidStatus as exc:
-        if max_redirects > 0:
-            refuse_redirect(exc)
-        raise
-    return transport, listeners[0]
+
+        def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+            made.append((transport, _make_listener(ws_listener_factory, request, response)))
+            return receiver_of(made[0][1], transport, compressed=bool(offers))
+
+        opening = Opening(handshake, receiver, logger, tuning, pinging)
+        transport = WSTransport(
+            loop,
+            opening,
+            logger=logger,
+            secure=route.uri.secure,
+            max_frame_size=max_payload,
+            auto_pong=enable_auto_pong,
+            disconnect_on_exception=disconnect_on_exception,
+            close_timeout=timeouts.close,
+            tuning=tuning,
+        )
+        return transport, opening
+
+    await establish(
+        make,
+        route,
+        timeouts=timeouts,
+        socket_factory=socket_factory,
+        use_aiofastnet=use_aiofastnet,
+        tuning=tuning,
+        kwargs=kwargs,
+    )
+    return made[0]
 
 
 def _make_listener(

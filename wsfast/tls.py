@@ -10,6 +10,8 @@ import ssl
 from collections.abc import Sequence
 from typing import Any, Union
 
+from wsfast.names import to_ascii
+
 __all__ = ["TLS", "ClientCert", "as_context", "put_in_python_s_words", "server_name"]
 
 StrPath = Union[str, "os.PathLike[str]"]
@@ -149,7 +151,7 @@ def server_name(name: str) -> str:
     except ValueError:
         pass
     try:
-        ascii_name = name.removesuffix(".").encode("idna").decode("ascii").lower()
+        ascii_name = to_ascii(name.removesuffix("."))
     except UnicodeError as exc:
         raise ValueError(f"server_hostname: {name!r} is not a valid name") from exc
     if not ascii_name or ascii_name.startswith(".") or "\0" in ascii_name:

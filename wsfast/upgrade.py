@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
 from multidict import CIMultiDict
 
-__all__ = ["UpgradeRequest", "UpgradeResponse", "WSUpgradeRequest", "WSUpgradeResponse"]
+__all__ = ["Headers", "UpgradeRequest", "UpgradeResponse", "WSUpgradeRequest", "WSUpgradeResponse"]
+
+
+class Headers(CIMultiDict[str]):
+    """Headers, looked up without regard to case: multidict's, and what programs call that know websockets'."""
+
+    def get_all(self, name: str) -> list[str]:
+        """All values of a header; an empty list if there is none."""
+        return list(self.getall(name, []))
+
+    def raw_items(self) -> Iterator[tuple[str, str]]:
+        """Names and values as they were sent, in their order."""
+        return iter(self.items())
 
 
 class UpgradeRequest:
@@ -21,7 +34,7 @@ class UpgradeRequest:
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
-        self._headers: CIMultiDict[str] | None = None
+        self._headers: Headers | None = None
 
     @property
     def method(self) -> bytes:
@@ -39,7 +52,7 @@ class UpgradeRequest:
         return self._request_line()[2]
 
     @property
-    def headers(self) -> CIMultiDict[str]:
+    def headers(self) -> Headers:
         """All headers as they were sent."""
         if self._headers is None:
             lines = self._raw.partition(b"\r\n")[2]
@@ -71,7 +84,7 @@ class UpgradeResponse:
         self.reason_phrase = reason_phrase
         self.body = body
         self._raw_headers = raw_headers
-        self._headers: CIMultiDict[str] | None = None
+        self._headers: Headers | None = None
 
     @property
     def status_code(self) -> int:
@@ -79,7 +92,7 @@ class UpgradeResponse:
         return int(self.status)
 
     @property
-    def headers(self) -> CIMultiDict[str]:
+    def headers(self) -> Headers:
         """All headers of the reply, in the server's spelling. Lookups ignore case."""
         if self._headers is None:
             self._headers = _parse_headers(self._raw_headers)
@@ -104,9 +117,9 @@ def _known_status(status: int) -> int:
         return status
 
 
-def _parse_headers(lines: bytes) -> CIMultiDict[str]:
+def _parse_headers(lines: bytes) -> Headers:
     """Parse header lines in wsfast's own format: no line is folded, and one blank follows each colon."""
-    headers: CIMultiDict[str] = CIMultiDict()
+    headers = Headers()
     for line in lines.split(b"\r\n") if lines else ():
         name, _, value = line.partition(b": ")
         headers.add(name.decode("ascii"), decode_value(value))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
@@ -14,7 +14,14 @@ from wsfast._engine.tuning import SocketOption, set_options
 from wsfast._opening.uri import WebSocketURI
 from wsfast.options import check_address, check_types, count, seconds
 
-SocketFactory = Callable[[WebSocketURI], Awaitable[socket.socket | None] | socket.socket | None]
+if TYPE_CHECKING:
+    from wsfast._opening.proxy import Proxy
+
+# Gets the parsed URL of the server, or the proxy of the user's that leads there.
+SocketFactory = Callable[[Any], Awaitable[socket.socket | None] | socket.socket | None]
+
+# Seconds that an address may take before the next one is tried, too (RFC 8305 section 8).
+HAPPY_EYEBALLS_DELAY = 0.25
 
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
@@ -61,13 +68,15 @@ async def connect(
     proto: int = 0,
     flags: int = 0,
     local_addr: tuple[str, int] | None = None,
-    happy_eyeballs_delay: float | None = None,
+    happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
     interleave: int | None = None,
     sockopts: Sequence[SocketOption] = (),
+    resolved: Callable[[str, Sequence[AddrInfoType]], object] | None = None,
 ) -> socket.socket:
     """Connect to the first address of `host` that answers; as ``loop.create_connection`` does it.
 
     :param sockopts: set on each socket before it is bound or connected
+    :param resolved: called with the name and its addresses before one of them is connected to
     :raises OSError: no address could be resolved, bound or connected, or an option was refused
     """
     loop = asyncio.get_running_loop()
@@ -81,11 +90,14 @@ async def connect(
             raise
         return sock
 
+    infos = await resolve(loop, host, port, family, proto, flags)
+    if resolved is not None:
+        resolved(host, infos)
     sock = await start_connection(
-        await _resolve(loop, host, port, family, proto, flags),
+        infos,
         local_addr_infos=None
         if local_addr is None
-        else await _resolve(loop, *local_addr, family, proto, flags),
+        else await resolve(loop, *local_addr, family, proto, flags),
         happy_eyeballs_delay=happy_eyeballs_delay,
         interleave=interleave,
         loop=loop,
@@ -95,10 +107,10 @@ async def connect(
 
 
 async def from_factory(
-    uri: WebSocketURI, factory: SocketFactory, sockopts: Sequence[SocketOption] = ()
+    where: WebSocketURI | Proxy, factory: SocketFactory, sockopts: Sequence[SocketOption] = ()
 ) -> socket.socket | None:
-    """The user's socket, connected to the server unless it was already; None if the user made none."""
-    made = factory(uri)
+    """The user's socket, connected to the server or the proxy unless it was already; None if the user made none."""
+    made = factory(where)
     sock = await made if inspect.isawaitable(made) else made
     if sock is None:
         return None
@@ -111,7 +123,7 @@ async def from_factory(
             sock.getpeername()
         except OSError:
             loop = asyncio.get_running_loop()
-            addresses = await _resolve(loop, uri.host, uri.port, sock.family, 0, 0)
+            addresses = await resolve(loop, where.host, where.port, sock.family)
             await loop.sock_connect(sock, addresses[0][4])
         return tuned(sock)
     except BaseException:
@@ -119,9 +131,13 @@ async def from_factory(
         raise
 
 
-async def _resolve(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, family: int, proto: int, flags: int
+async def resolve(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, family: int = 0, proto: int = 0, flags: int = 0
 ) -> Sequence[AddrInfoType]:
+    """The addresses of a name.
+
+    :raises OSError: it has none
+    """
     where: dict[str, Any] = {"family": family, "type": socket.SOCK_STREAM, "proto": proto}
     try:
         # An address needs no look-up, and so no thread to do it in.

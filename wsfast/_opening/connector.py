@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.handshake import ClientHandshake, HeadersLike
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
-from wsfast._opening.uri import parse_uri
+from wsfast._opening.route import Route, Routing, kept
+from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
+from wsfast.exceptions import InvalidStatus
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
+from wsfast.tls import TLS
 
 __all__ = ["Connecting"]
 
@@ -23,7 +27,7 @@ class Connecting:
     Wrong arguments are refused at once, not by the first attempt. Those that websockets lets a program change
     afterwards count from the next attempt on; of the others, assignments are refused.
 
-    `proxy_arguments`: whether there are arguments that say how to use a proxy.
+    `proxy_arguments`: those that say how to use a proxy, by their names.
     """
 
     # The names of all arguments, of each face.
@@ -48,7 +52,7 @@ class Connecting:
         additional_headers: HeadersLike | None,
         user_agent_header: str | None,
         proxy: str | bool | None,
-        proxy_arguments: bool,
+        proxy_arguments: dict[str, Any],
         process_exception: Verdict,
         open_timeout: float | None,
         close_timeout: float | None,
@@ -62,8 +66,8 @@ class Connecting:
     ) -> None:
         self._uri = uri
         self.ws_uri = parse_uri(uri)
-        if proxy_arguments or proxy not in (None, True):
-            raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
+        self._proxy = proxy
+        self._proxy_arguments = proxy_arguments
         check_callables(
             process_exception=process_exception,
             reconnect_delays=reconnect_delays,
@@ -74,11 +78,11 @@ class Connecting:
         self._limits = limits
         self._tuning = tuning
         self._offered: dict[str, Any] = {
-            "subprotocols": _kept(subprotocols),
+            "subprotocols": kept(subprotocols),
             "origin": origin,
             "compression": offers(compression, extensions),
         }
-        self._additional_headers: HeadersLike | None = _kept(additional_headers)
+        self._additional_headers: HeadersLike | None = kept(additional_headers)
         self._user_agent_header = user_agent_header
         # Made here to refuse wrong arguments; the first attempt uses it.
         self._first_handshake: ClientHandshake | None = self._new_handshake()
@@ -105,7 +109,7 @@ class Connecting:
 
     @additional_headers.setter
     def additional_headers(self, headers: HeadersLike | None) -> None:
-        before, self._additional_headers = self._additional_headers, _kept(headers)
+        before, self._additional_headers = self._additional_headers, kept(headers)
         try:
             self._first_handshake = self._new_handshake()
         except BaseException:
@@ -175,11 +179,53 @@ class Connecting:
 
     # ---- for the faces
 
-    def _new_handshake(self) -> ClientHandshake:
+    def _set_routing(self, tls: ssl.SSLContext | TLS | None, bound: str, **where: Any) -> None:
+        """What the arguments say about getting to the server: those of the face, as `Routing` has them."""
+        arguments = dict(self._proxy_arguments)
+        self._routing = Routing(
+            self.ws_uri,
+            tls,
+            self._proxy,
+            proxy_tls=("proxy_ssl", arguments.pop("proxy_ssl", None)),
+            proxy_server_hostname=arguments.pop("proxy_server_hostname", None),
+            proxy_headers=arguments.pop("proxy_headers", None),
+            bound=bound,
+            **where,
+        )
+        for name in arguments:
+            raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
+
+    def _route(self) -> Route:
+        """The beginning of one attempt."""
+        routing = self._routing
+        routing.user_agent = self._user_agent_header
+        self._redirected: WebSocketURI | None = None
+        if type(self).process_redirect is not Connecting.process_redirect:
+            routing.process_redirect = self._process_redirect
+        return Route(routing)
+
+    def _process_redirect(self, exc: InvalidStatus, uri: WebSocketURI) -> Exception | str:
+        self._redirected = uri
+        return self.process_redirect(exc)
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Say where a server redirects to. A subclass may say something else, or return an exception to be raised.
+
+        What a subclass returns may be in a private network. The other rules hold all the same: not from ``wss`` to
+        ``ws``, no credentials for another origin, no loop, and 10 redirects at most.
+        """
+        from wsfast._opening.redirects import is_redirect, location
+
+        if not isinstance(exc, InvalidStatus) or not is_redirect(exc.response):
+            return exc
+        return location(self._redirected or self.ws_uri, exc.response).uri
+
+    def _new_handshake(self, route: Route | None = None) -> ClientHandshake:
+        headers = self._additional_headers
         try:
             return ClientHandshake(
-                self.ws_uri,
-                extra_headers=self._additional_headers,
+                self.ws_uri if route is None else route.uri,
+                extra_headers=headers if route is None else route.headers(headers),
                 user_agent=self._user_agent_header,
                 **self._offered,
             )
@@ -187,16 +233,13 @@ class Connecting:
             text = str(exc).replace("extra_headers", "additional_headers")
             raise (TypeError if isinstance(exc, TypeError) else ValueError)(text) from None
 
-    def _next_handshake(self) -> ClientHandshake:
+    def _next_handshake(self, route: Route) -> ClientHandshake:
         """A handshake for one attempt."""
+        if route.uri is not self.ws_uri:
+            return self._new_handshake(route)
         handshake, self._first_handshake = self._first_handshake, None
         return handshake or self._new_handshake()
 
     def _attempts(self) -> Attempts:
         """For a loop over connections."""
         return Attempts(self._process_exception, self._reconnect_delays, self._logger, self._clock)
-
-
-def _kept(items: Any) -> Any:
-    """Iterators are used up by the first attempt, so what they give is kept."""
-    return list(items) if isinstance(items, Iterator) else items

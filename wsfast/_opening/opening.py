@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,28 +14,26 @@ from wsfast._engine.writer import mask_kernel
 from wsfast._opening import transports
 from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.handshake import ClientHandshake
-from wsfast._opening.uri import WebSocketURI
+from wsfast._opening.route import Route
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
 from wsfast.options import Pinging, Timeouts
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as deadline
+    from asyncio import timeout_at as deadline_at
 else:
     from async_timeout import timeout as deadline
+    from async_timeout import timeout_at as deadline_at
 
 # Bytes that are read at once until the connection is open: a reply is some 200, and a hostile one is to keep the event
 # loop for a millisecond at a time, at most.
 _READ_WHILE_OPENING = 4 * 1024
 
-_REDIRECTS = (301, 302, 303, 307, 308)
-
 
 async def establish(
-    transport: WSTransport,
-    opening: Opening,
-    uri: WebSocketURI,
-    context: ssl.SSLContext | None,
+    make: Callable[[Route], tuple[WSTransport, Opening]],
+    route: Route,
     *,
     timeouts: Timeouts,
     socket_factory: SocketFactory | None,
@@ -44,35 +41,45 @@ async def establish(
     tuning: Tuning,
     kwargs: dict[str, Any],
 ) -> None:
-    """Everything from DNS to the server's agreement. Whatever it raises, nothing is left behind."""
+    """Everything from DNS to the agreement of a server, to which others may redirect. Whatever it raises, nothing is
+    left behind.
+
+    :param make: makes what connects to the next server
+    """
     loop = asyncio.get_running_loop()
-    try:
-        async with deadline(timeouts.open):
-            await transports.connect(
-                loop, transport, uri, context, socket_factory, use_aiofastnet, tuning, kwargs
-            )
-            async with deadline(timeouts.handshake):
-                await opening.opened
-    except asyncio.TimeoutError as exc:
-        opening.abandon()
-        if isinstance(exc.__context__, asyncio.CancelledError):
-            rejected = opening.rejected()
+    end = None if timeouts.open is None else loop.time() + timeouts.open
+    while True:
+        transport, opening = make(route)
+        route.log(opening.logger)
+        try:
+            async with deadline_at(end):
+                await transports.connect(
+                    loop, transport, route, socket_factory, use_aiofastnet, tuning, kwargs
+                )
+                async with deadline(timeouts.handshake):
+                    await opening.opened
+            return
+        except asyncio.TimeoutError as exc:
+            opening.abandon()
+            if not isinstance(exc.__context__, asyncio.CancelledError):
+                raise
+            rejected = opening.rejected() or route.refusal()
             if rejected is not None:
                 raise rejected from exc
-            raise TimeoutError(f"{opening.phase} took too long") from exc
-        raise
-    except BaseException:
-        opening.abandon()
-        raise
-
-
-def refuse_redirect(exc: InvalidStatus) -> None:
-    """Redirects are not followed yet: say so, instead of calling the reply a rejection."""
-    if exc.response.status_code in _REDIRECTS:
-        location = exc.response.headers.get("Location")
-        raise NotImplementedError(
-            f"redirects are not followed yet: the server redirects to {location!r}"
-        ) from exc
+            if opening.has_begun:
+                route.phase = ("the WebSocket handshake with", route.uri.host, route.addresses)
+            if end is not None and end <= loop.time():
+                limit = f"open_timeout is {timeouts.open:g}"
+            else:
+                limit = f"websocket_handshake_timeout is {timeouts.handshake:g}"
+            raise TimeoutError(f"{route.phase_text()} took too long: {limit} seconds") from exc
+        except InvalidStatus as exc:
+            opening.abandon()
+            route.follow(exc)
+            opening.logger.info("redirected to %s", route.uri.uri)
+        except BaseException:
+            opening.abandon()
+            raise
 
 
 class Opening:
@@ -95,12 +102,10 @@ class Opening:
         self._pinging = pinging
         self._transport: WSTransport | None = None
         self.logger = logger
-        self.phase = "connecting"
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: WSTransport) -> None:
         self._transport = transport
-        self.phase = "the WebSocket handshake"
         transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)
@@ -152,6 +157,11 @@ class Opening:
             except Exception as failed:
                 exc = failed
         self.opened.set_exception(exc)
+
+    @property
+    def has_begun(self) -> bool:
+        """Has the upgrade request been sent?"""
+        return self._transport is not None
 
     def rejected(self) -> InvalidStatus | None:
         """The server has said no, but its explanation has not ended yet."""

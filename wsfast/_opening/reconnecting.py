@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Generator
 from typing import Any, Union
 
-from wsfast.exceptions import InvalidMessage, InvalidStatus
+from wsfast.exceptions import InvalidMessage, InvalidProxyStatus, InvalidStatus, ProxyError
 
 __all__ = [
     "MAX_RETRY_AFTER",
@@ -60,13 +60,15 @@ def process_exception(exc: Exception) -> Exception | None:
     """Say whether a loop over connections tries again after `exc` (None) or raises the returned exception.
 
     It tries again after network errors and time-outs, after a reply that was cut short, and after the statuses 429,
-    500, 502, 503 and 504.
+    500, 502, 503 and 504; of a proxy likewise.
     """
     if isinstance(exc, (OSError, TimeoutError, asyncio.TimeoutError)):
         return None
     if isinstance(exc, InvalidMessage) and isinstance(exc.__cause__, EOFError):
         return None
-    if isinstance(exc, InvalidStatus) and exc.response.status_code in (429, 500, 502, 503, 504):
+    if isinstance(exc, (InvalidStatus, InvalidProxyStatus)):
+        return None if exc.response.status_code in (429, 500, 502, 503, 504) else exc
+    if isinstance(exc, ProxyError) and isinstance(exc.__cause__, (OSError, EOFError)):
         return None
     return exc
 
@@ -109,7 +111,7 @@ class Attempts:
         if verdict is not None:
             raise verdict from exc
         delay = self._next_delay()
-        if isinstance(exc, InvalidStatus) and exc.retry_after is not None:
+        if isinstance(exc, (InvalidStatus, InvalidProxyStatus)) and exc.retry_after is not None:
             delay = max(delay, min(exc.retry_after, MAX_RETRY_AFTER))
         reason = traceback.format_exception_only(type(exc), exc)[0].strip()
         self._logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -17,28 +18,44 @@ from wsfast._engine.tuning import Tuning
 from wsfast._opening import addresses
 from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.resets import LoopProxy, of_transports
-from wsfast._opening.uri import WebSocketURI
+from wsfast._opening.route import Route
+from wsfast.exceptions import InvalidProxy
 from wsfast.tls import put_in_python_s_words, server_name
 
 
 async def connect(
     loop: asyncio.AbstractEventLoop,
     transport: WSTransport,
-    uri: WebSocketURI,
-    context: ssl.SSLContext | None,
+    route: Route,
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
     tuning: Tuning,
     kwargs: dict[str, Any],
 ) -> None:
-    """Connect TCP and TLS, and make `transport` the protocol of the connection."""
-    target = {"host": uri.host, "port": uri.port, "sockopts": tuning.sockopts}
-    target.update((name, kwargs.pop(name)) for name in addresses.ARGUMENTS if name in kwargs)
-    sock = (
-        None if socket_factory is None else await addresses.from_factory(uri, socket_factory, tuning.sockopts)
-    )
-    if sock is None:
-        sock = await addresses.connect(**target)  # type: ignore[arg-type]
+    """Connect TCP and TLS, perhaps through a proxy, and make `transport` the protocol of the connection.
+
+    :param kwargs: arguments about TCP and TLS; those that `route` knows better are ignored
+    """
+    context = route.context()
+    tcp: dict[str, Any] = {"sockopts": tuning.sockopts}
+    tls: dict[str, Any] = {}
+    for name, value in kwargs.items():
+        (tcp if name in addresses.ARGUMENTS else tls)[name] = value
+    tcp.pop("host", None), tcp.pop("port", None)
+    sock = None
+    if socket_factory is not None:
+        sock = await _socket_of_user(route, socket_factory, tuning)
+    if route.proxy is not None:
+        from wsfast._opening import proxied  # python-socks, say, takes longer to import than wsfast
+
+        sock = await proxied.reach(loop, route, sock, tcp)
+    elif sock is None:
+        host = route.host
+        route.phase = ("the look-up of", host, ())
+        sock = await addresses.connect(host, route.port, resolved=route.resolved, **tcp)
+    if route.proxy is not None and route.proxy.secure:
+        await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tls)
+        return
     try:
         fast = _can_use_aiofastnet(loop, sock, context, use_aiofastnet)
         if tuning.timestamps == "kernel" and not (fast and sock.family in addresses.FAMILIES):
@@ -47,20 +64,77 @@ async def connect(
             SocketTransport(of_transports(loop), sock, transport, tuning.timestamps == "kernel")
             return
         if context is not None:
-            kwargs["server_hostname"] = server_name(kwargs.get("server_hostname") or uri.host)
+            tls["server_hostname"] = server_name(route.server_hostname)
+            route.phase = ("the TLS handshake with", tls["server_hostname"], route.addresses)
         connect = (
             functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
         )
         try:
-            await connect(lambda: transport, sock=sock, ssl=context, **kwargs)
+            await connect(lambda: transport, sock=sock, ssl=context, **tls)
         except ssl.SSLCertVerificationError as exc:
-            put_in_python_s_words(exc, kwargs["server_hostname"])
+            put_in_python_s_words(exc, tls["server_hostname"])
             raise
     except BaseException as exc:
         sock.close()
         explained = None if context is None else _explained(exc)
         if explained is not None:
             raise explained from exc
+        raise
+
+
+async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) -> socket.socket | None:
+    """What `socket_factory` makes. A socket to the server needs no proxy that only the environment names."""
+    route.phase = "socket_factory"
+    where = route.uri if route.proxy is None or route.is_from_settings else route.proxy
+    sock = await addresses.from_factory(where, factory, tuning.sockopts)
+    if sock is not None and where is route.uri:
+        route.proxy = None
+        try:
+            route.connected_by_user(sock)
+        except BaseException:
+            sock.close()
+            raise
+    return sock
+
+
+async def _through_tls(
+    loop: asyncio.AbstractEventLoop,
+    transport: WSTransport,
+    route: Route,
+    sock: socket.socket,
+    context: ssl.SSLContext | None,
+    use_aiofastnet: bool | None,
+    tls: dict[str, Any],
+) -> None:
+    """From a socket that is connected to an https proxy to the server. Closes the socket if it fails."""
+    from wsfast._opening import proxied
+
+    tunnel = route.tunnel
+    assert tunnel is not None
+    try:
+        outer = route.proxy_context()
+        fast = all(_can_use_aiofastnet(loop, sock, each, use_aiofastnet) for each in (outer, context))
+        if context is not None and not fast and sys.version_info < (3, 13):
+            raise InvalidProxy(
+                str(route.proxy),
+                "wss:// through it needs Python 3.13, or aiofastnet, which cannot use an SSLContext that logs its"
+                " keys or is of a derived class",
+            )
+        proxy_tls = {"ssl": outer, "server_hostname": server_name(route.proxy_server_hostname)}
+        if context is not None:
+            tls |= {"ssl": context, "server_hostname": server_name(route.server_hostname)}
+    except BaseException:
+        sock.close()
+        raise
+    create: Any = loop.create_connection
+    start: Any = loop.start_tls
+    if fast:
+        create = functools.partial(aiofastnet.create_connection, _quiet(loop))
+        start = functools.partial(aiofastnet.start_tls, _quiet(loop))
+    try:
+        await proxied.connect_tls(create, start, sock, tunnel, transport, proxy_tls, tls or None)
+    except ssl.SSLCertVerificationError as exc:
+        put_in_python_s_words(exc, tls["server_hostname"])
         raise
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from wsfast.exceptions import InvalidURI
+from wsfast.names import to_ascii
 
 __all__ = ["WSParsedURL", "WebSocketURI", "parse_uri"]
 
@@ -180,8 +181,7 @@ def _parse_host(text: str) -> str:
     if text.startswith("["):
         return _parse_ipv6(text[1:-1])
     try:
-        # For ASCII names this only checks the length of labels, on which getaddrinfo() would stumble later.
-        host = text.encode("idna").decode("ascii").lower()
+        host = to_ascii(text)
     except UnicodeError:
         _refuse("host isn't a valid domain name")
     # Once more after IDNA, which turns some characters into delimiters.

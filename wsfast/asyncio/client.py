@@ -12,7 +12,7 @@ import socket
 import ssl as ssl_module
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import SocketOption, Tuning
@@ -20,15 +20,15 @@ from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
 from wsfast._opening.handshake import USER_AGENT, HeadersLike
-from wsfast._opening.opening import Opening, establish, refuse_redirect
+from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
+from wsfast._opening.route import Route
 from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
-from wsfast.exceptions import InvalidStatus
 from wsfast.keywords import keywords
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
-from wsfast.tls import as_context, check_tls
+from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
@@ -57,7 +57,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         offers to compress messages; None does not
     :param additional_headers: a mapping or pairs
     :param user_agent_header: None sends none
-    :param proxy: not implemented yet: the default, like None, uses none
+    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
+        the one that the environment or the system names, if they do, and None uses none
     :param process_exception: tells errors after which to reconnect from fatal ones
     :param open_timeout: for DNS, TCP, TLS and upgrade together
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval`, and the connection is closed with code
@@ -77,6 +78,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         together when the iteration ends; ``"immediate"`` sends every message at once
     :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
         read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
+    :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
+    :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
     :param max_read_size, quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
     :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
     :param sock: a connected socket, or one to connect
@@ -96,6 +99,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     @keywords(
         {
             "ssl_context": "ssl",
+            "proxy_ssl_context": "proxy_ssl",
             "max_frame_size": "max_size",
             "extra_headers": "additional_headers",
             "logger_name": "logger",
@@ -127,6 +131,9 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         create_connection: Callable[..., ClientConnection] | None = None,
         write_policy: str = "gather",
         busy_poll: float = 0,
+        proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
+        proxy_server_hostname: str | None = None,
+        proxy_headers: HeadersLike | None = None,
         max_read_size: int | None = None,
         quickack: bool = False,
         so_busy_poll: int = 0,
@@ -142,7 +149,11 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             additional_headers=additional_headers,
             user_agent_header=user_agent_header,
             proxy=proxy,
-            proxy_arguments=any(name.startswith("proxy_") for name in kwargs),
+            proxy_arguments={
+                "proxy_ssl": proxy_ssl,
+                "proxy_server_hostname": proxy_server_hostname,
+                "proxy_headers": proxy_headers,
+            },
             process_exception=process_exception,
             open_timeout=open_timeout,
             close_timeout=close_timeout,
@@ -162,10 +173,10 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             ),
         )
         self._target = _Target(self.ws_uri, kwargs)
+        self._set_routing(self._target.tls, self._target.bound, **self._target.names)
         self._create_connection = ClientConnection if create_connection is None else create_connection
 
     async def _connect(self) -> ClientConnection:
-        handshake = self._next_handshake()
         connections: list[ClientConnection] = []
         settings: dict[str, Any] = {
             "ping_interval": self._pinging.interval,
@@ -177,38 +188,34 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             "logger": self.logger,
         }
 
-        def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-            connections.append(self._create_connection(transport, **settings))
-            return connections[0].listener
+        def make(route: Route) -> tuple[WSTransport, Opening]:
+            def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+                connections.append(self._create_connection(transport, **settings))
+                return connections[0].listener
 
-        opening = Opening(handshake, receiver, self.logger, self._tuning)
-        context = self._target.ssl_context()
-        transport = WSTransport(
-            asyncio.get_running_loop(),
-            opening,
-            logger=self.logger,
-            secure=self.ws_uri.secure,
-            max_frame_size=NO_LIMIT,
-            auto_pong=True,
-            disconnect_on_exception=True,
-            close_timeout=self._timeouts.close,
-            tuning=self._tuning,
-        )
-        try:
-            await establish(
-                transport,
+            opening = Opening(self._next_handshake(route), receiver, self.logger, self._tuning)
+            transport = WSTransport(
+                asyncio.get_running_loop(),
                 opening,
-                self.ws_uri,
-                context,
-                timeouts=self._timeouts,
-                socket_factory=self._target.socket_factory(),
-                use_aiofastnet=None,
+                logger=self.logger,
+                secure=route.uri.secure,
+                max_frame_size=NO_LIMIT,
+                auto_pong=True,
+                disconnect_on_exception=True,
+                close_timeout=self._timeouts.close,
                 tuning=self._tuning,
-                kwargs=dict(self._target.arguments),
             )
-        except InvalidStatus as exc:
-            refuse_redirect(exc)
-            raise
+            return transport, opening
+
+        await establish(
+            make,
+            self._route(),
+            timeouts=self._timeouts,
+            socket_factory=self._target.socket_factory(),
+            use_aiofastnet=None,
+            tuning=self._tuning,
+            kwargs=self._target.arguments,
+        )
         return connections[0]
 
     # ... = await connect(...)
@@ -292,11 +299,20 @@ class _Target:
         check_arguments(self.arguments)
         check_types(socket.socket, sock=self._sock)
 
-    def ssl_context(self) -> ssl_module.SSLContext | None:
-        """None for a ws:// URI."""
-        if self._ssl is None:
-            return None
-        return as_context(None if self._ssl is True else self._ssl)
+    @property
+    def tls(self) -> ssl_module.SSLContext | TLS | None:
+        """As the user gave it; None is the default."""
+        return None if self._ssl is True else self._ssl
+
+    @property
+    def bound(self) -> str:
+        """The argument that names one connection or one place, or ""."""
+        return "sock" if self._sock is not None else "path" if self._unix else ""
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What overrides the names of the URI."""
+        return {name: self.arguments.get(name) for name in ("host", "port", "server_hostname")}
 
     def socket_factory(self) -> Callable[[WebSocketURI], Any] | None:
         if self._sock is not None:

@@ -12,30 +12,33 @@ import inspect
 import os
 import socket
 import ssl as ssl_module
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from wsfast._engine.tuning import SocketOption, Tuning, set_options
-from wsfast._opening.addresses import check_arguments, tuned
+from wsfast._opening import blocking
+from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, check_arguments, tuned
+from wsfast._opening.blocking import Deadline
 from wsfast._opening.connector import Connecting
 from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
-from wsfast._opening.opening import refuse_redirect
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
-from wsfast._opening.transports import ended_in_tls, not_tls
-from wsfast._opening.uri import WebSocketURI
+from wsfast._opening.route import Route
 from wsfast.deflate import PerMessageDeflate
-from wsfast.exceptions import InvalidMessage, InvalidStatus
+from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
 from wsfast.keywords import keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
-from wsfast.sync import addresses, ending, tls
+from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
-from wsfast.tls import TLS, ClientCert, check_tls, server_name
+from wsfast.sync.layers import Raw, for_crate, layers
+from wsfast.tls import TLS, ClientCert, check_tls
 from wsfast.upgrade import UpgradeResponse
+
+if TYPE_CHECKING:
+    from wsfast._opening.tunnel import TunnelHandshake
 
 __all__ = [
     "ClientConnection",
@@ -53,25 +56,6 @@ _NO_LIMIT = 2**64 - 1
 
 # What one read of the opening takes; a reply is some 200 bytes.
 _READ = 16 * 1024
-
-
-class _Deadline:
-    """One deadline for several steps, each of which is named if it is the one that takes too long."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    def left(self, step: str) -> float | None:
-        if self._end is None:
-            return None
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(f"timed out during {step}")
-        return min(left, threading.TIMEOUT_MAX)  # what a socket takes
-
-    def for_crate(self, step: str) -> float:
-        left = self.left(step)
-        return -1.0 if left is None else left
 
 
 class reconnect(Connecting):  # noqa: N801  (websockets' name)
@@ -95,6 +79,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
     @keywords(
         {
             "ssl_context": "ssl",
+            "proxy_ssl_context": "proxy_ssl",
             "max_frame_size": "max_size",
             "extra_headers": "additional_headers",
             "logger_name": "logger",
@@ -117,8 +102,9 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         additional_headers: HeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
-        proxy_ssl: ssl_module.SSLContext | None = None,
+        proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         proxy_server_hostname: str | None = None,
+        proxy_headers: HeadersLike | None = None,
         process_exception: Verdict = process_exception,
         open_timeout: float | None = 10,
         ping_interval: float | None = 20,
@@ -138,7 +124,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         port: int | str | None = None,
         family: int = 0,
         local_addr: tuple[str, int] | None = None,
-        happy_eyeballs_delay: float | None = None,
+        happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -150,7 +136,11 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             additional_headers=additional_headers,
             user_agent_header=user_agent_header,
             proxy=proxy,
-            proxy_arguments=proxy_ssl is not None or proxy_server_hostname is not None,
+            proxy_arguments={
+                "proxy_ssl": proxy_ssl,
+                "proxy_server_hostname": proxy_server_hostname,
+                "proxy_headers": proxy_headers,
+            },
             process_exception=process_exception,
             open_timeout=open_timeout,
             close_timeout=close_timeout,
@@ -186,11 +176,6 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             ):
                 if value is not None:
                     raise ValueError(f"{name} argument is incompatible with a ws:// URI")
-        self._tls: ssl_module.SSLContext | TLS | None = None
-        if self.ws_uri.secure:
-            self._tls = tls.settings(ssl, client_cert)
-            self._server_name = server_name(server_hostname or self.ws_uri.host)
-        self._sock = sock
         where = {
             "host": host,
             "port": port,
@@ -199,34 +184,56 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             "happy_eyeballs_delay": happy_eyeballs_delay,
         }
         self._target = _Target(sock, {**kwargs, **where})
+        self._set_routing(
+            tls.settings(ssl, client_cert) if self.ws_uri.secure else None,
+            self._target.bound,
+            server_hostname=server_hostname,
+            **self._target.names,
+        )
         self._create_connection = ClientConnection if create_connection is None else create_connection
 
     def connect(self) -> ClientConnection:
         """Connect once."""
         refuse_gevent()  # it may have patched since the import
-        handshake = self._next_handshake()
-        deadline = _Deadline(self._timeouts.open)
+        route = self._route()
+        deadline = Deadline(self._timeouts.open)
+        while True:
+            try:
+                return self._connect(route, deadline)
+            except InvalidStatus as exc:
+                route.follow(exc)
+                self.logger.info("redirected to %s", route.uri.uri)
+
+    def _connect(self, route: Route, deadline: Deadline) -> ClientConnection:
+        """Connect to one server, unless it redirects to another one."""
+        handshake = self._next_handshake(route)
         options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
-        if self._tls is not None:
-            tls.check_openssl()
-        config = tls.config(self._tls) if isinstance(self._tls, TLS) else None
-        session = None
-        sock = self._target.connect(self.ws_uri, deadline, self._tuning.sockopts)
+        tls_layers = layers(route)
+        route.log(self.logger)
+        sock = self._target.connect(route, deadline, self._tuning.sockopts)
         try:
             ends = _prepare(sock)
-            if isinstance(self._tls, ssl_module.SSLContext):
-                session = tls.shake_hands(sock, self._tls, self._server_name, deadline)
+            sessions = [layer.prepare(sock, deadline) for layer in tls_layers[:1]]
         except BaseException:
             sock.close()
             raise
-        # From here on the descriptor is the crate's, and so is the session, which must outlive the handle.
-        handle = ffi.gc(lib.wst_new(sock.detach(), options), functools.partial(_free, session))
+        # From here on the descriptor is the crate's, and so are the sessions, which must outlive the handle.
+        handle = ffi.gc(lib.wst_new(sock.detach(), options), functools.partial(_free, sessions))
         try:
-            if session is not None:
-                _check_tls(handle, tls.adopt(handle, session))
-            elif config is not None:
-                _shake_hands(handle, config, self._server_name, deadline)
-            response = _upgrade(handle, handshake, deadline)
+            for layer in tls_layers[:1]:
+                layer.begin(handle, sessions[0], deadline)
+            early = b""
+            if route.proxy is not None and route.proxy.secure:
+                early = _tunnel(handle, route, deadline)
+            for layer in tls_layers[1:]:
+                if early:
+                    raise InvalidProxyMessage(
+                        f"{len(early)} bytes follow the proxy's reply, where TLS begins"
+                    )
+                sessions.append(layer.prepare(Raw(handle), deadline))
+                layer.begin(handle, sessions[1], deadline, nested=True)
+            step = f"the WebSocket handshake with {route.uri.netloc}"
+            response = _upgrade(handle, handshake, step, deadline, early)
             connection = self._create_connection(
                 handle,
                 request=handshake.request,
@@ -244,10 +251,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 == lib.WST_NO_MEMORY
             ):
                 raise MemoryError
-        except BaseException as exc:
+        except BaseException:
             lib.wst_abort(handle)
-            if isinstance(exc, InvalidStatus):
-                refuse_redirect(exc)
             raise
         return connection
 
@@ -315,8 +320,11 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
         offers to compress messages; None does not
     :param additional_headers: a mapping or pairs
     :param user_agent_header: None sends none
-    :param proxy, proxy_ssl, proxy_server_hostname: not implemented yet: the default, like None, uses none
-    :param open_timeout: for TCP, TLS and upgrade together
+    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
+        the one that the environment or the system names, if they do, and None uses none
+    :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
+    :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
+    :param open_timeout: for DNS, TCP, TLS and upgrade together
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval` while a thread waits in a method, and the
         connection is closed with code 1011 if nothing at all is received within `ping_timeout` of it
     :param close_timeout: from the start of closing until the connection is dropped whatever the server does
@@ -422,27 +430,39 @@ class _Target:
         check_arguments(arguments)
         self._arguments = arguments
 
-    def connect(
-        self, uri: WebSocketURI, deadline: _Deadline, sockopts: Sequence[SocketOption]
-    ) -> socket.socket:
+    @property
+    def bound(self) -> str:
+        """The argument that names one connection or one place, or ""."""
+        return "sock" if self._sock is not None else "path" if self._unix else ""
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What overrides the names of the URI."""
+        return {name: self._arguments[name] for name in ("host", "port")}
+
+    def connect(self, route: Route, deadline: Deadline, sockopts: Sequence[SocketOption]) -> socket.socket:
         """A connected socket."""
         if self._sock is not None:
             sock, self._sock = self._sock, None
             if sock.fileno() < 0:
                 raise ValueError("sock is closed, or was used for another connection")
             set_options(sock, sockopts)
+            route.connected_by_user(sock)
             return sock
         if self._unix:
             path = os.fspath(self._path)
-            return addresses.connect_to(socket.AF_UNIX, path, deadline.left, sockopts=sockopts)
-        arguments = dict(self._arguments)
-        host, port = arguments.pop("host") or uri.host, arguments.pop("port")
-        port = uri.port if port is None else port
-        return addresses.connect(host, port, deadline.left, sockopts=sockopts, **arguments)
+            info = (socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)
+            step = f"the connection to {path}"
+            sock = blocking.connect_to_first([info], deadline, step, sockopts=sockopts)
+            route.connected_by_user(sock)
+            return sock
+        names = ("family", "local_addr", "happy_eyeballs_delay")
+        arguments = {name: self._arguments[name] for name in names}
+        return blocking.connect(route, deadline, sockopts=sockopts, **arguments)
 
 
-def _free(session: Any, handle: Any) -> None:
-    """Free the handle. `session`: kept until then."""
+def _free(sessions: list[Any], handle: Any) -> None:
+    """Free the handle. `sessions`: kept until then."""
     lib.wst_free(handle)
 
 
@@ -453,56 +473,53 @@ def _prepare(sock: socket.socket) -> tuple[Any, Any]:
     return sock.getsockname(), sock.getpeername()
 
 
-def _shake_hands(handle: Any, config: Any, name: str, deadline: _Deadline) -> None:
-    data = name.encode()
-    result = lib.WST_INTERRUPTED
-    while result == lib.WST_INTERRUPTED:
-        left = deadline.for_crate("the TLS handshake")
-        result = lib.wst_tls_handshake(handle, config, data, len(data), left)
-    if result == lib.WST_TIMEOUT:
-        raise TimeoutError("timed out during the TLS handshake")
-    _check_tls(handle, result)
+def _tunnel(handle: Any, route: Route, deadline: Deadline) -> bytes:
+    """CONNECT, within the TLS of an https proxy. Returns what followed the reply."""
+    tunnel = route.tunnel
+    assert tunnel is not None
+    try:
+        _upgrade(handle, tunnel, f"the negotiation with the proxy {route.proxy}", deadline)
+    except TimeoutError:
+        raise
+    except (OSError, InvalidMessage) as exc:
+        raise ProxyError(f"the connection to the proxy was lost: {exc}") from exc
+    return tunnel.trailing
 
 
-def _check_tls(handle: Any, result: int) -> None:
-    """Raise what ended the connection, if it has ended."""
-    if result == lib.WST_EOF:
-        raise ended_in_tls()
-    if result:
-        cause = ending.describe(handle).cause or OSError("the connection is closed")
-        if "InvalidContentType" in str(cause):  # rustls' word for it
-            raise not_tls() from cause
-        raise cause
-
-
-def _upgrade(handle: Any, handshake: ClientHandshake, deadline: _Deadline) -> UpgradeResponse:
-    """Send the upgrade request, and judge the reply."""
-    step = "the opening handshake"
+def _upgrade(
+    handle: Any,
+    handshake: ClientHandshake | TunnelHandshake,
+    step: str,
+    deadline: Deadline,
+    early: bytes = b"",
+) -> UpgradeResponse:
+    """Send a request, and judge the reply, of which `early` came before."""
     request = handshake.request_bytes
     received: int = lib.WST_INTERRUPTED
     while received == lib.WST_INTERRUPTED:  # and let the handlers of signals run
-        received = lib.wst_send_raw(handle, request, len(request), deadline.for_crate(step))
+        received = lib.wst_send_raw(handle, request, len(request), for_crate(deadline, step))
         request = b""
+    response = handshake.feed(early)
     buffer = ffi.new("char[]", _READ)
-    while received >= 0 or received == lib.WST_INTERRUPTED:
+    while response is None and (received >= 0 or received == lib.WST_INTERRUPTED):
         try:
-            left = deadline.for_crate(step)
+            left = for_crate(deadline, step)
         except TimeoutError:
             received = lib.WST_TIMEOUT
             break
         received = lib.wst_recv_raw(handle, buffer, _READ, left)
         if received > 0:
             response = handshake.feed(ffi.unpack(buffer, received))
-            if response is not None:
-                return response
+    if response is not None:
+        return response
     if received == lib.WST_EOF:
         handshake.feed_eof()
     if received == lib.WST_TIMEOUT:
         try:
             handshake.feed_eof()
-        except InvalidMessage:
+        except (InvalidMessage, InvalidProxyMessage):
             # Nothing, or not enough of a reply to call it a rejection.
-            raise TimeoutError("timed out while waiting for handshake response") from None
+            raise deadline.passed(step) from None
     cause = ending.describe(handle).cause
     if isinstance(cause, OSError):
         raise cause

@@ -10,7 +10,6 @@ from __future__ import annotations
 import _ssl
 import contextlib
 import functools
-import socket
 import ssl
 from pathlib import Path
 from typing import Any, Protocol
@@ -101,7 +100,7 @@ def _client_pem(client_cert: Any) -> tuple[bytes, bytes]:
 # ---- OpenSSL
 
 
-def shake_hands(sock: socket.socket, context: ssl.SSLContext, name: str, deadline: Deadline) -> Any:
+def shake_hands(sock: Any, context: ssl.SSLContext, name: str, deadline: Deadline) -> Any:
     """The TLS handshake with `context`. Returns what :func:`adopt` wants.
 
     :raises ssl.SSLError, OSError: Python's own
@@ -139,7 +138,7 @@ def shake_hands(sock: socket.socket, context: ssl.SSLContext, name: str, deadlin
     return session
 
 
-def _send(sock: socket.socket, outgoing: ssl.MemoryBIO, deadline: Deadline) -> None:
+def _send(sock: Any, outgoing: ssl.MemoryBIO, deadline: Deadline) -> None:
     data = outgoing.read()
     if data:
         sock.settimeout(deadline.left(_STEP))
@@ -149,12 +148,13 @@ def _send(sock: socket.socket, outgoing: ssl.MemoryBIO, deadline: Deadline) -> N
             raise TimeoutError(f"timed out during {_STEP}") from exc
 
 
-def _receive(sock: socket.socket, deadline: Deadline) -> bytes:
+def _receive(sock: Any, deadline: Deadline) -> bytes:
     sock.settimeout(deadline.left(_STEP))
     try:
-        return sock.recv(_READ)
+        data: bytes = sock.recv(_READ)
     except TimeoutError as exc:
         raise TimeoutError(f"timed out during {_STEP}") from exc
+    return data
 
 
 def adopt(handle: Any, session: Any) -> int:

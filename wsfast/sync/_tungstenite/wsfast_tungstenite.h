@@ -140,8 +140,10 @@ void wst_free(wst_connection *connection);
 /* The opening: TLS if wanted, then bytes of the upgrade, then wst_open() with those that came after it. */
 int wst_tls_handshake(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size,
                       double timeout);
+/* TLS by rustls within the TLS that there is, of an https proxy: begins it, and wst_tls_handshake() goes on with it. */
+int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size);
 /*
- * TLS by OpenSSL: ssl is an SSL that was made with the SSL_CTX context and on BIOs in memory, and whose handshake is
+ * TLS by OpenSSL, perhaps within the TLS that there is: ssl is an SSL that was made with the SSL_CTX context and on BIOs in memory, and whose handshake is
  * done. The caller keeps it alive until wst_free() has returned, and does not use it.
  */
 int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);

@@ -21,6 +21,7 @@ mod frame;
 mod keepalive;
 #[cfg(test)]
 mod model_tests;
+mod nested_session;
 mod opening;
 mod openssl;
 mod openssl_session;
@@ -171,6 +172,19 @@ pub unsafe extern "C" fn wst_tls_handshake(
     guarded(handle, PANIC, |connection| {
         let new = || Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
         result(connection.handshake(new, seconds(timeout)))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_tls_nest(
+    handle: *const Handle,
+    config: *const Arc<rustls::ClientConfig>,
+    name: *const c_char,
+    name_size: usize,
+) -> c_int {
+    guarded(handle, PANIC, |connection| {
+        let inner = Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
+        result(connection.nest(inner))
     })
 }
 

@@ -60,13 +60,36 @@ impl Connection {
         }
     }
 
-    /// TLS whose handshake is done. See wst_tls_adopt().
+    /// TLS within the TLS that there is; `handshake` goes on with it.
+    pub fn nest(&self, inner: Result<Session, String>) -> Result<(), Stop> {
+        let reader = locked(&self.reader);
+        // What came behind the reply of the proxy is the beginning of it.
+        let early = reader.buffer.unread().len();
+        let nested = inner.map_err(Cause::Tls).and_then(|inner| match self.session.get() {
+            Some(outer) if early == 0 => {
+                locked(outer).nest(inner);
+                Ok(())
+            }
+            _ => Err(Cause::Tls("the proxy sent something before TLS began".to_string())),
+        });
+        nested.map_err(|cause| {
+            self.finalize(cause);
+            Stop::Closed
+        })
+    }
+
+    /// TLS whose handshake is done, perhaps within the TLS that there is. See wst_tls_adopt().
     pub fn adopt(&self, session: Result<Session, String>) -> Result<(), Stop> {
         let mut reader = locked(&self.reader);
         let adopted = session.map_err(Cause::Tls).and_then(|mut session| {
-            // What came behind the handshake is in it already.
-            reader.ended = session.read(&[], &mut reader.buffer)?;
-            let _ = self.session.set(Mutex::new(session));
+            // What came behind the handshake is in it already, or, if it is the inner one of two, in the buffer.
+            let early = reader.buffer.unread().to_vec();
+            reader.buffer.forget_unread();
+            reader.ended |= session.read(&early, &mut reader.buffer)?;
+            match self.session.get() {
+                Some(outer) => locked(outer).nest(session),
+                None => drop(self.session.set(Mutex::new(session))),
+            }
             Ok(())
         });
         adopted.map_err(|cause| {

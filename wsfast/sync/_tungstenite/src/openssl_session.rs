@@ -126,6 +126,13 @@ impl OpenSslSession {
         }
     }
 
+    pub fn take(&mut self, records: &mut Vec<u8>) {
+        while self.sent < self.wire.len() || self.take_records() {
+            records.extend_from_slice(&self.wire[self.sent..]);
+            self.sent = self.wire.len();
+        }
+    }
+
     /// Records that OpenSSL has made.
     fn pending(&self) -> usize {
         // SAFETY: as in `read`.

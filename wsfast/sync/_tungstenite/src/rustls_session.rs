@@ -125,6 +125,15 @@ impl RustlsSession {
         self.connection.wants_write()
     }
 
+    pub fn take(&mut self, records: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            // A Vec takes all.
+            if self.connection.write_tls(records).is_err() {
+                return;
+            }
+        }
+    }
+
     pub fn flush(&mut self, socket: &Socket) -> Result<bool, Errno> {
         let mut sink = Sink { socket, errno: 0 };
         while self.connection.wants_write() {

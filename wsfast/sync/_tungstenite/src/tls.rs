@@ -6,6 +6,7 @@ use rustls::ClientConfig;
 
 use crate::buffer::Buffer;
 use crate::ending::Cause;
+use crate::nested_session::NestedSession;
 use crate::openssl::Pointer;
 use crate::openssl_session::OpenSslSession;
 use crate::rustls_session::RustlsSession;
@@ -16,6 +17,9 @@ use crate::socket::{Errno, Socket};
 pub enum Session {
     Rustls(RustlsSession),
     OpenSsl(OpenSslSession),
+    Nested(Box<NestedSession>),
+    /// While another one is made of it.
+    Empty,
 }
 
 impl Session {
@@ -29,10 +33,28 @@ impl Session {
         OpenSslSession::new(ssl, context).map(Session::OpenSsl)
     }
 
+    /// Makes this the outer one of two.
+    pub fn nest(&mut self, inner: Session) {
+        // What stands here meanwhile does nothing: the session is replaced under its lock.
+        let outer = std::mem::replace(self, Session::Empty);
+        *self = Session::Nested(Box::new(NestedSession::new(outer, inner)));
+    }
+
+    /// Appends the records that are to be sent, instead of sending them.
+    pub fn take(&mut self, records: &mut Vec<u8>) {
+        match self {
+            Session::Rustls(session) => session.take(records),
+            Session::OpenSsl(session) => session.take(records),
+            Session::Nested(_) | Session::Empty => {}
+        }
+    }
+
     pub fn is_handshaking(&self) -> bool {
         match self {
             Session::Rustls(session) => session.is_handshaking(),
             Session::OpenSsl(_) => false,
+            Session::Nested(session) => session.is_handshaking(),
+            Session::Empty => false,
         }
     }
 
@@ -41,6 +63,8 @@ impl Session {
         match self {
             Session::Rustls(session) => session.read(wire, plain),
             Session::OpenSsl(session) => session.read(wire, plain),
+            Session::Nested(session) => session.read(wire, plain),
+            Session::Empty => Ok(true),
         }
     }
 
@@ -49,6 +73,8 @@ impl Session {
         match self {
             Session::Rustls(session) => session.write(plain),
             Session::OpenSsl(session) => session.write(plain),
+            Session::Nested(session) => session.write(plain),
+            Session::Empty => {}
         }
     }
 
@@ -56,6 +82,8 @@ impl Session {
         match self {
             Session::Rustls(session) => session.write_end(),
             Session::OpenSsl(session) => session.write_end(),
+            Session::Nested(session) => session.write_end(),
+            Session::Empty => {}
         }
     }
 
@@ -64,6 +92,8 @@ impl Session {
         match self {
             Session::Rustls(session) => session.wants_write(),
             Session::OpenSsl(session) => session.wants_write(),
+            Session::Nested(session) => session.wants_write(),
+            Session::Empty => false,
         }
     }
 
@@ -72,6 +102,8 @@ impl Session {
         match self {
             Session::Rustls(session) => session.flush(socket),
             Session::OpenSsl(session) => session.flush(socket),
+            Session::Nested(session) => session.flush(socket),
+            Session::Empty => Ok(true),
         }
     }
 }

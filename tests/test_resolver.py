@@ -1,0 +1,177 @@
+"""Look-ups by a resolver of the user's, and from memory."""
+
+import asyncio
+import socket
+
+import pytest
+
+from wsfast._opening.resolver import AddressCache, resolve, resolve_blocking
+
+HOST, PORT = "exchange.test", 443
+DOWN = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def blocking(host=HOST, port=PORT, **options):
+    return resolve_blocking(host, port, **options)
+
+
+def awaiting(host=HOST, port=PORT, **options):
+    return asyncio.run(resolve(host, port, **options))
+
+
+faces = pytest.mark.parametrize("face", [blocking, awaiting])
+
+
+def answers(*addresses):
+    def resolver(host, port):
+        assert (host, port) == (HOST, PORT)
+        return addresses
+
+    return resolver
+
+
+def fails(exc):
+    def resolver(host, port):
+        raise exc
+
+    return resolver
+
+
+def addresses(infos):
+    return [info[4][0] for info in infos]
+
+
+@faces
+def test_resolver(face):
+    infos = face(resolver=answers("10.0.0.1", "fd00::1", "fe80::1%1"))
+    assert infos[0] == (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("10.0.0.1", PORT))
+    assert [(info[0], info[4][1]) for info in infos[1:]] == 2 * [(socket.AF_INET6, PORT)]
+    assert infos[2][4][3] == 1
+
+
+@faces
+def test_one_address(face):
+    assert addresses(face(resolver=lambda host, port: "10.0.0.1")) == ["10.0.0.1"]
+
+
+@faces
+def test_family(face):
+    resolver = answers("10.0.0.1", "fd00::1")
+    assert addresses(face(resolver=resolver, family=socket.AF_INET6)) == ["fd00::1"]
+    assert addresses(face(resolver=resolver, family=socket.AF_INET)) == ["10.0.0.1"]
+
+
+def test_a_resolver_that_is_awaited():
+    async def resolver(host, port):
+        await asyncio.sleep(0)
+        return ["10.0.0.1"]
+
+    assert addresses(awaiting(resolver=resolver)) == ["10.0.0.1"]
+    with pytest.raises(TypeError, match="resolver"):
+        blocking(resolver=resolver)
+
+
+@faces
+@pytest.mark.parametrize("found", [[], ["exchange.test"], ["10.0.0.1", "10.0.0.256"]])
+def test_no_addresses(face, found):
+    with pytest.raises(socket.gaierror, match="resolver"):
+        face(resolver=answers(*found))
+
+
+@faces
+@pytest.mark.parametrize("found", [None, [b"10.0.0.1"], [("10.0.0.1", 443)]])
+def test_wrong_types(face, found):
+    with pytest.raises(TypeError):
+        face(resolver=lambda host, port: found)
+
+
+@faces
+def test_its_errors_are_raised(face):
+    with pytest.raises(ZeroDivisionError):
+        face(resolver=fails(ZeroDivisionError()))
+    with pytest.raises(OSError, match="Temporary"):
+        face(resolver=fails(DOWN), cache=AddressCache())
+
+
+@faces
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_address_is_its_own(face, host):
+    assert addresses(face(host, resolver=fails(ZeroDivisionError()))) == [host]
+
+
+@faces
+def test_without_a_resolver(face):
+    assert "127.0.0.1" in addresses(face("localhost"))
+
+
+# Memory.
+
+
+def filled(*found, connected=None):
+    cache = AddressCache(patience=0.05)
+    infos = blocking(resolver=answers(*found))
+    cache.remember(HOST, PORT, infos, connected)
+    return cache
+
+
+@faces
+@pytest.mark.parametrize("exc", [DOWN, socket.gaierror(socket.EAI_FAIL, ""), OSError(), TimeoutError()])
+def test_dns_is_down(face, exc):
+    cache = filled("10.0.0.1", "10.0.0.2", connected=("10.0.0.2", PORT))
+    assert addresses(face(resolver=fails(exc), cache=cache)) == ["10.0.0.2", "10.0.0.1"]
+
+
+@faces
+def test_there_is_no_such_name(face):
+    with pytest.raises(socket.gaierror):
+        face(resolver=fails(UNKNOWN), cache=filled("10.0.0.1"))
+
+
+@faces
+def test_it_is_not_asked_while_dns_works(face):
+    assert addresses(face(resolver=answers("10.9.9.9"), cache=filled("10.0.0.1"))) == ["10.9.9.9"]
+
+
+@faces
+def test_it_knows_names_and_ports(face):
+    with pytest.raises(OSError, match="Temporary"):
+        face(port=444, resolver=fails(DOWN), cache=filled("10.0.0.1"))
+    with pytest.raises(OSError, match="Temporary"):
+        face(resolver=fails(DOWN), cache=filled("10.0.0.1"), family=socket.AF_INET6)
+
+
+def test_dns_says_nothing():
+    """There is something to fall back to, so it does not take the whole deadline."""
+
+    async def resolver(host, port):
+        await asyncio.Event().wait()
+
+    assert addresses(awaiting(resolver=resolver, cache=filled("10.0.0.1"))) == ["10.0.0.1"]
+
+
+def test_a_look_up_with_a_deadline():
+    def look_up(host, port, family, kind):
+        raise TimeoutError
+
+    assert addresses(blocking(look_up=look_up, cache=filled("10.0.0.1"))) == ["10.0.0.1"]
+    with pytest.raises(TimeoutError):
+        blocking(look_up=look_up, cache=AddressCache())
+
+
+def test_its_size():
+    cache = AddressCache(size=2)
+    infos = blocking("127.0.0.1")
+    for name in "a", "b", "a", "c":
+        cache.remember(name, 1, infos)
+    assert [bool(cache.recall(name, 1)) for name in "abc"] == [True, False, True]
+    cache.remember("a", 1, [])
+    assert cache.recall("a", 1)
+    cache.clear()
+    assert not cache.recall("a", 1)
+
+
+@pytest.mark.parametrize("options", [{"patience": 0}, {"patience": -1}, {"size": 0}])
+def test_wrong_arguments(options):
+    with pytest.raises(ValueError, match="positive"):
+        AddressCache(**options)

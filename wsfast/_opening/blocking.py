@@ -1,0 +1,236 @@
+"""Connected sockets with blocking methods, perhaps through a proxy: as `addresses` and `proxied` for an event loop.
+
+Everything here ends when the deadline passes, and whenever the handler of a signal raises: looking up a name, too, for
+which Python has neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import select
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from wsfast._engine.tuning import SocketOption, set_options
+from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY
+from wsfast._opening.route import Addresses, Route
+from wsfast.exceptions import ProxyError
+
+__all__ = ["Deadline", "connect", "connect_to_first"]
+
+
+class Deadline:
+    """One deadline for several steps, each of which is named if it is the one that takes too long."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self, step: str) -> float | None:
+        """The seconds that are left; None without end.
+
+        :raises TimeoutError: there are none
+        """
+        if self._end is None:
+            return None
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self.passed(step)
+        return min(left, threading.TIMEOUT_MAX)  # what a socket takes
+
+    def passed(self, step: str) -> TimeoutError:
+        """What is raised then."""
+        limit = "" if self._seconds is None else f": open_timeout is {self._seconds:g} seconds"
+        return TimeoutError(f"{step} took too long{limit}")
+
+
+def connect(route: Route, deadline: Deadline, *, family: int = 0, **arguments: Any) -> socket.socket:
+    """A socket that is connected to the server, or, of an https proxy, to the proxy.
+
+    :param family: of the addresses to connect to
+    :param arguments: for `connect_to_first`
+    :raises ProxyError: the proxy was not reached, refused, talked rubbish, or hung up
+    :raises OSError: the server was not reached
+    :raises TimeoutError: the deadline passed
+    """
+    if route.proxy is not None:
+        return _through_proxy(route, deadline, family, arguments)
+    infos = _look_up(route.host, route.port, family, deadline, f"the look-up of {route.host}")
+    route.resolved(route.host, infos)
+    return connect_to_first(infos, deadline, route.phase_text(), **arguments)
+
+
+def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dict[str, Any]) -> socket.socket:
+    from wsfast._opening import proxied
+
+    proxy, host = route.proxy, route.host
+    assert proxy is not None
+    if not proxy.resolves:
+        its_family = socket.AF_INET if proxy.scheme == "socks4" else 0
+        infos = _look_up(host, route.port, its_family, deadline, f"the look-up of {host}")
+        route.resolved(host, infos)
+        host = infos[0][4][0]
+    tunnel = route.new_tunnel(host)
+    step = f"the connection to the proxy {proxy}"
+    try:
+        infos = _look_up(proxy.host, proxy.port, family, deadline, step)
+        sock = connect_to_first(infos, deadline, step, **arguments)
+    except TimeoutError:
+        raise
+    except OSError as exc:
+        raise ProxyError(f"cannot connect to the proxy {proxy}: {exc}") from exc
+    if not proxy.secure:
+        step = f"the negotiation with the proxy {proxy}"
+        try:
+            proxied.connect_blocking(sock, proxy, host, route.port, tunnel, lambda: deadline.left(step))
+        except TimeoutError as exc:
+            raise deadline.passed(step) from exc
+    return sock
+
+
+def _look_up(host: str, port: int, family: int, deadline: Deadline, step: str) -> Addresses:
+    """In a thread, which nobody waits for any longer when the time is over; it ends when the look-up does."""
+    try:
+        return socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        pass
+    answers: queue.SimpleQueue[Addresses | BaseException] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM))
+        except BaseException as exc:
+            answers.put(exc)
+
+    left = deadline.left(step)
+    thread = threading.Thread(target=ask, name=f"wsfast: {step}", daemon=True)
+    thread.start()
+    try:
+        answer = answers.get(timeout=left)
+    except queue.Empty:
+        raise deadline.passed(step) from None
+    thread.join()
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+# ---- happy eyeballs (RFC 8305): the next address is tried when one has failed, or has not answered for a while
+
+
+def connect_to_first(
+    infos: Addresses,
+    deadline: Deadline,
+    step: str,
+    *,
+    local_addr: Any = None,
+    happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
+    sockopts: Sequence[SocketOption] = (),
+) -> socket.socket:
+    """Connect to the address that answers first.
+
+    :param step: what this is, for the error
+    :param happy_eyeballs_delay: seconds; None tries an address only when the one before has failed
+    :param sockopts: set on each socket before it is bound or connected
+    :raises OSError: no address could be bound or connected, or an option was refused
+    """
+    waiting = list(_by_turns(infos) if happy_eyeballs_delay is not None else infos)
+    connecting: dict[int, tuple[socket.socket, Any]] = {}
+    failures: list[tuple[Any, OSError]] = []
+    poll = select.poll()
+    winner = None
+    try:
+        while winner is None and (waiting or connecting):
+            if waiting:
+                info = waiting.pop(0)
+                try:
+                    sock = _begin(info, local_addr, sockopts)
+                except OSError as exc:
+                    failures.append((info[4], exc))
+                    continue
+                connecting[sock.fileno()] = sock, info[4]
+                poll.register(sock, select.POLLOUT)
+            delay = happy_eyeballs_delay if waiting else None
+            winner = _first(poll, connecting, failures, deadline, step, delay, bool(waiting))
+    finally:
+        for sock, _ in connecting.values():
+            if sock is not winner:
+                sock.close()
+    if winner is None:
+        raise _together(failures)
+    return winner
+
+
+def _by_turns(infos: Addresses) -> Addresses:
+    """One address of each family after the other, beginning with that of the first."""
+    first = [info for info in infos if info[0] == infos[0][0]]
+    others = [info for info in infos if info[0] != infos[0][0]]
+    rest = [info for pair in zip(first, others) for info in pair]  # noqa: B905 - the longer one's rest follows
+    shorter = min(len(first), len(others))
+    return rest + first[shorter:] + others[shorter:]
+
+
+def _begin(info: Any, local_addr: Any, sockopts: Sequence[SocketOption]) -> socket.socket:
+    sock = socket.socket(*info[:3])
+    try:
+        sock.setblocking(False)
+        set_options(sock, sockopts)
+        if local_addr is not None:
+            sock.bind(tuple(local_addr))
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            sock.connect(info[4])
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _first(
+    poll: select.poll,
+    connecting: dict[int, tuple[socket.socket, Any]],
+    failures: list[tuple[Any, OSError]],
+    deadline: Deadline,
+    step: str,
+    delay: float | None,
+    is_more: bool,
+) -> socket.socket | None:
+    """The first socket that is connected; None if another address is to be tried, or all have failed.
+
+    :param delay: after which another one is to be tried; None without end
+    """
+    while connecting:
+        left = deadline.left(step)
+        waits = [span for span in (left, delay) if span is not None]
+        for fd, _ in poll.poll(max(1, min(waits) * 1000) if waits else None):
+            sock, address = connecting[fd]
+            number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if not number:
+                sock.setblocking(True)
+                return sock
+            poll.unregister(fd)
+            del connecting[fd]
+            sock.close()
+            failures.append((address, _error(number)))
+        if is_more and (delay is not None or not connecting):
+            return None
+    return None
+
+
+def _error(errno: int) -> OSError:
+    return OSError(errno, os.strerror(errno))
+
+
+def _together(failures: Sequence[tuple[Any, OSError]]) -> OSError:
+    """One error that names each address with its reason."""
+    if len(failures) == 1:
+        return failures[0][1]
+    if not failures:
+        return OSError("the name has no address")
+    errnos = {exc.errno for _, exc in failures}
+    text = "; ".join(f"{address[0]} port {address[1]}: {exc.strerror or exc}" for address, exc in failures)
+    return OSError(errnos.pop() if len(errnos) == 1 else None, text)

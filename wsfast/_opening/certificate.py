@@ -1,0 +1,33 @@
+"""Has an SSLContext a client's certificate? Python cannot tell, so OpenSSL is asked, by the library that Python uses.
+
+It matters when a redirect leads to another origin, which is not to learn who this client is. What cannot be found out
+counts as yes.
+"""
+
+from __future__ import annotations
+
+import _ssl
+import ctypes
+import ssl
+
+__all__ = ["has_client_certificate"]
+
+# SSL_CTX_get_verify_depth() knows what Python does not keep itself: with it the pointer is seen to be an SSL_CTX.
+_FIELD = object.__basicsize__
+
+
+def has_client_certificate(context: ssl.SSLContext) -> bool:
+    """False only if there is none for sure: a class derived from SSLContext may do anything."""
+    if type(context) is not ssl.SSLContext:
+        return True
+    try:
+        library = ctypes.CDLL(_ssl.__file__)  # and what that is linked with
+        get = library.SSL_CTX_get0_certificate
+        key = library.SSL_CTX_get0_privatekey
+    except (AttributeError, OSError):
+        return True
+    for function in (get, key):
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_void_p
+    # The first field of Python's object, behind what every object has.
+    pointer = ctypes.c_void_p.from_address(id(context) + _FIELD).value
+    return pointer is None or bool(get(pointer)) or bool(key(pointer))

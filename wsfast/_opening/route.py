@@ -1,0 +1,332 @@
+"""How an attempt to connect gets to its server: through which proxy, by whose TLS, and where a redirect leads it.
+
+`Routing` is what the arguments of a ``connect`` say, the same for every face; `Route` is one attempt of it, which goes
+from server to server as long as they redirect.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import ssl
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wsfast._opening.handshake import USER_AGENT, HeadersLike
+from wsfast._opening.uri import WebSocketURI
+from wsfast.exceptions import InvalidProxyStatus, InvalidStatus, SecurityError
+from wsfast.options import check_types
+from wsfast.tls import TLS, as_context, check_tls
+
+if TYPE_CHECKING:
+    from wsfast._opening.proxy import Proxy
+    from wsfast._opening.redirects import Redirects
+    from wsfast._opening.tunnel import TunnelHandshake
+
+# As socket.getaddrinfo() returns them.
+Addresses = Sequence[tuple[Any, Any, Any, Any, Any]]
+# Text, or what is done, the name of the peer, and its addresses if they are known.
+Phase = str | tuple[str, str, Addresses]
+
+# What few connections need is imported by those that do: the modules about proxies, redirects and contexts.
+
+__all__ = ["Route", "Routing"]
+
+# Systems with settings of proxies outside the environment.
+_HAS_SETTINGS = sys.platform in ("darwin", "win32")
+
+# What names a proxy in the environment, as its dictionary has it.
+_VARIABLES = frozenset(
+    os.fsencode(name)
+    for scheme in ("ws", "wss", "socks", "http", "https", "all")
+    for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper())
+)
+
+
+def may_name_a_proxy() -> bool:
+    """Do the environment or the system have settings about proxies?
+
+    Each attempt to connect asks, and ``os.environ`` takes a microsecond for each name that it has not.
+    """
+    data = getattr(os.environ, "_data", None)
+    return _HAS_SETTINGS or data is None or not data.keys().isdisjoint(_VARIABLES)
+
+
+def kept(items: Any) -> Any:
+    """Iterators are used up by the first request, so what they give is kept."""
+    return list(items) if items is not None and isinstance(items, Iterator) else items
+
+
+class Routing:
+    """Where to connect to, and how to get there, checked.
+
+    :param tls: of connections to the server
+    :param server_hostname: overrides the name in its certificate
+    :param host, port: override where to connect to
+    :param proxy: a URL; True asks the environment and the system; None uses none
+    :param proxy_tls: of connections to an https proxy, and its name among the arguments
+    :param max_redirects: how many are followed
+    :param process_redirect: as `Redirects` has it
+    :param bound: ``"sock"`` or ``"path"`` if the connection is bound to such an argument; then no proxy is used
+    """
+
+    def __init__(
+        self,
+        uri: WebSocketURI,
+        tls: ssl.SSLContext | TLS | None,
+        proxy: object = True,
+        *,
+        server_hostname: str | None = None,
+        host: str | None = None,
+        port: int | str | None = None,
+        proxy_tls: tuple[str, Any] = ("proxy_ssl", None),
+        proxy_server_hostname: str | None = None,
+        proxy_headers: HeadersLike | None = None,
+        user_agent: str | None = USER_AGENT,
+        max_redirects: int = 10,
+        process_redirect: Callable[[InvalidStatus, WebSocketURI], Exception | str] | None = None,
+        bound: str = "",
+    ) -> None:
+        self.uri = uri
+        self.tls = tls
+        self.server_hostname = server_hostname
+        self.host = host
+        self.port = port
+        self.proxy: Proxy | bool | None = None
+        if proxy is True:
+            self.proxy = not bound
+        elif proxy is not None:
+            from wsfast._opening.proxy import parse_proxy
+
+            self.proxy = parse_proxy(proxy)
+        self.user_agent = user_agent
+        self.max_redirects = max_redirects
+        self.process_redirect = process_redirect
+        self.bound = bound
+        name, self.proxy_tls = proxy_tls
+        if self.proxy_tls is True:  # as websockets' ssl=True
+            self.proxy_tls = None
+        self.proxy_server_hostname = proxy_server_hostname
+        self.proxy_headers = kept(proxy_headers)
+        if (self.proxy_tls, proxy_server_hostname, proxy_headers) != (None, None, None) or bound:
+            self._check(name)
+
+    def _check(self, proxy_tls: str) -> None:
+        from wsfast._opening.proxy import Proxy
+
+        check_tls(proxy_tls, self.proxy_tls)
+        check_types(str, proxy_server_hostname=self.proxy_server_hostname)
+        if isinstance(self.proxy, Proxy):
+            if self.bound:
+                raise ValueError(f"proxy is incompatible with {self.bound}, which says where to connect to")
+            if not self.proxy.secure and (self.proxy_tls, self.proxy_server_hostname) != (None, None):
+                raise ValueError(
+                    f"{proxy_tls} and proxy_server_hostname are incompatible with {self.proxy.scheme}://"
+                )
+            if self.proxy.is_socks and self.proxy_headers is not None:
+                raise ValueError("proxy_headers: SOCKS has no headers")
+        self.tunnel(Proxy("http", "localhost", 80), "localhost", 80)
+
+    def tunnel(self, proxy: Proxy, host: str, port: int) -> TunnelHandshake:
+        """Asks an http or https proxy for a tunnel to the server."""
+        from wsfast._opening.tunnel import TunnelHandshake
+
+        return TunnelHandshake(proxy, host, port, headers=self.proxy_headers, user_agent=self.user_agent)
+
+
+class Route:
+    """One attempt to connect.
+
+    Attributes:
+        uri: of the server to ask next.
+        proxy: that leads there, or None.
+        tunnel: the handshake with the proxy, once it has begun.
+        phase: what is being done, for errors: text, or what `phase_text` makes it of.
+
+    """
+
+    __slots__ = ("_addresses", "_redirects", "_routing", "phase", "proxy", "tunnel", "uri")
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self._redirects: Redirects | None = None
+        self.uri = routing.uri
+        self._begin()
+
+    def _begin(self) -> None:
+        self.phase: Phase = "connecting"
+        self.tunnel: TunnelHandshake | None = None
+        self.proxy: Proxy | None = None
+        self._addresses: Addresses = ()
+        self._find_proxy()
+
+    def _find_proxy(self) -> None:
+        proxy = self._routing.proxy
+        if isinstance(proxy, bool):
+            if proxy and may_name_a_proxy():
+                from wsfast._opening.proxy import proxy_of_settings
+
+                self.proxy = proxy_of_settings(self.uri.secure, self.host, self.port)
+        else:
+            self.proxy = proxy
+
+    def log(self, logger: Any) -> None:
+        """Tell through which proxy it leads."""
+        if self.proxy is not None:
+            by = ", which the environment or the system names" if self.is_from_settings else ""
+            logger.info("connecting to %s through the proxy %s%s", self.uri.netloc, self.proxy, by)
+
+    # ---- where
+
+    @property
+    def host(self) -> str:
+        """To connect to: that of `uri`, unless an argument says otherwise."""
+        return self._routing.host or self.uri.host
+
+    @property
+    def port(self) -> int:
+        """As `host`."""
+        port = self._routing.port
+        if isinstance(port, str):
+            import socket
+
+            return int(port) if port.isdecimal() else socket.getservbyname(port, "tcp")
+        return self.uri.port if port is None else port
+
+    @property
+    def is_from_settings(self) -> bool:
+        """Was the proxy named by the environment or the system?"""
+        return self._routing.proxy is True
+
+    def resolved(self, host: str, infos: Addresses) -> None:
+        """Take note of the addresses that the name of the server has, before anything is sent there.
+
+        :raises SecurityError: a public server redirects into a private network
+        """
+        self.phase = ("the TCP connection to", host, infos)
+        self._addresses = infos
+        if self._redirects is not None:
+            for info in infos:
+                self._redirects.check_address(info[4][0])
+
+    @property
+    def addresses(self) -> Addresses:
+        """Those of the server, as far as they are known here."""
+        return self._addresses
+
+    def refusal(self) -> InvalidProxyStatus | None:
+        """The proxy has said no, but its explanation has not ended yet."""
+        return None if self.tunnel is None else self.tunnel.rejection
+
+    def connected_by_user(self, sock: Any) -> None:
+        """As `resolved`, of a socket that the user made."""
+        import socket
+
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            address = sock.getpeername()
+            self.resolved(address[0], [(sock.family, sock.type, sock.proto, "", address)])
+        else:
+            self._addresses = [(sock.family, sock.type, sock.proto, "", ("localhost",))]
+
+    def phase_text(self) -> str:
+        """What was being done when the time was over."""
+        if isinstance(self.phase, str):
+            return self.phase
+        step, name, infos = self.phase
+        addresses = ", ".join(" port ".join(map(str, info[4][:2])) for info in infos)
+        if not addresses:
+            return f"{step} {name}"
+        return f"{step} {addresses}" if infos[0][4][0] == name else f"{step} {name} ({addresses})"
+
+    # ---- how
+
+    @property
+    def crossed(self) -> bool:
+        """Has a redirect led to another origin?"""
+        return self._redirects is not None and self._redirects.crossed
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS of the server; None if it has none."""
+        return as_context(self.tls()) if self.uri.secure else None
+
+    def tls(self) -> ssl.SSLContext | TLS | None:
+        """The same, as the user gave it, but without a client's certificate that was meant for another origin."""
+        tls = self._routing.tls
+        if not self.crossed or tls is None:
+            return tls
+        if isinstance(tls, TLS):
+            return dataclasses.replace(tls, client_cert=None)
+        from wsfast._opening.certificate import has_client_certificate
+
+        if has_client_certificate(tls):
+            raise SecurityError(
+                "cannot follow the redirect to another origin with an SSLContext that has, or may have, a client's"
+                " certificate: the server there would get it"
+            )
+        return tls
+
+    @property
+    def server_hostname(self) -> str:
+        """The name that the server's certificate is to be for; what the user said is meant for one origin."""
+        return (None if self.crossed else self._routing.server_hostname) or self.uri.host
+
+    def headers(self, headers: HeadersLike | None) -> HeadersLike | None:
+        """What of the user's headers may be sent to `uri`."""
+        return headers if self._redirects is None else self._redirects.headers(headers)
+
+    def new_tunnel(self, host: str) -> TunnelHandshake | None:
+        """The handshake with the proxy; None if it is a SOCKS proxy.
+
+        :param host: of the server
+        """
+        assert self.proxy is not None
+        if not self.proxy.is_socks:
+            self.tunnel = self._routing.tunnel(self.proxy, host, self.port)
+        return self.tunnel
+
+    def proxy_context(self) -> ssl.SSLContext:
+        """The TLS of an https proxy."""
+        return as_context(self._routing.proxy_tls)
+
+    @property
+    def proxy_tls(self) -> ssl.SSLContext | TLS | None:
+        """The same, as the user gave it."""
+        tls: ssl.SSLContext | TLS | None = self._routing.proxy_tls
+        return tls
+
+    @property
+    def proxy_server_hostname(self) -> str:
+        """The name that its certificate is to be for."""
+        assert self.proxy is not None
+        return self._routing.proxy_server_hostname or self.proxy.host
+
+    # ---- whereto
+
+    def follow(self, rejection: InvalidStatus) -> None:
+        """Go where the server redirects to.
+
+        :raises InvalidStatus: it does not redirect
+        :raises InvalidHandshake: it leads nowhere, or must not be followed
+        """
+        from wsfast._opening.redirects import Redirects, is_public
+
+        routing = self._routing
+        if self._redirects is None:
+            self._redirects = Redirects(
+                self.uri,
+                limit=routing.max_redirects,
+                process_redirect=routing.process_redirect,
+                bound="sock" if routing.bound == "sock" else self._bound(),
+            )
+        addresses = [info[4][0] for info in self._addresses]
+        # A name that has addresses of both kinds counts as the public server's that it may be.
+        peer = next((address for address in addresses if is_public(address)), None)
+        self._redirects.follow(rejection, peer or next(iter(addresses), None))
+        self.uri = self._redirects.uri
+        self._begin()
+
+    def _bound(self) -> str:
+        routing = self._routing
+        named = ("path", routing.bound), ("host", routing.host), ("port", routing.port)
+        return next((name for name, value in named if value), "")

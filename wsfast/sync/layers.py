@@ -1,0 +1,144 @@
+"""The layers of TLS beneath a blocking connection: with an https proxy, with the server, or one within the other."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Any, NoReturn
+
+from wsfast._opening.blocking import Deadline
+from wsfast._opening.route import Route
+from wsfast._opening.transports import ended_in_tls, not_tls
+from wsfast.sync import ending, tls
+from wsfast.sync._native import ffi, lib
+from wsfast.tls import TLS, server_name
+
+__all__ = ["Layer", "Raw", "for_crate", "layers"]
+
+
+def layers(route: Route) -> list[Layer]:
+    """From the outside: that of the proxy, that of the server.
+
+    :raises ValueError, OSError: the settings of one make no sense
+    """
+    found = []
+    if route.proxy is not None and route.proxy.secure:
+        found.append(Layer(route.proxy_tls, route.proxy_server_hostname, of_proxy=True))
+    if route.uri.secure:
+        found.append(Layer(route.tls(), route.server_hostname))
+    return found
+
+
+def for_crate(deadline: Deadline, step: str) -> float:
+    """The seconds that are left, as the crate takes them."""
+    left = deadline.left(step)
+    return -1.0 if left is None else left
+
+
+class Layer:
+    """By rustls, or with a context of the user's by OpenSSL."""
+
+    def __init__(self, given: ssl.SSLContext | TLS | None, name: str, of_proxy: bool = False) -> None:
+        tls.check_openssl()
+        self._name = server_name(name)
+        self._of_proxy = of_proxy
+        self._step = f"the TLS handshake with {self._name}"
+        self._context = given if isinstance(given, ssl.SSLContext) else None
+        self._config = None if isinstance(given, ssl.SSLContext) else tls.config(given or TLS())
+
+    def prepare(self, sock: socket.socket | Raw, deadline: Deadline) -> Any:
+        """What is to be done before the crate speaks TLS itself. Returns what `begin` wants.
+
+        :param sock: that leads to the peer
+        """
+        if self._context is None:
+            return None
+        try:
+            return tls.shake_hands(sock, self._context, self._name, deadline)
+        except TimeoutError as exc:
+            raise deadline.passed(self._step) from exc
+        except OSError as exc:
+            self._failed(exc)
+
+    def begin(self, handle: Any, session: Any, deadline: Deadline, nested: bool = False) -> None:
+        """Have the crate speak TLS from now on, perhaps within the TLS that it speaks."""
+        try:
+            if session is None:
+                if nested:
+                    data = self._name.encode()
+                    _check(handle, lib.wst_tls_nest(handle, self._config, data, len(data)))
+                self._shake_hands(handle, deadline)
+            else:
+                _check(handle, tls.adopt(handle, session))
+        except TimeoutError:
+            raise
+        except OSError as exc:
+            self._failed(exc)
+
+    def _failed(self, exc: OSError) -> NoReturn:
+        if self._of_proxy:
+            from wsfast._opening.proxied import no_tls
+
+            raise no_tls(exc, self._name) from exc
+        raise exc
+
+    def _shake_hands(self, handle: Any, deadline: Deadline) -> None:
+        data = self._name.encode()
+        result = lib.WST_INTERRUPTED
+        while result == lib.WST_INTERRUPTED:
+            left = for_crate(deadline, self._step)
+            result = lib.wst_tls_handshake(handle, self._config, data, len(data), left)
+        if result == lib.WST_TIMEOUT:
+            raise deadline.passed(self._step)
+        _check(handle, result)
+
+
+class Raw:
+    """What the crate sends and receives, in the manner of a socket: for `tls.shake_hands`."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._timeout: float | None = None
+
+    def settimeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+    def setblocking(self, flag: bool) -> None:
+        """It is the crate's to say."""
+
+    def sendall(self, data: bytes) -> None:
+        end = Deadline(self._timeout)
+        sent = lib.WST_INTERRUPTED
+        while sent == lib.WST_INTERRUPTED:  # and let the handlers of signals run
+            sent = lib.wst_send_raw(self._handle, data, len(data), for_crate(end, "sending"))
+            data = b""
+        if sent:
+            self._fail(sent)
+
+    def recv(self, size: int) -> bytes:
+        end = Deadline(self._timeout)
+        buffer = ffi.new("char[]", size)
+        received = lib.WST_INTERRUPTED
+        while received == lib.WST_INTERRUPTED:
+            received = lib.wst_recv_raw(self._handle, buffer, size, for_crate(end, "receiving"))
+        if received == lib.WST_EOF:
+            return b""
+        if received < 0:
+            self._fail(received)
+        return bytes(ffi.unpack(buffer, received))
+
+    def _fail(self, result: int) -> NoReturn:
+        if result == lib.WST_TIMEOUT:
+            raise TimeoutError("timed out")
+        raise ending.describe(self._handle).cause or OSError("the connection is closed")
+
+
+def _check(handle: Any, result: int) -> None:
+    """Raise what ended the connection, if it has ended."""
+    if result == lib.WST_EOF:
+        raise ended_in_tls()
+    if result:
+        cause = ending.describe(handle).cause or OSError("the connection is closed")
+        if "InvalidContentType" in str(cause):  # rustls' word for it
+            raise not_tls() from cause
+        raise cause
