@@ -19,7 +19,7 @@ from sync_support.servers import echo, scripted
 
 import wsfast.asyncio.client
 import wsfast.sync.client
-from wsfast import TLS, WSListener, WSMsgType, ws_connect
+from wsfast import TLS, AddressCache, WSListener, WSMsgType, ws_connect
 
 # Nobody listens there: whoever gets as far as to connect is refused.
 PLAIN, SECURE = "ws://127.0.0.1:1/", "wss://127.0.0.1:1/"
@@ -151,6 +151,8 @@ CONNECT = {
     "create_connection": (CALLABLE, [None]),
 }
 PROXY = {
+    "resolver": (CALLABLE, [None, lambda host, port: "127.0.0.1"]),
+    "address_cache": ([5, "x", {}], [None, AddressCache()]),
     "proxy_ssl": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
     "proxy_ssl_context": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
     "proxy": ([False, 5, b"http://proxy"], [None, True]),

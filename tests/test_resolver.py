@@ -4,8 +4,12 @@ import asyncio
 import socket
 
 import pytest
+from support.faces import FACES
+from support.servers import echo, serve
 
+from wsfast._opening import redirects
 from wsfast._opening.resolver import AddressCache, resolve, resolve_blocking
+from wsfast.exceptions import SecurityError
 
 HOST, PORT = "exchange.test", 443
 DOWN = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
@@ -175,3 +179,83 @@ def test_its_size():
 def test_wrong_arguments(options):
     with pytest.raises(ValueError, match="positive"):
         AddressCache(**options)
+
+
+# ---- every face
+
+
+every = pytest.mark.parametrize("face", FACES)
+
+
+async def arrive(face, url, **options):
+    async with FACES[face](url, **options) as client:
+        await client.send("hello")
+        assert await client.recv() == "hello"
+
+
+@every
+async def test_a_resolver_of_the_users(face):
+    asked = []
+
+    def resolver(host, port):
+        asked.append((host, port))
+        return ["127.0.0.1"]
+
+    async with serve(echo) as server:
+        await arrive(face, f"ws://{HOST}:{server.port}/", resolver=resolver)
+        assert asked == [(HOST, server.port)]
+
+
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+async def test_a_resolver_that_every_face_awaits(face):
+    async def resolver(host, port):
+        await asyncio.sleep(0)
+        return ["127.0.0.1"]
+
+    async with serve(echo) as server:
+        await arrive(face, f"ws://{HOST}:{server.port}/", resolver=resolver)
+
+
+@every
+async def test_what_a_resolver_raises_is_raised(face):
+    def resolver(host, port):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await arrive(face, f"ws://{HOST}/", resolver=resolver)
+
+
+@every
+async def test_the_cache_knows_where_the_last_connection_went(face):
+    cache = AddressCache()
+    results = iter([["127.0.0.9", "127.0.0.1"], None, None])
+
+    def resolver(host, port):
+        found = next(results)
+        if found is None:
+            raise DOWN
+        return found
+
+    async with serve(echo) as server:
+        url = f"ws://{HOST}:{server.port}/"
+        await arrive(face, url, resolver=resolver, address_cache=cache)
+        assert addresses(cache.recall(HOST, server.port)) == ["127.0.0.1", "127.0.0.9"]
+        await arrive(face, url, resolver=resolver, address_cache=cache)
+        with pytest.raises(socket.gaierror):
+            await arrive(face, url, resolver=resolver)
+
+
+@every
+async def test_a_redirect_does_not_get_around_the_rules_by_a_cache(face, monkeypatch):
+    """What a name is remembered to have is judged like what it is found to have."""
+    monkeypatch.setattr(redirects, "is_public", lambda host: host in ("127.0.0.2", HOST))
+
+    async def redirect(peer):
+        await peer.read_request()
+        peer.send(f"HTTP/1.1 302 Go\r\nLocation: ws://{HOST}/\r\nContent-Length: 0\r\n\r\n".encode())
+
+    cache = AddressCache()
+    cache.remember(HOST, 80, resolve_blocking("127.0.0.1", 80))
+    async with serve(redirect, host="127.0.0.2") as server:
+        with pytest.raises(SecurityError, match="127.0.0.1, which is private"):
+            await arrive(face, server.url, resolver=fails(DOWN), address_cache=cache)

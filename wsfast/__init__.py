@@ -7,6 +7,7 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
 from wsfast._engine.frame import WSFrame
 from wsfast._engine.stats import WSStats
 from wsfast._engine.writer import mask_kernel
+from wsfast._opening.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.closing import WSCloseHandshake, WSCloseInfo, WSDisconnectInfo
@@ -42,6 +43,7 @@ from wsfast.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WS
 
 __all__ = [
     "TLS",
+    "AddressCache",
     "ConnectionClosed",
     "ConnectionClosedError",
     "ConnectionClosedOK",

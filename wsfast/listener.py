@@ -7,7 +7,7 @@ import inspect
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Optional, Union
+from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
 from wsfast import deflate
 from wsfast._engine.messages import Messages
@@ -24,6 +24,9 @@ from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
+
+if TYPE_CHECKING:
+    from wsfast._opening.resolver import AddressCache, Resolver
 
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
@@ -71,6 +74,8 @@ async def ws_connect(
     proxy_ssl_context: ssl.SSLContext | TLS | Literal[True] | None = None,
     proxy_server_hostname: str | None = None,
     proxy_headers: HeadersLike | None = None,
+    resolver: Resolver | None = None,
+    address_cache: AddressCache | None = None,
     read_buffer_init_size: int = 16 * 1024,
     socket_factory: SocketFactory | None = None,
     use_aiofastnet: bool | None = None,
@@ -123,6 +128,8 @@ async def ws_connect(
     :param proxy_ssl_context: as `ssl_context`, for an ``https`` proxy
     :param proxy_server_hostname: overrides the name in its certificate
     :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
+    :param resolver: a function or coroutine function that gets a name and a port, and returns IP addresses as str
+    :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
     :param read_buffer_init_size: accepted for picows' sake; connections share a read buffer, so none is sized by it
     :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
         or not, or None for the usual way
@@ -186,6 +193,8 @@ async def ws_connect(
             proxy_tls=("proxy_ssl_context", proxy_ssl_context),
             proxy_server_hostname=proxy_server_hostname,
             proxy_headers=proxy_headers,
+            resolver=resolver,
+            address_cache=address_cache,
             user_agent=user_agent_header,
             max_redirects=count("max_redirects", max_redirects) or 0,
         )

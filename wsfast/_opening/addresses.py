@@ -16,6 +16,7 @@ from wsfast.options import check_address, check_types, count, seconds
 
 if TYPE_CHECKING:
     from wsfast._opening.proxy import Proxy
+    from wsfast._opening.resolver import AddressCache, Resolver
 
 # Gets the parsed URL of the server, or the proxy of the user's that leads there.
 SocketFactory = Callable[[Any], Awaitable[socket.socket | None] | socket.socket | None]
@@ -71,11 +72,13 @@ async def connect(
     happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
     interleave: int | None = None,
     sockopts: Sequence[SocketOption] = (),
+    look_up: tuple[Resolver | None, AddressCache | None] | None = None,
     resolved: Callable[[str, Sequence[AddrInfoType]], object] | None = None,
 ) -> socket.socket:
     """Connect to the first address of `host` that answers; as ``loop.create_connection`` does it.
 
     :param sockopts: set on each socket before it is bound or connected
+    :param look_up: the user's, see resolver.py
     :param resolved: called with the name and its addresses before one of them is connected to
     :raises OSError: no address could be resolved, bound or connected, or an option was refused
     """
@@ -90,7 +93,7 @@ async def connect(
             raise
         return sock
 
-    infos = await resolve(loop, host, port, family, proto, flags)
+    infos = await resolve(loop, host, port, family, proto, flags, look_up)
     if resolved is not None:
         resolved(host, infos)
     sock = await start_connection(
@@ -132,12 +135,23 @@ async def from_factory(
 
 
 async def resolve(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, family: int = 0, proto: int = 0, flags: int = 0
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    family: int = 0,
+    proto: int = 0,
+    flags: int = 0,
+    look_up: tuple[Resolver | None, AddressCache | None] | None = None,
 ) -> Sequence[AddrInfoType]:
     """The addresses of a name.
 
     :raises OSError: it has none
     """
+    if look_up is not None:
+        from wsfast._opening import resolver
+
+        own, cache = look_up
+        return await resolver.resolve(host, port, family=family, resolver=own, cache=cache)
     where: dict[str, Any] = {"family": family, "type": socket.SOCK_STREAM, "proto": proto}
     try:
         # An address needs no look-up, and so no thread to do it in.

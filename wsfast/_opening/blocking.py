@@ -60,7 +60,7 @@ def connect(route: Route, deadline: Deadline, *, family: int = 0, **arguments: A
     """
     if route.proxy is not None:
         return _through_proxy(route, deadline, family, arguments)
-    infos = _look_up(route.host, route.port, family, deadline, f"the look-up of {route.host}")
+    infos = _look_up(route, route.host, route.port, family, deadline, f"the look-up of {route.host}")
     route.resolved(route.host, infos)
     return connect_to_first(infos, deadline, route.phase_text(), **arguments)
 
@@ -72,13 +72,13 @@ def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dic
     assert proxy is not None
     if not proxy.resolves:
         its_family = socket.AF_INET if proxy.scheme == "socks4" else 0
-        infos = _look_up(host, route.port, its_family, deadline, f"the look-up of {host}")
+        infos = _look_up(route, host, route.port, its_family, deadline, f"the look-up of {host}")
         route.resolved(host, infos)
         host = infos[0][4][0]
     tunnel = route.new_tunnel(host)
     step = f"the connection to the proxy {proxy}"
     try:
-        infos = _look_up(proxy.host, proxy.port, family, deadline, step)
+        infos = _look_up(route, proxy.host, proxy.port, family, deadline, step)
         sock = connect_to_first(infos, deadline, step, **arguments)
     except TimeoutError:
         raise
@@ -93,8 +93,27 @@ def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dic
     return sock
 
 
-def _look_up(host: str, port: int, family: int, deadline: Deadline, step: str) -> Addresses:
-    """In a thread, which nobody waits for any longer when the time is over; it ends when the look-up does."""
+def _look_up(route: Route, host: str, port: int, family: int, deadline: Deadline, step: str) -> Addresses:
+    if route.look_up is None:
+        return _ask_system(host, port, family, deadline, step)
+    from wsfast._opening import resolver
+
+    own, cache = route.look_up
+
+    def ask(host: str, port: int, family: int, _: int) -> Addresses:
+        known = () if cache is None else cache.recall(host, port, family)
+        return _ask_system(host, port, family, deadline, step, cache.patience if cache and known else None)
+
+    return resolver.resolve_blocking(host, port, family=family, resolver=own, cache=cache, look_up=ask)
+
+
+def _ask_system(
+    host: str, port: int, family: int, deadline: Deadline, step: str, patience: float | None = None
+) -> Addresses:
+    """In a thread, which nobody waits for any longer when the time is over; it ends when the look-up does.
+
+    :param patience: seconds that it may take, although the deadline is later
+    """
     try:
         return socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
     except socket.gaierror:
@@ -108,6 +127,8 @@ def _look_up(host: str, port: int, family: int, deadline: Deadline, step: str) -
             answers.put(exc)
 
     left = deadline.left(step)
+    if patience is not None:
+        left = patience if left is None else min(left, patience)
     thread = threading.Thread(target=ask, name=f"wsfast: {step}", daemon=True)
     thread.start()
     try:

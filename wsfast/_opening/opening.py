@@ -58,6 +58,8 @@ async def establish(
                 )
                 async with deadline(timeouts.handshake):
                     await opening.opened
+            if route.look_up is not None:
+                route.connected(transport.underlying_transport.get_extra_info("peername"))
             return
         except asyncio.TimeoutError as exc:
             opening.abandon()

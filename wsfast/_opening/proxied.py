@@ -46,14 +46,14 @@ async def reach(
     try:
         if not proxy.resolves:
             route.phase = ("the look-up of", host, ())
-            infos = await addresses.resolve(loop, host, route.port, _family(proxy))
+            infos = await addresses.resolve(loop, host, route.port, _family(proxy), look_up=route.look_up)
             route.resolved(host, infos)
             host = infos[0][4][0]
         tunnel = route.new_tunnel(host)
         route.phase = ("the connection to the proxy", str(proxy), ())
         if sock is None:
             try:
-                sock = await addresses.connect(proxy.host, proxy.port, **arguments)
+                sock = await addresses.connect(proxy.host, proxy.port, look_up=route.look_up, **arguments)
             except OSError as exc:
                 raise ProxyError(f"cannot connect to the proxy {proxy}: {exc}") from exc
         route.phase = ("the negotiation with the proxy", str(proxy), ())

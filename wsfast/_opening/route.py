@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from wsfast._opening.handshake import USER_AGENT, HeadersLike
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidProxyStatus, InvalidStatus, SecurityError
-from wsfast.options import check_types
+from wsfast.options import check_callables, check_types
 from wsfast.tls import TLS, as_context, check_tls
 
 if TYPE_CHECKING:
     from wsfast._opening.proxy import Proxy
     from wsfast._opening.redirects import Redirects
+    from wsfast._opening.resolver import AddressCache, Resolver
     from wsfast._opening.tunnel import TunnelHandshake
 
 # As socket.getaddrinfo() returns them.
@@ -66,6 +67,7 @@ class Routing:
     :param host, port: override where to connect to
     :param proxy: a URL; True asks the environment and the system; None uses none
     :param proxy_tls: of connections to an https proxy, and its name among the arguments
+    :param resolver, address_cache: who looks up names, and what remembers their addresses; see resolver.py
     :param max_redirects: how many are followed
     :param process_redirect: as `Redirects` has it
     :param bound: ``"sock"`` or ``"path"`` if the connection is bound to such an argument; then no proxy is used
@@ -84,6 +86,8 @@ class Routing:
         proxy_server_hostname: str | None = None,
         proxy_headers: HeadersLike | None = None,
         user_agent: str | None = USER_AGENT,
+        resolver: Resolver | None = None,
+        address_cache: AddressCache | None = None,
         max_redirects: int = 10,
         process_redirect: Callable[[InvalidStatus, WebSocketURI], Exception | str] | None = None,
         bound: str = "",
@@ -101,9 +105,16 @@ class Routing:
 
             self.proxy = parse_proxy(proxy)
         self.user_agent = user_agent
+        self.resolver = resolver
+        self.address_cache = address_cache
         self.max_redirects = max_redirects
         self.process_redirect = process_redirect
         self.bound = bound
+        if resolver is not None or address_cache is not None:
+            from wsfast._opening.resolver import AddressCache
+
+            check_callables(resolver=resolver)
+            check_types(AddressCache, address_cache=address_cache)
         name, self.proxy_tls = proxy_tls
         if self.proxy_tls is True:  # as websockets' ssl=True
             self.proxy_tls = None
@@ -146,7 +157,7 @@ class Route:
 
     """
 
-    __slots__ = ("_addresses", "_redirects", "_routing", "phase", "proxy", "tunnel", "uri")
+    __slots__ = ("_addresses", "_looked_up", "_redirects", "_routing", "phase", "proxy", "tunnel", "uri")
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
@@ -159,6 +170,7 @@ class Route:
         self.tunnel: TunnelHandshake | None = None
         self.proxy: Proxy | None = None
         self._addresses: Addresses = ()
+        self._looked_up: tuple[str, int] | None = None
         self._find_proxy()
 
     def _find_proxy(self) -> None:
@@ -206,6 +218,7 @@ class Route:
         """
         self.phase = ("the TCP connection to", host, infos)
         self._addresses = infos
+        self._looked_up = (host, self.port)
         if self._redirects is not None:
             for info in infos:
                 self._redirects.check_address(info[4][0])
@@ -218,6 +231,20 @@ class Route:
     def refusal(self) -> InvalidProxyStatus | None:
         """The proxy has said no, but its explanation has not ended yet."""
         return None if self.tunnel is None else self.tunnel.rejection
+
+    @property
+    def look_up(self) -> tuple[Resolver | None, AddressCache | None] | None:
+        """Who looks up names instead of the system; None if nobody does."""
+        routing = self._routing
+        if routing.resolver is None and routing.address_cache is None:
+            return None
+        return routing.resolver, routing.address_cache
+
+    def connected(self, address: Any) -> None:
+        """The server at this address has agreed: to be remembered, if the user wants that."""
+        cache = self._routing.address_cache
+        if cache is not None and self._looked_up is not None:
+            cache.remember(*self._looked_up, self._addresses, address)
 
     def connected_by_user(self, sock: Any) -> None:
         """As `resolved`, of a socket that the user made."""

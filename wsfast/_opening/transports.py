@@ -52,7 +52,9 @@ async def connect(
     elif sock is None:
         host = route.host
         route.phase = ("the look-up of", host, ())
-        sock = await addresses.connect(host, route.port, resolved=route.resolved, **tcp)
+        sock = await addresses.connect(
+            host, route.port, look_up=route.look_up, resolved=route.resolved, **tcp
+        )
     if route.proxy is not None and route.proxy.secure:
         await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tls)
         return

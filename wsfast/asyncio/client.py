@@ -12,7 +12,7 @@ import socket
 import ssl as ssl_module
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import SocketOption, Tuning
@@ -30,6 +30,9 @@ from wsfast.keywords import keywords
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
 from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
+
+if TYPE_CHECKING:
+    from wsfast._opening.resolver import AddressCache, Resolver
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
 
@@ -80,6 +83,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
     :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
     :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
+    :param resolver: a function or coroutine function that gets a name and a port, and returns IP addresses as str
+    :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
     :param max_read_size, quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
     :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
     :param sock: a connected socket, or one to connect
@@ -134,6 +139,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         proxy_server_hostname: str | None = None,
         proxy_headers: HeadersLike | None = None,
+        resolver: Resolver | None = None,
+        address_cache: AddressCache | None = None,
         max_read_size: int | None = None,
         quickack: bool = False,
         so_busy_poll: int = 0,
@@ -173,7 +180,13 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             ),
         )
         self._target = _Target(self.ws_uri, kwargs)
-        self._set_routing(self._target.tls, self._target.bound, **self._target.names)
+        self._set_routing(
+            self._target.tls,
+            self._target.bound,
+            resolver=resolver,
+            address_cache=address_cache,
+            **self._target.names,
+        )
         self._create_connection = ClientConnection if create_connection is None else create_connection
 
     async def _connect(self) -> ClientConnection:

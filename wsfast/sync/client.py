@@ -38,6 +38,7 @@ from wsfast.tls import TLS, ClientCert, check_tls
 from wsfast.upgrade import UpgradeResponse
 
 if TYPE_CHECKING:
+    from wsfast._opening.resolver import AddressCache, Resolver
     from wsfast._opening.tunnel import TunnelHandshake
 
 __all__ = [
@@ -105,6 +106,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         proxy_server_hostname: str | None = None,
         proxy_headers: HeadersLike | None = None,
+        resolver: Resolver | None = None,
+        address_cache: AddressCache | None = None,
         process_exception: Verdict = process_exception,
         open_timeout: float | None = 10,
         ping_interval: float | None = 20,
@@ -188,6 +191,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             tls.settings(ssl, client_cert) if self.ws_uri.secure else None,
             self._target.bound,
             server_hostname=server_hostname,
+            resolver=resolver,
+            address_cache=address_cache,
             **self._target.names,
         )
         self._create_connection = ClientConnection if create_connection is None else create_connection
@@ -254,6 +259,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         except BaseException:
             lib.wst_abort(handle)
             raise
+        route.connected(ends[1])
         return connection
 
     # with reconnect(...) as ...:
@@ -324,6 +330,8 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
         the one that the environment or the system names, if they do, and None uses none
     :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
     :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
+    :param resolver: a function that gets a name and a port, and returns IP addresses as str
+    :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
     :param open_timeout: for DNS, TCP, TLS and upgrade together
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval` while a thread waits in a method, and the
         connection is closed with code 1011 if nothing at all is received within `ping_timeout` of it
