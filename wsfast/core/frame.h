@@ -38,6 +38,9 @@ enum {
 /* The two bytes every header starts with, and the two values that announce a longer length. */
 enum {
     WSF_FIN_BIT = 0x80,
+    WSF_RSV1_BIT = 0x40, /* the first frame of a compressed message, RFC 7692 section 6 */
+    WSF_RSV2_BIT = 0x20,
+    WSF_RSV3_BIT = 0x10,
     WSF_RSV_BITS = 0x70,
     WSF_OPCODE_BITS = 0x0F,
     WSF_CONTROL_BIT = 0x08,
@@ -53,6 +56,8 @@ enum {
 typedef enum wsf_status {
     WSF_INCOMPLETE = 0,              /* no violation so far: call again with more bytes */
     WSF_FRAME = 1,                   /* the header is complete and legal */
+    WSF_PART = 2,                    /* so it is, but payload is missing (message.h) */
+    WSF_OVER = 3,                    /* nothing that arrives has a meaning any more (message.h) */
     WSF_ERR_RSV = -1,                /* a reserved bit that no extension has claimed */
     WSF_ERR_OPCODE = -2,             /* a reserved opcode */
     WSF_ERR_MASKED = -3,             /* a masked frame from a server */
@@ -62,15 +67,20 @@ typedef enum wsf_status {
     WSF_ERR_LENGTH_SIGN = -7,        /* a 64-bit length with its top bit set */
     WSF_ERR_CONTINUATION = -8,       /* a continuation of nothing */
     WSF_ERR_INTERLEAVED = -9,        /* TEXT or BINARY inside an unfinished message */
-    WSF_ERR_TOO_BIG = -10,           /* a data frame over the decoder's max_payload */
+    WSF_ERR_TOO_BIG = -10,           /* a data frame over the decoder's limit, or its message */
     WSF_ERR_CLOSE_LENGTH = -11,      /* a CLOSE with half a close code: a payload of one byte */
+    WSF_ERR_CLOSE_CODE = -12,        /* a CLOSE with a code that must not travel (message.h) */
+    WSF_ERR_CLOSE_TEXT = -13,        /* a CLOSE with a reason that is not UTF-8 (message.h) */
+    WSF_ERR_TEXT = -14,              /* a text message that is not UTF-8 (message.h) */
 } wsf_status;
 
-/* What a connection remembers between frames. The caller sets it up and may change its limit. */
+/* What a connection remembers between frames. The caller sets it up and may change its limits. */
 typedef struct wsf_decoder {
     uint64_t max_payload; /* of a data frame, inclusive; control frames have their own limit */
+    uint64_t max_encoded; /* as max_payload, or more: of a message that began with RSV1 */
     uint8_t rsv_allowed;  /* those of WSF_RSV_BITS that a negotiated extension may set */
     uint8_t in_message;   /* 1 while a fragmented message is open */
+    uint8_t encoded;      /* 1 if the open message began with RSV1: an extension encoded it */
 } wsf_decoder;
 
 /* A decoded header. The frame is header_len + payload_len bytes long. */
@@ -130,12 +140,21 @@ static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *
 }
 
 /*
+ * As wsf_decode_header, for whoever asks how long the frame is that these bytes announce, and not
+ * whether the connection may receive it.
+ */
+wsf_status wsf_peek_header(const uint8_t *p, size_t n, wsf_header *h);
+
+/*
  * Records that the frame with this header, decoded by d, was taken. A control frame may stand
  * between the fragments of a message, and leaves it open (RFC 6455 section 5.4).
  */
 static inline void wsf_decoder_advance(wsf_decoder *d, const wsf_header *h) {
-    if (!(h->opcode & WSF_CONTROL_BIT))
-        d->in_message = !h->fin;
+    if (h->opcode & WSF_CONTROL_BIT)
+        return;
+    if (h->opcode != WSF_CONTINUATION)
+        d->encoded = (h->rsv & WSF_RSV1_BIT) != 0;
+    d->in_message = !h->fin;
 }
 
 /* The size of the masked header of a frame with n bytes of payload: 6, 8 or 14. */
