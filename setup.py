@@ -24,12 +24,15 @@ if sys.platform == "win32":
 # mask keys must exist once.
 FRAME = "wsfast/core/frame.c"
 UTF8 = "wsfast/core/utf8.c"
+MESSAGE = ["wsfast/core/message.c", FRAME, UTF8]
 CORE = {
     "wsfast._frame": [FRAME],
     "wsfast._writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
-    "wsfast._reader": [FRAME, UTF8],
-    "wsfast._engine": [FRAME],
-    "wsfast._messages": [UTF8],
+    "wsfast._reader": MESSAGE,
+    "wsfast._engine": MESSAGE,
+    "wsfast._messages": MESSAGE,
+    "wsfast._violation": MESSAGE,
+    "wsfast.sync._connection": MESSAGE,
 }
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))

@@ -35,12 +35,13 @@ MAY_IMPORT = {
     "_deflate": {"exceptions"},
     "_writer": COLD | {"_core", "_memory", "_python", "_frame", "_deflate"},
     "_reader": COLD | {"_core", "_memory", "_python", "_frame", "_writer"},
+    "_violation": {"_core", "exceptions"},
     "_socket": {"_reader"},
     "_polling": {"_core", "_reader", "_socket", "stats"},
     "_engine": COLD
     | {"_core", "_memory", "_methods", "_python", "_frame", "_writer", "_reader", "_socket", "_polling"}
-    | {"_deflate", "copying"},
-    "_messages": COLD | {"_core", "_frame", "_deflate", "_engine"},
+    | {"_deflate", "_violation", "copying"},
+    "_messages": COLD | {"_core", "_frame", "_deflate", "_engine", "_violation"},
     "_binding": {"_engine"},
     "resets": set(),
     "tcp": {"options", "tuning", "uri"},

@@ -47,7 +47,6 @@ cdef class WSTransport(PollingReader):
 
         readonly object compression
         Inflater _inflater          # for the listener to use, if compression was negotiated
-        uint64_t _message_size      # received of an unfinished message, if the listener counts it
 
         bint _told_paused           # what the listener was told last: pause_writing() or resume_writing()
 

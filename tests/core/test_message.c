@@ -276,6 +276,13 @@ static void test_reasons(void) {
         CHECK(size == strlen(to) && size <= 123 && strncmp(to, reason, strlen(reason)) == 0);
         CHECK((strstr(to, "65535") != NULL) == (s == WSF_ERR_CLOSE_CODE));
     }
+    static const unsigned codes[] = {0, 9, 10, 999, 1005, 65535};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        char expected[WSF_MAX_CONTROL];
+        snprintf(expected, sizeof expected, "invalid close code %u", codes[i]);
+        wsf_violation_reason(to, WSF_ERR_CLOSE_CODE, codes[i]);
+        CHECK(strcmp(to, expected) == 0);
+    }
 }
 
 int main(void) {

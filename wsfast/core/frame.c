@@ -160,7 +160,7 @@ const char *wsf_status_reason(wsf_status s) {
     case WSF_ERR_CLOSE_LENGTH:
         return "a close frame has a payload of one byte, which is no close code";
     case WSF_ERR_CLOSE_CODE:
-        return "a close frame has a code that must not be sent";
+        return "invalid close code";
     case WSF_ERR_CLOSE_TEXT:
         return "the reason of a close frame is not UTF-8";
     case WSF_ERR_TEXT:

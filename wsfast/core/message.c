@@ -7,8 +7,6 @@
  */
 #include "message.h"
 
-#include <stdio.h>
-
 /* Nothing follows a violation. */
 static wsf_status violated(wsf_message *m, wsf_status status) {
     m->over = 1;
@@ -75,9 +73,13 @@ wsf_status wsf_message_content(wsf_message *m, const uint8_t *p, size_t n, int f
         return violated(m, WSF_ERR_TOO_BIG); /* 10.4 */
 
     /* 5.6: TEXT is UTF-8. A character may be split between frames, but not end with the message */
-    if (m->opcode == WSF_TEXT &&
-        (!wsf_utf8_feed(&m->text, p, n) || (fin && !wsf_utf8_complete(&m->text))))
-        return violated(m, WSF_ERR_TEXT);
+    if (m->opcode == WSF_TEXT) {
+        wsf_utf8 text =
+            m->text; /* which stays as it was before a violation, for whoever explains it */
+        if (!wsf_utf8_feed(&text, p, n) || (fin && !wsf_utf8_complete(&text)))
+            return violated(m, WSF_ERR_TEXT);
+        m->text = text;
+    }
 
     m->size = fin ? 0 : m->size + n;
     limit_next(m);
@@ -110,6 +112,17 @@ wsf_status wsf_read_close(const uint8_t *payload, size_t n, wsf_close *c) {
 
 size_t wsf_violation_reason(char *to, wsf_status s, unsigned code) {
     const char *reason = wsf_status_reason(s);
-    const char *form = s == WSF_ERR_CLOSE_CODE ? "%s: %u" : "%s";
-    return (size_t)snprintf(to, WSF_MAX_CONTROL, form, reason, code);
+    size_t n = strlen(reason);
+    memcpy(to, reason, n);
+    if (s == WSF_ERR_CLOSE_CODE) {
+        to[n++] = ' ';
+        size_t digits = 1;
+        for (unsigned rest = code; rest >= 10; rest /= 10)
+            digits++;
+        for (size_t i = n + digits; i-- > n; code /= 10)
+            to[i] = (char)('0' + code % 10);
+        n += digits;
+    }
+    to[n] = '\0';
+    return n;
 }

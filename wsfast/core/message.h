@@ -27,12 +27,11 @@
 
 /*
  * While a connection closes, the CLOSE of the server may lie behind messages that nobody takes. So
- * a reader whose queue is full reads on for WSF_CLOSING_SLACK bytes, a frame counting as
- * WSF_FRAME_COST more than its payload. Then it gives its user WSF_CLOSING_PATIENCE milliseconds to
- * take a message, and if none was taken it calls wsf_message_forget and drops what comes.
+ * a reader whose queue is full reads on for WSF_CLOSING_SLACK bytes, as many as the default limit
+ * of a message. Then it gives its user WSF_CLOSING_PATIENCE milliseconds to take a message, and if
+ * none was taken it calls wsf_message_forget and drops what comes.
  */
 enum {
-    WSF_FRAME_COST = 64,
     WSF_CLOSING_SLACK = 1048576,
     WSF_CLOSING_PATIENCE = 250,
 };

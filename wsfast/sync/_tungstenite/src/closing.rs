@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::connection::{Connection, Stop};
+use crate::core::{read_close, CLOSE, FIN};
 use crate::ending::{Cause, Close, Phase};
-use crate::frame;
 use crate::locked;
 use crate::reader::Reader;
 use crate::socket::{Errno, CUT, NO_MEMORY};
@@ -48,8 +48,8 @@ impl Connection {
 
     /// Fails the connection because of the frame that was received last.
     pub(crate) fn violate(&self, reader: &mut Reader, cause: Cause) {
-        let (code, reason) = cause.close();
-        self.end_reading(Some(reader), cause, Close::new(code, reason.as_bytes()));
+        let close = cause.close();
+        self.end_reading(Some(reader), cause, close);
     }
 
     /// As `violate`, because of the frame that `receive` is at: others may have been received behind it.
@@ -60,7 +60,7 @@ impl Connection {
 
     fn end_reading(&self, reader: Option<&mut Reader>, cause: Cause, close: Close) {
         if let Some(reader) = reader {
-            reader.discard = true;
+            reader.message.end();
         }
         if cause == Cause::Local {
             self.ending().set_cause(cause);
@@ -89,21 +89,16 @@ impl Connection {
             ending.received_then_sent = ending.received.is_some();
             ending.sent = Some(close.clone());
         }
-        let sent = writer.put(&self.socket, self.session(), frame::FIN | frame::CLOSE, &close.payload());
+        let sent = writer.put(&self.socket, self.session(), FIN | CLOSE, &close.payload());
         self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
     }
 
-    pub(crate) fn close_received(&self, reader: &mut Reader, payload: &[u8]) {
-        match frame::parse_close(payload) {
-            Err(cause) => self.violate(reader, cause),
-            Ok((code, reason)) => {
-                let close = Close::new(code, reason);
-                reader.discard = true;
-                self.ending().received = Some(close.clone());
-                self.close_sent(close, Phase::Draining);
-                self.end_writing();
-            }
-        }
+    pub(crate) fn close_received(&self, payload: &[u8]) {
+        let (code, reason) = read_close(payload);
+        let close = Close::new(code, reason);
+        self.ending().received = Some(close.clone());
+        self.close_sent(close, Phase::Draining);
+        self.end_writing();
     }
 
     /// Nothing follows our CLOSE.

@@ -1,5 +1,6 @@
 //! How a connection comes to its end: the CLOSE frames of both directions, and the cause.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::core::Violation;
@@ -37,15 +38,12 @@ pub enum Cause {
     Eof,
     Os(Errno),
     Protocol(Violation),
-    /// A CLOSE frame with this code.
-    CloseCode(u16),
     TooBig {
         /// None if the frame said so much of it only as to be refused.
         size: Option<u64>,
         limit: u64,
         current: Option<u64>,
     },
-    Text(&'static str),
     Keepalive,
     CloseTimeout,
     Tls(String),
@@ -66,15 +64,26 @@ impl Cause {
         matches!(self, Cause::None | Cause::Eof | Cause::Os(_) | Cause::CloseTimeout)
     }
 
-    /// The code and the reason of the CLOSE frame for a violation.
-    pub fn close(&self) -> (u16, String) {
+    /// The CLOSE frame that says so.
+    pub fn close(&self) -> Close {
+        let code = match self {
+            Cause::TooBig { .. } => Violation::TOO_BIG.close_code(),
+            Cause::Protocol(violation) => violation.close_code(),
+            _ => 1011,
+        };
+        Close::new(code, self.to_string().as_bytes())
+    }
+}
+
+/// What the peer may hear of it, the same words in every face.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::TooBig { .. } => (1009, Violation::TOO_BIG.reason().to_string()),
-            Cause::Text(message) => (1007, message.to_string()),
-            Cause::Keepalive => (1011, "keepalive ping timeout".to_string()),
-            Cause::Protocol(violation) => (1002, violation.reason().to_string()),
-            Cause::CloseCode(code) => (1002, format!("invalid close code {code}")),
-            _ => (1011, String::new()),
+            Cause::TooBig { .. } => Violation::TOO_BIG.fmt(f),
+            Cause::Protocol(violation) => violation.fmt(f),
+            Cause::Keepalive => f.write_str("keepalive ping timeout"),
+            Cause::Tls(message) | Cause::Certificate { message, .. } => f.write_str(message),
+            _ => Ok(()),
         }
     }
 }
@@ -150,8 +159,8 @@ mod tests {
         for (first, told) in [(Cause::Eof, true), (Cause::None, true), (Cause::Keepalive, false), (Cause::Local, false)]
         {
             let mut ending = Ending { cause: first, ..Ending::default() };
-            ending.set_violation(Cause::Text("wrong"));
-            assert_eq!(ending.cause == Cause::Text("wrong"), told);
+            ending.set_violation(Cause::Protocol(Violation::TEXT));
+            assert_eq!(ending.cause == Cause::Protocol(Violation::TEXT), told);
         }
     }
 

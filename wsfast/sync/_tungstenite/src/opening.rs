@@ -126,7 +126,9 @@ impl Connection {
     /// The upgrade is done; `trailing` came after it.
     pub fn open(&self, trailing: &[u8], deflate: bool) -> Result<(), Stop> {
         let mut reader = locked(&self.reader);
-        reader.deflate = deflate;
+        if deflate {
+            reader.message.inflate();
+        }
         reader.buffer.prepend(trailing)?;
         reader.keepalive.start(Instant::now());
         let opened = self.phase.compare_exchange(

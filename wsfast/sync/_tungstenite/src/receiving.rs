@@ -7,7 +7,7 @@ use tungstenite::protocol::frame::coding::Control;
 
 use crate::buffer::READ;
 use crate::connection::{after, earliest, Connection, Stop};
-use crate::core::Utf8;
+use crate::core::{is_text, Violation};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
@@ -117,8 +117,8 @@ impl Connection {
                 }
             };
             if next.is_whole() {
-                if wish.validate && next.kind.is_text() && !Utf8::is_text(reader.buffer.lent()) {
-                    self.refuse(reader, Cause::Text("message is not UTF-8"));
+                if wish.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
+                    self.refuse(reader, Cause::Protocol(Violation::TEXT));
                     continue;
                 }
             } else if !wish.stream && !next.kind.compressed {
@@ -157,7 +157,7 @@ impl Connection {
     /// The next data frame in the buffer, by `parse`; control frames are dealt with.
     pub(crate) fn parse(&self, reader: &mut Reader, parse: fn(&mut Reader) -> Parsed) -> Result<Found, Missing> {
         loop {
-            if reader.discard || self.is_draining() {
+            if reader.message.is_over() || self.is_draining() {
                 reader.buffer.forget_unread();
                 return Err(Missing::Bytes(1));
             }
@@ -170,7 +170,7 @@ impl Connection {
                 Parsed::Control(opcode, payload) => match opcode {
                     Control::Ping => self.answer(payload.bytes()),
                     Control::Pong => self.answered(payload.bytes()),
-                    _ => self.close_received(reader, payload.bytes()),
+                    _ => self.close_received(payload.bytes()),
                 },
             }
         }

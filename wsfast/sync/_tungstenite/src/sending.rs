@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use crate::buffer::NoMemory;
 use crate::connection::{Connection, Ping, Pings, Stop, TURN};
-use crate::core::mask_key;
-use crate::ending::{Cause, Close, Phase};
-use crate::frame::{self, Short};
+use crate::core::{mask_key, BINARY, CLOSE, FIN, OPCODE, PING, TEXT};
+use crate::ending::{Cause, Phase};
+use crate::frame::Short;
 use crate::keepalive::Due;
 use crate::locked;
 use crate::reader::Reader;
@@ -24,13 +24,13 @@ impl Connection {
                 return Err(Stop::Closed);
             }
             // The frames of a message may have control frames between them, and nothing else (section 5.4).
-            let opcode = head & 0x0F;
-            if writer.in_message && (opcode == frame::TEXT || opcode == frame::BINARY) {
+            let opcode = head & OPCODE;
+            if writer.in_message && (opcode == TEXT || opcode == BINARY) {
                 return Err(Stop::Busy);
             }
             let sent = self.put(&mut writer, head, payload);
-            if opcode < frame::CLOSE && !matches!(sent, Ok(None)) {
-                writer.in_message = head & frame::FIN == 0;
+            if opcode < CLOSE && !matches!(sent, Ok(None)) {
+                writer.in_message = head & FIN == 0;
             }
             sent
         };
@@ -66,7 +66,7 @@ impl Connection {
     /// Sends a ping of the user's.
     pub fn send_ping(&self, payload: &[u8]) -> Result<Option<Sent>, Stop> {
         self.remember(payload, true)?;
-        let sent = self.send(frame::FIN | frame::PING, payload);
+        let sent = self.send(FIN | PING, payload);
         if !matches!(sent, Ok(Some(_))) {
             locked(&self.pings).sent.retain(|ping| ping.payload.bytes() != payload);
         }
@@ -177,8 +177,7 @@ impl Connection {
                                 return Ok(Some(now));
                             }
                             _ => {
-                                let (code, reason) = Cause::Keepalive.close();
-                                self.close_sent(Close::new(code, reason.as_bytes()), Phase::Draining);
+                                self.close_sent(Cause::Keepalive.close(), Phase::Draining);
                                 self.finalize(Cause::Keepalive);
                                 return Err(Stop::Closed);
                             }
@@ -197,7 +196,7 @@ impl Connection {
         }
         let mut writer = locked(&self.writer);
         // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.
-        if !matches!(self.put(&mut writer, frame::FIN | frame::PING, &payload), Ok(Some(_))) {
+        if !matches!(self.put(&mut writer, FIN | PING, &payload), Ok(Some(_))) {
             locked(&self.pings).sent.retain(|ping| ping.payload.bytes() != payload);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::buffer::NoMemory;
-use crate::core::{append_masked, mask_key};
+use crate::core::{append_masked, mask_key, FIN, PONG};
 use crate::frame::{self, Short};
 use crate::locked;
 use crate::socket::{would_block, Errno, Socket, CUT, NO_MEMORY};
@@ -91,7 +91,7 @@ impl Writer {
             self.pong = Some(Short::new(payload));
             return self.flush(socket, session);
         }
-        self.put(socket, session, frame::FIN | frame::PONG, payload)
+        self.put(socket, session, FIN | PONG, payload)
     }
 
     /// Closes this direction of the connection once all is sent.
@@ -108,7 +108,7 @@ impl Writer {
                 return Ok(Sent::Blocked);
             }
             if let Some(payload) = self.pong.take() {
-                if let Err(errno) = self.put(socket, session, frame::FIN | frame::PONG, payload.bytes()) {
+                if let Err(errno) = self.put(socket, session, FIN | PONG, payload.bytes()) {
                     self.pong = Some(payload);
                     return Err(errno);
                 }
@@ -202,7 +202,7 @@ mod tests {
         let (socket, mut theirs) = pair();
         let mut writer = Writer::new();
         let payload = vec![7; 3_000_000];
-        assert_eq!(writer.put(&socket, None, frame::FIN | 2, &payload), Ok(Sent::Blocked));
+        assert_eq!(writer.put(&socket, None, FIN | 2, &payload), Ok(Sent::Blocked));
         assert!(!writer.is_idle(None));
         // Two pings: the answer to the later one goes out after the frame.
         assert_eq!(writer.pong(&socket, None, b"1"), Ok(Sent::Blocked));
@@ -231,6 +231,6 @@ mod tests {
         let (socket, theirs) = pair();
         drop(theirs);
         let mut writer = Writer::new();
-        assert_eq!(writer.put(&socket, None, frame::FIN | 1, b"x"), Err(libc::EPIPE));
+        assert_eq!(writer.put(&socket, None, FIN | 1, b"x"), Err(libc::EPIPE));
     }
 }
