@@ -24,9 +24,9 @@ built := build/.built-$(version)
 crate := wsfast/sync/_tungstenite
 # One place for all builds of the crate: what it depends on is compiled once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
-sources := setup.py $(wildcard wsfast/*.pyx wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
+sources := setup.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
-stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_connection.pyi))
+stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 

@@ -26,13 +26,13 @@ FRAME = "wsfast/core/frame.c"
 UTF8 = "wsfast/core/utf8.c"
 MESSAGE = ["wsfast/core/message.c", FRAME, UTF8]
 CORE = {
-    "wsfast._frame": [FRAME],
-    "wsfast._writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
-    "wsfast._reader": MESSAGE,
-    "wsfast._engine": MESSAGE,
-    "wsfast._messages": MESSAGE,
-    "wsfast._violation": MESSAGE,
-    "wsfast.sync._connection": MESSAGE,
+    "wsfast._engine.frame": [FRAME],
+    "wsfast._engine.writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
+    "wsfast._engine.reader": MESSAGE,
+    "wsfast._engine.transport": MESSAGE,
+    "wsfast._engine.messages": MESSAGE,
+    "wsfast._engine.violation": MESSAGE,
+    "wsfast.sync._messaging": MESSAGE,
 }
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))

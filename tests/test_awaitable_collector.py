@@ -11,7 +11,7 @@ import pytest
 from support import frames
 from support.awaiting import awaitable, feed
 
-from wsfast.asyncio._connection import Receive, Send
+from wsfast.asyncio._messaging import Receive, Send
 
 TESTS = Path(__file__).parent
 pytestmark = pytest.mark.memory

@@ -124,7 +124,7 @@ async def test_slow_processing_of_ready_results_lets_other_tasks_run_after_a_few
 
 
 def test_recv_and_send_give_coroutines_as_far_as_python_can_tell():
-    from wsfast.asyncio._connection import Receive, Send
+    from wsfast.asyncio._messaging import Receive, Send
 
     for kind in (Receive, Send):
         assert issubclass(kind, Coroutine)

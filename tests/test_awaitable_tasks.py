@@ -16,7 +16,7 @@ from support.awaiting import awaitable, beside, feed, finished_at_once, turns, w
 from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, Sent, texts
 
 from wsfast.asyncio._awaitable import Awaitable
-from wsfast.asyncio._connection import Messages, Receive, Send
+from wsfast.asyncio._messaging import Messages, Receive, Send
 from wsfast.asyncio.client import ClientConnection
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, KeepaliveTimeout
 

@@ -20,7 +20,7 @@ from support.servers import serve, websockets_echo
 
 from wsfast import WSMsgType, connect, ws_connect
 
-# _polling.pyx: how often a turn reads in vain, and how many connections are read directly.
+# polling.pyx: how often a turn reads in vain, and how many connections are read directly.
 LOOKS, DIRECT = 16, 4
 
 

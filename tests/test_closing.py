@@ -414,11 +414,16 @@ def test_the_close_timer_ends_with_the_connection(loop):
     assert "abort" not in wire.mock.calls
 
 
-def test_without_close_timeout_there_is_no_timer(loop):
-    wire = Wire(loop, close_timeout=None)
+@pytest.mark.parametrize(("close_timeout", "timers"), [(None, []), (7, [7])])
+def test_without_close_timeout_there_is_no_timer(loop, monkeypatch, close_timeout, timers):
+    started = []
+    call_later = loop.call_later
+    monkeypatch.setattr(
+        loop, "call_later", lambda delay, *call: (started.append(delay), call_later(delay, *call))[1]
+    )
+    wire = Wire(loop, close_timeout=close_timeout)
     wire.transport.disconnect()
-    loop.run_until_complete(asyncio.sleep(0.01))
-    assert "abort" not in wire.mock.calls
+    assert started == timers
     wire.lose()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wsfast import PayloadTooBig, ProtocolError, deflate
-from wsfast._deflate import TAIL, Deflater, Inflater
+from wsfast._engine.streams import TAIL, Deflater, Inflater
 from wsfast.deflate import AgreedDeflate, ClientPerMessageDeflateFactory, PerMessageDeflate, negotiate, offers
 from wsfast.exceptions import (
     DuplicateParameter,

@@ -49,7 +49,7 @@ from wsfast.exceptions import (
     WebSocketException,
     WSProtocolError,
 )
-from wsfast.handshake import UpgradeResponse
+from wsfast.upgrade import UpgradeResponse
 
 BYE = Close(1000, "bye")
 BAD_GATEWAY = UpgradeResponse(b"HTTP/1.1", 502, "Bad Gateway", b"Retry-After: 3", b"sorry")

@@ -12,7 +12,7 @@ from support.listeners import Scripted
 from support.mock import Wire
 
 from wsfast import ConnectionClosed, WSMsgType
-from wsfast.tuning import Tuning
+from wsfast._engine.tuning import Tuning
 
 KIB = 1024
 

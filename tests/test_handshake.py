@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
+from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, MAX_HEADERS, MAX_LINE, USER_AGENT, ClientHandshake
+from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.exceptions import (
     HeaderLineTooLong,
     InvalidHandshake,
@@ -27,19 +29,7 @@ from wsfast.exceptions import (
     StatusLineTooLong,
     TooManyHeaders,
 )
-from wsfast.handshake import (
-    MAX_BODY,
-    MAX_HEADER,
-    MAX_HEADERS,
-    MAX_LINE,
-    USER_AGENT,
-    ClientHandshake,
-    UpgradeRequest,
-    UpgradeResponse,
-    WSUpgradeRequest,
-    WSUpgradeResponse,
-)
-from wsfast.uri import WebSocketURI, parse_uri
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
 
 URI = parse_uri("ws://example.com/chat?room=1")
 FRAMES = b"\x81\x05hello\r\n\r\n\x89\x00HTTP/1.1 200 OK\r\n\r\n"

@@ -1,6 +1,7 @@
 """Who may use whom (docs/design.md). Read from the sources, so that an import inside a function counts too."""
 
 import ast
+import graphlib
 import re
 from pathlib import Path
 
@@ -8,49 +9,21 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "wsfast"
 
-# Modules of wsfast that each module may import. A face is a package of its own; it may import everything.
-COLD = {"exceptions", "codes", "closing", "keepalive", "stats", "tuning", "options"}
-MAY_IMPORT = {
-    "codes": set(),
-    "exceptions": {"codes", "handshake"},  # handshake for its types only
-    "closing": {"codes", "exceptions"},
-    "stats": set(),
-    "options": {"codes"},
-    "reply": set(),
-    "tls": set(),
-    "tuning": {"options"},
-    "uri": {"exceptions"},
-    "handshake": {"deflate", "exceptions", "reply", "uri"},
-    "deflate": {"exceptions"},
-    "connection": {"closing", "exceptions", "handshake"},
-    "reconnecting": {"exceptions"},
-    "keepalive": {"codes", "exceptions", "closing", "tuning", "_engine", "_frame"},
-    "connecting": {"deflate", "handshake", "options", "reconnecting", "tuning", "uri"},
-    "copying": set(),
-    "_python": set(),
-    "_memory": {"_python"},
-    "_methods": {"_python"},
-    "_core": set(),
-    "_frame": COLD | {"_core", "_memory"},
-    "_deflate": {"exceptions"},
-    "_writer": COLD | {"_core", "_memory", "_python", "_frame", "_deflate"},
-    "_reader": COLD | {"_core", "_memory", "_python", "_frame", "_writer"},
-    "_violation": {"_core", "exceptions"},
-    "_socket": {"_reader"},
-    "_polling": {"_core", "_reader", "_socket", "stats"},
-    "_engine": COLD
-    | {"_core", "_memory", "_methods", "_python", "_frame", "_writer", "_reader", "_socket", "_polling"}
-    | {"_deflate", "_violation", "copying"},
-    "_messages": COLD | {"_core", "_frame", "_deflate", "_engine", "_violation"},
-    "_binding": {"_engine"},
-    "resets": set(),
-    "tcp": {"options", "tuning", "uri"},
-    "opening": COLD
-    | {"_engine", "_frame", "_writer", "_socket", "tcp", "tls", "handshake", "uri", "deflate"}
-    | {"_messages", "resets"},
-}
-FACES = {"__init__", "asyncio", "sync"}
-NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "options", "reply", "uri", "handshake", "deflate"}
+# From the top. A module may import what stands below it, and what shares its place: a folder its own modules.
+LAYERS = [
+    {"__init__"},
+    {"listener"},
+    {"asyncio"},
+    {"sync"},
+    {"_faces"},
+    {"_opening"},
+    {"_engine"},
+    {"closing", "codes", "deflate", "exceptions", "options", "tls", "upgrade"},  # the words all share
+]
+# A face does not know another one.
+STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
+NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "options", "upgrade", "deflate"}
+NO_INPUT_OR_OUTPUT |= {"_opening.reply", "_opening.uri", "_opening.handshake"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
 LIBC |= {"unistd.h"}
@@ -90,45 +63,62 @@ def sources():
 
 
 def module_of(path):
-    """The part of the package that a file belongs to: its module, or its face."""
-    parts = path.relative_to(PACKAGE).parts
-    return parts[0] if len(parts) > 1 else path.stem
+    """As it is imported; a .pyx and its .pxd are one."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def graph():
+    """What each module imports of wsfast; a package whose module is imported is not meant itself."""
+    modules = {module_of(path): set() for path in sources()}
+    for path in sources():
+        module = module_of(path)
+        found = {name for name in imports(path) if name in modules and name != module}
+        modules[module] |= {
+            name for name in found if not any(other.startswith(f"{name}.") for other in found)
+        }
+        if path.name == "__init__.pxd":  # declarations only
+            modules[module] = set()
+    return modules
+
+
+def layer_of(module):
+    part = module.split(".")[1] if "." in module else "__init__"
+    (level,) = (i for i, parts in enumerate(LAYERS) if part in parts)
+    return part, level
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    tuple(graphlib.TopologicalSorter(graph()).static_order())  # raises CycleError, which names them
+
+
+def test_what_is_below_imports_nothing_above():
+    for module, imported in graph().items():
+        part, level = layer_of(module)
+        for other in imported:
+            below, depth = layer_of(other)
+            assert depth >= level, f"{module} imports {other}"
+            assert (part, below) not in STRANGERS, f"{module} imports {other}"
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_module(path):
-    module = module_of(path)
-    used = imports(path)
-    outside = {name.split(".")[0] for name in used}
-    inside = {name.split(".")[1] for name in used if name.startswith("wsfast.")}
-    inside = {name for name in inside if any(PACKAGE.glob(f"{name}.p*")) or (PACKAGE / name).is_dir()}
-
+    outside = {name.split(".")[0] for name in imports(path)}
     assert not outside & {"picows", "websockets", "aiohttp", "tests", "bench"}
-    if module not in FACES:
-        assert module in MAY_IMPORT, "a new module: say above what it may import"
-        assert inside - {module} <= MAY_IMPORT[module]
-    if module in NO_INPUT_OR_OUTPUT:
+    if module_of(path).removeprefix("wsfast.") in NO_INPUT_OR_OUTPUT:
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
     if path.suffix != ".py":
-        allowed = {
-            "aiofastnet",
-            "asyncio",
-            "contextvars",
-            "cpython",
-            "cython",
-            "io",
-            "libc",
-            "socket",
-            "threading",
-        }
-        allowed |= {"weakref", "wsfast"}
-        assert outside <= allowed
+        allowed = {"aiofastnet", "asyncio", "contextvars", "cpython", "cython", "io", "libc", "socket"}
+        assert outside <= allowed | {"threading", "weakref", "wsfast"}
 
 
 def test_the_search_finds_imports():
-    assert {"wsfast.closing", "wsfast._polling.PollingReader"} <= imports(PACKAGE / "_engine.pyx")
-    assert {"aiofastnet.transport.Protocol", "wsfast._core.wsf_mask_key"} <= imports(PACKAGE / "_writer.pyx")
-    assert "wsfast.uri" in imports(PACKAGE / "handshake.py")
+    engine = PACKAGE / "_engine"
+    found = imports(engine / "transport.pyx")
+    assert {"wsfast.closing", "wsfast._engine.polling.PollingReader"} <= found
+    found = imports(engine / "writer.pyx")
+    assert {"aiofastnet.transport.Protocol", "wsfast._engine.core.wsf_mask_key"} <= found
+    assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "handshake.py")
+    assert "wsfast._engine.reader" in graph()["wsfast._engine.transport"] | graph()["wsfast._engine.polling"]
 
 
 def c_sources():
@@ -147,7 +137,7 @@ def test_core_knows_only_libc(path):
 
 
 def test_core_mirror_matches_its_headers():
-    """Every function and constant that _core.pxd names is in a header."""
+    """Every function and constant that core.pxd names is in a header."""
     headers = "".join(path.read_text() for path in (PACKAGE / "core").glob("*.h"))
-    names = re.findall(r"\b(?:wsf|WSF)_\w+", (PACKAGE / "_core.pxd").read_text())
+    names = re.findall(r"\b(?:wsf|WSF)_\w+", (PACKAGE / "_engine" / "core.pxd").read_text())
     assert set(names) <= set(re.findall(r"\b(?:wsf|WSF)_\w+", headers))

@@ -12,7 +12,7 @@ from support.frames import binary, frame, text
 from support.listeners import Scripted
 from support.mock import Wire
 
-import wsfast._engine
+import wsfast._engine.transport
 from wsfast import WSFrame, WSListener, WSTransport
 
 pytestmark = pytest.mark.memory
@@ -280,4 +280,4 @@ def test_a_frame_keeps_its_bytes_when_the_connection_is_dropped_inside_the_callb
 
 @pytest.mark.skipif("ASAN_OPTIONS" not in os.environ, reason="for make test-asan")
 def test_it_is_the_sanitized_modules_that_are_tested():
-    assert "/asan/" in wsfast._engine.__file__
+    assert "/asan/" in wsfast._engine.transport.__file__

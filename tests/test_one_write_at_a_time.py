@@ -12,9 +12,9 @@ from support.mock import Wire
 from support.pair import pair
 
 from wsfast import ConnectionClosed, WSMsgType, WSTransport
-from wsfast._socket import SocketTransport
+from wsfast._engine.socket import SocketTransport
+from wsfast._engine.tuning import Tuning
 from wsfast.deflate import AgreedDeflate, PerMessageDeflate
-from wsfast.tuning import Tuning
 
 KIB = 1024
 

@@ -11,8 +11,8 @@ from support.faces import FACES
 from support.servers import serve
 
 from wsfast import InvalidHandshake, InvalidStatus, connect
-from wsfast.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
-from wsfast.uri import parse_uri
+from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
+from wsfast._opening.uri import parse_uri
 
 URI = parse_uri("ws://localhost/")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from wsfast import _binding
-from wsfast.handshake import VERSION
+from wsfast._engine import binding
+from wsfast._opening.handshake import VERSION
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,7 +30,7 @@ def test_aiofastnet_is_pinned_to_one_minor_version_everywhere():
     groups = PYPROJECT["dependency-groups"]
     lists = [PYPROJECT["build-system"]["requires"], PYPROJECT["project"]["dependencies"], groups["build"]]
     pins = [entry for entries in lists for entry in entries if entry.startswith("aiofastnet")]
-    major, minor = map(int, _binding.AIOFASTNET.split("."))
+    major, minor = map(int, binding.AIOFASTNET.split("."))
     assert pins == [f"aiofastnet>={major}.{minor},<{major}.{minor + 1}"] * len(lists)
 
 
@@ -68,7 +68,7 @@ def import_in(prelude):
 
 def test_a_wrong_aiofastnet_is_named():
     error = import_in("import types\nsys.modules['aiofastnet'] = types.SimpleNamespace(__version__='9.7.1')")
-    wanted = _binding.AIOFASTNET
+    wanted = binding.AIOFASTNET
     assert error == (
         f"ImportError: wsfast was compiled for aiofastnet {wanted}.x, and aiofastnet 9.7.1 is installed: "
         f"pip install 'aiofastnet=={wanted}.*'"
@@ -80,7 +80,7 @@ import importlib.machinery as machinery
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name == "wsfast._engine":
+        if name == "wsfast._engine.transport":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
@@ -143,6 +143,11 @@ def test_wheel_of_the_sdist_has_what_users_and_cython_bots_need(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert {f"wsfast/{path.stem}{suffix}" for path in PACKAGE.glob("*.pyx")} <= names
-    assert {"wsfast/py.typed", "wsfast/_engine.pxd", "wsfast/_engine.pyi", "wsfast/core/frame.h"} <= names
+    assert {f"{path.relative_to(ROOT).with_suffix('')}{suffix}" for path in PACKAGE.rglob("*.pyx")} <= names
+    assert {
+        "wsfast/py.typed",
+        "wsfast/_engine/transport.pxd",
+        "wsfast/_engine/transport.pyi",
+        "wsfast/core/frame.h",
+    } <= names
     assert not [name for name in names if name.endswith((".pyx", ".c", ".o"))]

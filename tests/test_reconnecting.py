@@ -15,7 +15,7 @@ from sync_support.servers import scripted
 import wsfast.asyncio.client
 import wsfast.sync.client
 from wsfast import InvalidHeader, InvalidStatus
-from wsfast.reconnecting import MAX_RETRY_AFTER, MINIMUM_LIFE, Attempts, process_exception
+from wsfast._opening.reconnecting import MAX_RETRY_AFTER, MINIMUM_LIFE, Attempts, process_exception
 
 LOGGER = logging.getLogger("wsfast.test")
 

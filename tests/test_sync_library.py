@@ -13,7 +13,7 @@ from support.certificates import WAYS, server_context
 from support.servers import websockets_echo
 from sync_support.servers import echo, in_thread, scripted
 
-from wsfast.connection import State
+from wsfast._faces import State
 from wsfast.sync import _native, client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wsfast._opening.uri import WebSocketURI, WSParsedURL, parse_uri
 from wsfast.exceptions import InvalidURI
-from wsfast.uri import WebSocketURI, WSParsedURL, parse_uri
 
 # (uri, secure, host, port, path, query, user_info, resource_name, netloc)
 VALID = [

@@ -1,9 +1,13 @@
 """wsfast: the fastest WebSocket client for Python."""
 
-from wsfast import _binding as _binding  # first: it says clearly why the compiled modules do not load
-from wsfast._engine import WSListener, WSTransport
-from wsfast._frame import WSFrame
-from wsfast._writer import mask_kernel
+from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
+    WSListener,
+    WSTransport,
+)
+from wsfast._engine.frame import WSFrame
+from wsfast._engine.stats import WSStats
+from wsfast._engine.writer import mask_kernel
+from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.closing import WSCloseHandshake, WSCloseInfo, WSDisconnectInfo
 from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType
@@ -32,11 +36,9 @@ from wsfast.exceptions import (
     WSInvalidURL,
     WSProtocolError,
 )
-from wsfast.handshake import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
-from wsfast.opening import ws_connect
-from wsfast.stats import WSStats
+from wsfast.listener import ws_connect
 from wsfast.tls import TLS
-from wsfast.uri import WebSocketURI, WSParsedURL
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
 
 __all__ = [
     "TLS",

@@ -2,7 +2,7 @@
 
 The header is parsed here because nothing else is strict enough: wsproto's extension cuts at every comma, takes any
 parameter that begins with the right letters, and forgets what was offered. The streams themselves are zlib's, or
-those of zlib-ng or isal, which are drop-in replacements that are several times faster; see _deflate.pyx.
+those of zlib-ng or isal, which are drop-in replacements that are several times faster; see _engine/streams.pyx.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 from wsfast.codes import WSCloseCode
 
 if TYPE_CHECKING:
-    from wsfast.handshake import UpgradeResponse
+    from wsfast.upgrade import UpgradeResponse
 
 __all__ = [
     "Close",

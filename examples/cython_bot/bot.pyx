@@ -8,8 +8,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from wsfast._engine cimport WSListener, WSTransport
-from wsfast._frame cimport WSFrame, WSMsgType
+from wsfast cimport WSFrame, WSListener, WSMsgType, WSTransport
 
 
 cdef struct Tick:

@@ -15,9 +15,10 @@ from unittest import mock
 import h11
 
 from fuzz.pieces import cut
+from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
+from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidHandshake, SecurityError
-from wsfast.handshake import MAX_BODY, MAX_HEADER, ClientHandshake, UpgradeResponse
-from wsfast.uri import parse_uri
+from wsfast.upgrade import UpgradeResponse
 
 KEY, ACCEPT = b"dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 SUBPROTOCOLS = ["chat", "v2.superchat"]
@@ -26,7 +27,7 @@ URI = parse_uri("ws://localhost/chat")
 
 
 def new_handshake() -> ClientHandshake:
-    with mock.patch("wsfast.handshake.generate_nonce", return_value=KEY):
+    with mock.patch("wsfast._opening.handshake.generate_nonce", return_value=KEY):
         return ClientHandshake(
             URI, subprotocols=SUBPROTOCOLS, extra_headers={"Sec-WebSocket-Extensions": EXTENSIONS}
         )

@@ -11,7 +11,7 @@ from support.frames import Parser, Sent
 from support.listeners import Recorder
 from wsfast import WSListener, WSTransport
 from wsfast.deflate import AgreedDeflate
-from wsfast.opening import receiver_of
+from wsfast.listener import receiver_of
 
 NO_LIMIT = 2**62
 

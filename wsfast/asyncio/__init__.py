@@ -1,7 +1,7 @@
 """wsfast's awaitable face: websockets' asyncio client, name for name."""
 
+from wsfast._faces import State
 from wsfast.asyncio.client import connect, unix_connect
 from wsfast.asyncio.connection import ClientConnection
-from wsfast.connection import State
 
 __all__ = ["ClientConnection", "State", "connect", "unix_connect"]

@@ -2,9 +2,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t
 
-from wsfast._engine cimport WSListener, WSTransport
-from wsfast._frame cimport WSFrame
-from wsfast._messages cimport Fragments, Incoming
+from wsfast._engine.transport cimport WSListener, WSTransport
+from wsfast._engine.frame cimport WSFrame
+from wsfast._engine.messages cimport Fragments, Incoming
 
 
 cdef enum:

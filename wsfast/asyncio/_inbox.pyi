@@ -5,7 +5,7 @@ import contextvars
 from collections.abc import Callable
 from typing import Any, final
 
-from wsfast._engine import WSListener, WSTransport
+from wsfast._engine.transport import WSListener, WSTransport
 
 @final
 class Waiter:

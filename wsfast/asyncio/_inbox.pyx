@@ -22,11 +22,11 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.string cimport memcpy
 
-from wsfast._core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
-from wsfast._engine cimport WSListener, WSTransport
-from wsfast._frame cimport FrameFields, WSFrame, WSMsgType
-from wsfast._messages cimport Fragments, Incoming, decode as decode_text, is_text, take_reference, text_or_null
-from wsfast._writer cimport State
+from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
+from wsfast._engine.transport cimport WSListener, WSTransport
+from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.messages cimport Fragments, Incoming, decode as decode_text, is_text, take_reference, text_or_null
+from wsfast._engine.writer cimport State
 
 from wsfast.exceptions import InvalidText
 

@@ -14,21 +14,22 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any
 
-from wsfast._engine import WSListener, WSTransport
+from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.tuning import ARGUMENTS as TUNING_ARGUMENTS
+from wsfast._engine.tuning import Tuning
+from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
+from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
+from wsfast._opening.connector import Connecting
+from wsfast._opening.handshake import USER_AGENT, HeadersLike
+from wsfast._opening.opening import Opening, establish, refuse_redirect
+from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
+from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
-from wsfast.connecting import Connecting
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
-from wsfast.handshake import USER_AGENT, HeadersLike, UpgradeRequest, UpgradeResponse
-from wsfast.opening import Opening, establish, refuse_redirect
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
-from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
-from wsfast.tcp import ARGUMENTS as TCP_ARGUMENTS
-from wsfast.tcp import TLS_ARGUMENTS, check_arguments
 from wsfast.tls import as_context, check_tls
-from wsfast.tuning import ARGUMENTS as TUNING_ARGUMENTS
-from wsfast.tuning import Tuning
-from wsfast.uri import WebSocketURI
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
 

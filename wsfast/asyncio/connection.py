@@ -10,11 +10,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, I
 from types import TracebackType
 from typing import Any, NoReturn
 
-from wsfast._engine import WSTransport
-from wsfast.asyncio._connection import Connection, enter_methods
+from wsfast._engine.transport import WSTransport
+from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
+from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
 from wsfast.closing import connection_closed
-from wsfast.connection import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -23,8 +23,8 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.handshake import UpgradeResponse
 from wsfast.options import Limits, Marks, Pinging, Timeouts
+from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["ClientConnection"]
 

@@ -7,21 +7,30 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from wsfast._engine.keepalive import Watch
+from wsfast._engine.transport import WSTransport
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed
-from wsfast.keepalive import Watch
 
-if TYPE_CHECKING:
-    from wsfast.asyncio.connection import ClientConnection
+
+class Pinged(Protocol):
+    """What is pinged: a ClientConnection, which knows this module, so this module does not know it."""
+
+    protocol: WSTransport
+
+    @property
+    def _is_open(self) -> bool: ...
+    def _read_on(self) -> None: ...
+    def _read_no_further(self) -> None: ...
 
 
 class Pings:
     """The PINGs of one connection."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: Pinged) -> None:
         # By a proxy, or a closed connection would be left to the garbage collector.
-        self._connection: ClientConnection = weakref.proxy(connection)
+        self._connection: Pinged = weakref.proxy(connection)
         self._loop = asyncio.get_running_loop()
         self.latency = 0.0
         # By payload, in the order in which they were sent: who waits for the PONG, and when the PING was sent.

@@ -17,19 +17,21 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from wsfast.connecting import Connecting
+from wsfast._engine.tuning import Tuning
+from wsfast._opening.connector import Connecting
+from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
+from wsfast._opening.opening import refuse_redirect
+from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
+from wsfast._opening.transports import ended_in_tls, not_tls
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
-from wsfast.handshake import USER_AGENT, ClientHandshake, HeadersLike, UpgradeResponse
-from wsfast.opening import ended_in_tls, not_tls, refuse_redirect
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
-from wsfast.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast.sync import ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.tls import TLS, ClientCert, check_tls, server_name
-from wsfast.tuning import Tuning
+from wsfast.upgrade import UpgradeResponse
 
 __all__ = [
     "ClientConnection",

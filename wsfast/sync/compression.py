@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from wsfast._deflate import TAIL, Deflater
+from wsfast._engine.streams import TAIL, Deflater
 from wsfast.deflate import AgreedDeflate
 from wsfast.sync._native import ffi
 
@@ -31,7 +31,7 @@ class LockedDeflater:
     def send(self, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
         """Send a data frame by `put`, compressed if it is to be.
 
-        :param head: the first byte of the frame, and above it the wish to compress it, see _deflate.pxd
+        :param head: the first byte of the frame, and above it the wish to compress it, see _engine/streams.pxd
         """
         if self._deflater is None:
             put(head & 0xFF, data)

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NoReturn
 
+from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.closing import MAX_REASON, cut_reason
 from wsfast.codes import close_code_on_wire_ok
-from wsfast.connection import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,
@@ -27,12 +27,12 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.handshake import UpgradeRequest, UpgradeResponse
 from wsfast.sync import ending
-from wsfast.sync._connection import Connection
+from wsfast.sync._messaging import Connection
 from wsfast.sync._native import lib
 from wsfast.sync.fragments import Fragments
 from wsfast.sync.pings import Event, Pings, PongReceived
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection"]
 

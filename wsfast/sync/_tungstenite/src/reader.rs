@@ -32,7 +32,7 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kind {
     pub text: bool,
-    /// Whoever calls inflates it (wsfast/sync/_connection.pyx), and checks that it is text.
+    /// Whoever calls inflates it (wsfast/sync/_messaging.pyx), and checks that it is text.
     pub compressed: bool,
 }
 

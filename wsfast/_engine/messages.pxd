@@ -1,0 +1,57 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+
+from wsfast._engine.transport cimport WSListener, WSTransport
+from wsfast._engine.frame cimport WSFrame
+
+
+# The message that is arriving, for whoever puts its frames together.
+cdef class Incoming:
+    cdef:
+        WSTransport transport
+        readonly int msg_type
+        bint is_plain               # frames need not be shown that are whole messages: nothing is compressed
+
+    cdef bytes add(self, WSFrame frame)
+    cdef bytes _inflate(self, WSFrame frame)
+    cdef void forget(self) noexcept
+
+
+# The bytes of fragments, one after the other.
+cdef class Fragments:
+    cdef:
+        char *data
+        Py_ssize_t size
+        Py_ssize_t _capacity
+
+    cdef int append(self, const char *data, Py_ssize_t size) except -1
+    cdef void clear(self) noexcept
+
+
+cdef class Messages(WSListener):
+    cdef:
+        WSListener _listener
+        object _on_message          # the listener's on_ws_message if that is Python, else None
+        int _payload_type
+        Incoming _incoming
+        Fragments _fragments
+
+    cdef object _add(self, WSFrame frame)
+    cdef object _of_frame(self, WSFrame frame)
+    cdef object _of_fragments(self)
+    cdef object _of_bytes(self, bytes payload, bint is_valid)
+
+
+cdef extern from *:
+    """
+    /* Cython counts a reference that a function returns as its own. */
+    #define wsf_take_reference(object) (object)
+    """
+    object take_reference "wsf_take_reference"(PyObject *)
+
+
+# The payload as a new `str`; NULL with an exception set, of CPython's, if it is no UTF-8.
+cdef PyObject *text_or_null(const char *data, Py_ssize_t size) noexcept
+# The payload as `str`; InvalidText if it is no UTF-8.
+cdef object decode(const char *data, Py_ssize_t size)
+cdef bint is_text(const char *data, Py_ssize_t size) noexcept

@@ -1,0 +1,16 @@
+from typing import final
+
+from wsfast._engine.transport import WSListener, WSTransport
+
+@final
+class Incoming:
+    msg_type: int
+
+    def __init__(self, transport: WSTransport, max_message: int, max_fragment: int) -> None: ...
+
+@final
+class Fragments: ...
+
+@final
+class Messages(WSListener):
+    def __init__(self, listener: WSListener, transport: WSTransport) -> None: ...

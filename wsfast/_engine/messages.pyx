@@ -1,0 +1,276 @@
+"""How frames become messages: fragments put together, inflated, and checked to be text, all within the limits.
+
+Incoming does what is the same for every face, frame by frame as they arrive: so a message that breaks a rule fails with
+the frame that breaks it. Messages stands between the engine and a listener that overrides on_ws_message().
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from wsfast._engine.core cimport wsf_is_ascii, wsf_is_text, wsf_message, wsf_message_forget, wsf_message_limit
+from wsfast._engine.streams cimport TAIL_SIZE
+from wsfast._engine.transport cimport WSListener, WSTransport, python_override
+from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.violation cimport add_content
+
+from wsfast import codes
+from wsfast.exceptions import InvalidText
+
+
+cdef extern from "Python.h":
+    void PyErr_Clear()
+    # Without an exception handler around it: setting one up for every message costs more than it seems.
+    PyObject *utf8_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
+    PyObject *ascii_or_null "PyUnicode_New"(Py_ssize_t size, Py_UCS4 largest)
+    void *text_data "PyUnicode_DATA"(PyObject *text)
+
+
+cdef enum:
+    # Of a shorter text CPython may have an object already.
+    SHORT_TEXT = 16
+    # What is kept of the first fragments, at least.
+    SMALLEST_CAPACITY = 512
+
+
+cdef enum PayloadType:
+    AS_MEMORYVIEW
+    AS_BYTES
+    AS_STR
+
+
+cdef dict _payload_types = {memoryview: AS_MEMORYVIEW, bytes: AS_BYTES, str: AS_STR}
+cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
+
+
+@cython.final
+cdef class Incoming:
+    """The message that is arriving. The rules for it are those of the core, and it was judged as far as it is not
+    compressed.
+
+    :param max_message: bytes of a message, inflated
+    :param max_fragment: bytes of a frame, inflated
+    """
+
+    def __init__(self, WSTransport transport not None, uint64_t max_message, uint64_t max_fragment):
+        self.transport = transport
+        self.is_plain = transport._inflater is None
+        transport._message.whole = True
+        transport._message.inflates = not self.is_plain
+        wsf_message_limit(&transport._message, max_message, max_fragment)
+
+    cdef bytes add(self, WSFrame frame):
+        """Take note of the next frame, unless `is_plain` and it is a whole message. Returns what it was inflated to;
+        None if it was not compressed.
+
+        Text is checked as far as it has arrived, but not that of whole messages: whoever makes a str checks it.
+        """
+        cdef:
+            wsf_message *message = &self.transport._message
+            bint fin = (<FrameFields>frame).fin
+            bint is_first = (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION
+            bytes inflated
+        if is_first:
+            self.msg_type = (<FrameFields>frame).msg_type
+        if self.is_plain or not ((<FrameFields>frame).rsv1 if is_first else message.decoder.encoded):
+            return None
+        inflated = self._inflate(frame)
+        if not (is_first and fin):
+            add_content(message, inflated, fin)
+        return inflated
+
+    cdef bytes _inflate(self, WSFrame frame):
+        """Inflate the payload where it is, with the tail behind it: what is there is put back afterwards."""
+        cdef:
+            bint fin = (<FrameFields>frame).fin
+            Py_ssize_t limit = self.transport._message.decoder.max_payload
+            Py_ssize_t size = (<FrameFields>frame).payload_size
+            char *end = frame.payload_ptr + size
+            char behind[TAIL_SIZE]
+            object current = self.transport._message.size or None
+        if not fin:
+            return self.transport._inflater.inflate(frame, size, limit, False, current)
+        memcpy(behind, end, TAIL_SIZE)
+        memcpy(end, b"\x00\x00\xff\xff", TAIL_SIZE)
+        (<FrameFields>frame).payload_size = size + TAIL_SIZE
+        try:
+            return self.transport._inflater.inflate(frame, size + TAIL_SIZE, limit, True, current)
+        finally:
+            (<FrameFields>frame).payload_size = size
+            memcpy(end, behind, TAIL_SIZE)
+
+    cdef void forget(self) noexcept:
+        """Nothing more will be added."""
+        wsf_message_forget(&self.transport._message)
+
+
+@cython.final
+cdef class Fragments:
+    """The bytes of fragments, one after the other.
+
+    They take at most half as much memory again as they are long, however many fragments they came in: so fragments need
+    no limit but that of their bytes.
+    """
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.data)
+
+    cdef int append(self, const char *data, Py_ssize_t size) except -1:
+        """If there is no memory, what was appended before is still there."""
+        cdef:
+            Py_ssize_t needed = self.size + size, capacity
+            char *larger
+        if needed > self._capacity:
+            capacity = max(needed, self._capacity + (self._capacity >> 1), <Py_ssize_t>SMALLEST_CAPACITY)
+            larger = <char *>PyMem_RawRealloc(self.data, capacity)
+            if larger == NULL:
+                raise MemoryError(f"no memory for {needed} bytes of a fragmented message")
+            self.data = larger
+            self._capacity = capacity
+        if size:
+            memcpy(self.data + self.size, data, size)
+        self.size = needed
+        return 0
+
+    cdef void clear(self) noexcept:
+        PyMem_RawFree(self.data)
+        self.data = NULL
+        self.size = self._capacity = 0
+
+
+@cython.final
+cdef class Messages(WSListener):
+    """What the engine delivers to if a listener overrides on_ws_message()."""
+
+    def __init__(self, WSListener listener not None, WSTransport transport not None):
+        payload_type = listener.payload_type
+        if payload_type not in _payload_types:
+            raise TypeError(f"payload_type must be memoryview, bytes or str, not {payload_type!r}")
+        self._listener = listener
+        self._on_message = python_override(listener, "on_ws_message")
+        self._payload_type = _payload_types[payload_type]
+        self._incoming = Incoming(transport, transport._message.max_frame, transport._message.max_frame)
+        self._fragments = Fragments.__new__(Fragments)
+
+    cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
+        cdef:
+            int msg_type = (<FrameFields>frame).msg_type
+            object payload
+        if msg_type & 0x08:
+            self._listener.on_ws_frame(transport, frame)
+            return
+        transport._takes_message = True
+        try:
+            if (<FrameFields>frame).fin and self._incoming.is_plain and msg_type != WSMsgType.CONTINUATION:
+                payload = self._of_frame(frame)
+            else:
+                payload = self._add(frame)
+                if payload is None:
+                    return
+                msg_type = self._incoming.msg_type
+        finally:
+            transport._takes_message = False
+        if self._on_message is None:
+            self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
+        else:
+            self._on_message(transport, _msg_types[msg_type], payload)
+
+    cdef object _add(self, WSFrame frame):
+        """Take a frame that may be a fragment, or compressed. Returns the payload of the message that it ends, else
+        None."""
+        cdef:
+            bint is_first = (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION
+            bint fin = (<FrameFields>frame).fin
+            bytes payload = self._incoming.add(frame)
+        if is_first and fin:
+            return self._of_frame(frame) if payload is None else self._of_bytes(payload, False)
+        if payload is None:
+            self._fragments.append(frame.payload_ptr, (<FrameFields>frame).payload_size)
+        else:
+            self._fragments.append(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        return self._of_fragments() if fin else None
+
+    cdef object _of_frame(self, WSFrame frame):
+        """The payload of a whole message that lies in the read buffer."""
+        if (<FrameFields>frame).msg_type == WSMsgType.TEXT:
+            if self._payload_type == AS_STR:
+                return decode(frame.payload_ptr, (<FrameFields>frame).payload_size)
+            if not is_text(frame.payload_ptr, (<FrameFields>frame).payload_size):
+                decode(frame.payload_ptr, (<FrameFields>frame).payload_size)  # raises what is wrong
+        if self._payload_type == AS_MEMORYVIEW:
+            return PyMemoryView_FromObject(frame)
+        return PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
+
+    cdef object _of_fragments(self):
+        try:
+            if self._incoming.msg_type == WSMsgType.TEXT and self._payload_type == AS_STR:
+                return decode(self._fragments.data, self._fragments.size)
+            return self._of_bytes(PyBytes_FromStringAndSize(self._fragments.data, self._fragments.size), True)
+        finally:
+            self._fragments.clear()
+
+    cdef object _of_bytes(self, bytes payload, bint is_valid):
+        if self._incoming.msg_type == WSMsgType.TEXT:
+            if self._payload_type == AS_STR:
+                return decode(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+            if not is_valid and not is_text(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)):
+                decode(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        return PyMemoryView_FromObject(payload) if self._payload_type == AS_MEMORYVIEW else payload
+
+    # ---- passed on
+
+    cpdef on_ws_connected(self, WSTransport transport):
+        self._listener.on_ws_connected(transport)
+
+    cpdef on_ws_disconnected(self, WSTransport transport):
+        self._listener.on_ws_disconnected(transport)
+
+    cpdef send_user_specific_ping(self, WSTransport transport):
+        self._listener.send_user_specific_ping(transport)
+
+    cpdef is_user_specific_pong(self, WSFrame frame):
+        # A frame that is not delivered must be a whole message that nothing later refers to.
+        if not (<FrameFields>frame).msg_type & 0x08:
+            if not (<FrameFields>frame).fin or (<FrameFields>frame).msg_type == WSMsgType.CONTINUATION or (<FrameFields>frame).rsv1:
+                return False
+        return self._listener.is_user_specific_pong(frame)
+
+    cpdef pause_writing(self):
+        self._listener.pause_writing()
+
+    cpdef resume_writing(self):
+        self._listener.resume_writing()
+
+
+cdef PyObject *text_or_null(const char *data, Py_ssize_t size) noexcept:
+    # CPython looks at 8 bytes at a time; ASCII that is known to be such need only be copied.
+    if size < SHORT_TEXT or not wsf_is_ascii(<const uint8_t *>data, size):
+        return utf8_or_null(data, size, NULL)
+    cdef PyObject *text = ascii_or_null(size, 127)
+    if text != NULL:
+        memcpy(text_data(text), data, size)
+    return text
+
+
+cdef object decode(const char *data, Py_ssize_t size):
+    cdef PyObject *text = text_or_null(data, size)
+    if text == NULL:
+        PyErr_Clear()
+        return _decode_slowly(data, size)
+    return take_reference(text)
+
+
+cdef object _decode_slowly(const char *data, Py_ssize_t size):
+    try:
+        return PyUnicode_DecodeUTF8(data, size, NULL)
+    except UnicodeDecodeError as exc:
+        raise InvalidText.from_decode_error(exc) from None
+
+
+cdef bint is_text(const char *data, Py_ssize_t size) noexcept:
+    return wsf_is_text(<const uint8_t *>data, size)

@@ -1,0 +1,45 @@
+from libc.stdint cimport uint64_t
+
+from wsfast._engine.reader cimport FrameReader
+
+
+cdef class Poller:
+    cdef:
+        object __weakref__
+        object _loop
+        object _context             # of its own turns, for which it is of no importance
+        object _turn_again          # a bound method while awake: so nothing keeps the poller alive when it sleeps
+        set _members
+        list _direct                # members whose sockets are read in every turn
+        double _until               # the end of the last window
+
+    cdef int add(self, PollingReader member) except -1
+    cdef int remove(self, PollingReader member) except -1
+    cdef int event(self, PollingReader member) except -1
+    cdef int _renew(self, PollingReader member, double now) except -1
+    cdef int _make_room(self) except -1
+    cdef int _look_around(self) except -1
+
+
+cdef class PollingReader(FrameReader):
+    cdef:
+        # The bytes that are being delivered are not to be touched: the collector may run, and with it anything.
+        bint _takes_message
+        Poller _poller
+        double _window              # busy_poll, in seconds
+        double _polled_from         # when something was last sent or received, as far as the poller has noticed
+        object _context             # what was current when the connection was opened: a poll's callbacks run in it
+        uint64_t _frames_kept       # frames that were not delivered: PINGs that wsfast answered, expected PONGs
+
+        # For stats.
+        uint64_t _poll_hits
+        uint64_t _poll_misses
+
+    cpdef bint poll(self, double timeout) except -1
+
+    cdef int _start_polling(self) except -1
+    cdef int _stop_polling(self) except -1
+    cdef int _look(self) except -1
+
+    # Overridden by WSTransport.
+    cdef int _require_receiving(self) except -1

@@ -1,0 +1,238 @@
+"""Reading without sleeping: for some microseconds of a processor's time, no process needs to be woken.
+
+An event loop does not sleep while a callback is due. So one Poller per loop, which is due again and again as long as
+any of its connections sent or received something within its busy_poll, is all that it takes: the loop turns, asks the
+kernel about all of its descriptors with a time-out of zero, and runs timers and other tasks as ever.
+
+A turn of the loop takes a microsecond or two, though, and a reply that arrives meanwhile waits. So in each of its turns
+the poller also reads the sockets of the few connections that had the latest events, several times over: most replies
+arrive here, and need neither epoll_wait(2) nor the loop. All the others cost nothing: the loop finds them.
+
+poll() does the same without a loop, for one connection.
+"""
+
+import contextvars
+import weakref
+
+from libc.stdint cimport uint64_t
+
+from wsfast._engine.core cimport wsf_monotonic_ns
+from wsfast._engine.reader cimport FrameReader
+from wsfast._engine.socket cimport Look, SocketTransport
+
+from wsfast._engine.stats import WSStats
+
+
+cdef enum:
+    # How often a turn reads sockets in vain before it goes back to the loop, for all of its connections together. That
+    # is how long other tasks wait: some 3 microseconds, where a turn of uvloop takes one and one of asyncio two.
+    LOOKS = 16
+    # Connections that are read directly. More of them would make each other wait longer than the loop does.
+    DIRECT = 4
+    # poll() lets signal handlers and other threads run whenever it has looked so often: every 60 microseconds or so.
+    LOOKS_BEFORE_OTHERS = 256
+
+# Only the interpreter's own loop runs signal handlers, and gives the GIL to the thread that has asked for it. Releasing
+# it for an instant is no use: that wakes the others, who come too late, and have not waited long enough to ask.
+cdef object _let_others_run = eval("lambda: None")
+
+
+cdef object _pollers = weakref.WeakValueDictionary()  # by id of the loop, which its poller keeps alive
+
+
+cdef Poller _poller_of(loop):
+    poller = _pollers.get(id(loop))
+    if poller is None:
+        poller = _pollers[id(loop)] = Poller(loop)
+    return poller
+
+
+cdef inline double _now() noexcept:
+    return <double>wsf_monotonic_ns() * 1e-9
+
+
+cdef class Poller:
+    """Keeps one event loop awake, and reads sockets meanwhile."""
+
+    def __init__(self, loop):
+        self._loop = loop
+        self._context = contextvars.Context()
+        self._members = set()
+        self._direct = []
+
+    cdef int add(self, PollingReader member) except -1:
+        self._members.add(member)
+        return self.event(member)
+
+    cdef int remove(self, PollingReader member) except -1:
+        cdef PollingReader other
+        self._members.discard(member)
+        if member in self._direct:
+            self._direct.remove(member)
+        self._until = 0
+        for other in self._members:
+            self._until = max(self._until, other._polled_from + other._window)
+        return 0
+
+    cdef int event(self, PollingReader member) except -1:
+        """`member` sent or received something."""
+        if isinstance(member._fast, SocketTransport):
+            # Its next turn notes the time: one look at the clock is enough for all events before it.
+            member._tells_poller = False
+            if member not in self._direct:
+                self._make_room()
+                self._direct.append(member)
+        else:
+            self._renew(member, _now())
+        if self._turn_again is None:
+            self._turn_again = self._turn
+            self._loop.call_soon(self._turn_again, context=self._context)
+        return 0
+
+    cdef int _renew(self, PollingReader member, double now) except -1:
+        member._tells_poller = True
+        member._polled_from = now
+        self._until = max(self._until, now + member._window)
+        return 0
+
+    cdef int _make_room(self) except -1:
+        """Leave that connection to the loop which has had no event for longest."""
+        cdef PollingReader member, oldest = None
+        if len(self._direct) < DIRECT:
+            return 0
+        for member in self._direct:
+            if not member._tells_poller:
+                self._renew(member, _now())
+            if oldest is None or member._polled_from < oldest._polled_from:
+                oldest = member
+        self._direct.remove(oldest)
+        return 0
+
+    def _turn(self):
+        cdef:
+            double now = _now()
+            PollingReader member
+            Py_ssize_t place = 0
+        while place < len(self._direct):
+            member = <PollingReader>self._direct[place]
+            if not member._tells_poller:
+                self._renew(member, now)
+            if now - member._polled_from > member._window:
+                del self._direct[place]
+            else:
+                place += 1
+        if not self._members or now > self._until:
+            self._turn_again = None
+            return
+        self._loop.call_soon(self._turn_again, context=self._context)
+        if self._direct:
+            self._look_around()
+
+    cdef int _look_around(self) except -1:
+        """Read the direct members by turns, until one has received something."""
+        cdef:
+            PollingReader member
+            Look outcome = Look.NOTHING
+            int look
+        for look in range(LOOKS):
+            member = <PollingReader>self._direct[look % <int>len(self._direct)]
+            outcome = (<SocketTransport>member._fast).read_now(member._context)
+            if outcome != Look.NOTHING:
+                break  # it has called back, and that may have changed everything here
+            member._poll_misses += 1
+        if outcome == Look.RECEIVED:
+            member._poll_hits += 1
+        elif outcome == Look.STOPPED and member in self._direct:
+            self._direct.remove(member)  # until its next event
+            member._tells_poller = True
+        return 0
+
+
+cdef class PollingReader(FrameReader):
+    """The half of :class:`WSTransport` that receives without sleeping."""
+
+    cdef int _start_polling(self) except -1:
+        """The connection is open."""
+        if self._window > 0:
+            self._context = contextvars.copy_context()
+            self._poller = _poller_of(self._loop)
+            self._poller.add(self)
+        return 0
+
+    cdef int _stop_polling(self) except -1:
+        """The connection is gone."""
+        if self._poller is not None:
+            self._poller.remove(self)
+            self._poller = None
+            self._tells_poller = False
+        return 0
+
+    cdef int _event(self) except -1:
+        return self._poller.event(self)
+
+    cpdef bint poll(self, double timeout) except -1:
+        """Receive without the event loop: read and deliver frames until one was delivered or the time is up.
+
+        It does not sleep, and blocks the event loop: no other task, timer or connection goes on meanwhile. ``send()``
+        and then ``poll()`` in one callback is a round trip of two system calls, if the reply is there when it looks.
+
+        What was read before is delivered first, and what is being gathered or corked is written first. Inside
+        ``on_ws_frame`` it delivers to ``on_ws_frame`` again. A fragment counts as a frame, also for ``on_ws_message``.
+
+        :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
+        :returns: True if a frame was delivered
+        :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more
+        :raises RuntimeError: reading is paused, or this is a wrong thread, or a finalizer that runs amid a message
+        :raises NotImplementedError: the connection uses a transport of the event loop's own (``use_aiofastnet=False``)
+        """
+        cdef:
+            uint64_t delivered = self._frames_received - self._frames_kept
+            double deadline
+            unsigned int looks = 0
+        self._check_thread("poll")
+        if not timeout >= 0:
+            raise ValueError(f"timeout must not be negative, not {timeout!r}")
+        if self._takes_message:
+            raise RuntimeError("poll() while a message is being taken out of its frame")
+        self._require_receiving()
+        self._flush()
+        if self._reading != NULL:
+            self._deliver_rest()
+        deadline = _now() + timeout
+        while self._frames_received - self._frames_kept == delivered:
+            if looks and _now() >= deadline:
+                return False
+            self._require_receiving()
+            self._look()
+            looks += 1
+            if looks % LOOKS_BEFORE_OTHERS == 0:
+                _let_others_run()
+        return True
+
+    cdef int _look(self) except -1:
+        """Read once, by whatever reads this connection."""
+        cdef uint64_t reads = self._reads
+        if self._fast is None:
+            raise NotImplementedError("poll() needs aiofastnet's transports: use_aiofastnet must not be False")
+        if self._fast._read_paused and not self._fast._closing:
+            raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
+        if isinstance(self._fast, SocketTransport):
+            (<SocketTransport>self._fast).read_now(None)
+        else:
+            self._fast._read_ready()
+        if self._reads != reads:
+            self._poll_hits += 1
+        else:
+            self._poll_misses += 1
+        return 0
+
+    cdef int _require_receiving(self) except -1:
+        """WSTransport knows whether frames may still arrive."""
+
+    @property
+    def stats(self):
+        """What the connection has done so far, a :class:`WSStats`. Taking it costs less than a microsecond."""
+        self._check_thread("stats")
+        return WSStats(
+            self._frames_received, self._bytes_received, self._reads, self._frames_sent, self._bytes_sent, self._writes,
+            self._frames_gathered, self._longest_backlog, self._poll_hits, self._poll_misses, self._empty_wakeups)

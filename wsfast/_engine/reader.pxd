@@ -1,0 +1,65 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from wsfast._engine.core cimport wsf_message, wsf_status
+from wsfast._engine.frame cimport WSFrame
+from wsfast._engine.memory cimport ReadBuffer
+from wsfast._engine.writer cimport FrameWriter
+
+
+cdef class FrameReader(FrameWriter):
+    cdef:
+        # The rules, and what they know of the message that is arriving. Whoever puts messages together sets its limits.
+        wsf_message _message
+        char *_rest                 # a short beginning of a frame
+        Py_ssize_t _rest_size
+        ReadBuffer _own             # a long one: its first _own_size bytes
+        Py_ssize_t _own_size
+        Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
+        Py_ssize_t _max_read        # bytes to read at once, at most
+
+        # What is left of a read because the listener has no room for more; None if nothing is.
+        ReadBuffer _held
+        Py_ssize_t _held_size
+        tuple _lost_held            # the arguments of connection_lost(), which came meanwhile
+
+        # The bytes that are being delivered: what is left of them lies from _frame_end to _read_end. A callback may
+        # read on, and must deliver these first. The reference is that of _consume().
+        PyObject *_reading
+        Py_ssize_t _read_end
+        Py_ssize_t _frame_end
+
+        bint _expect_pong
+        bint _stamp_reads
+        bint _stamp_frames
+        readonly double last_received
+        int64_t _received_at        # for the frames; 0 unless _stamp_frames
+        int64_t _kernel_received_at
+        int64_t _kernel_stamp       # of the bytes that were just read, by the wall clock; 0: there is none
+        bint _tells_read_done       # the listener wants to know when the frames of a read are all dispatched
+
+        # For stats.
+        uint64_t _frames_received
+        uint64_t _bytes_received
+        uint64_t _reads
+        uint64_t _empty_wakeups
+
+    cdef void _stamp(self) noexcept
+    cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef int _deliver_rest(self) except -1
+    cdef int _hold_back(self) except -1
+    cdef int _hold(self, const char *data, Py_ssize_t size) except -1
+    cdef int _deliver_held(self) except -1
+    cdef int _drop_held(self) except -1
+    cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
+    cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
+
+    # Overridden by WSTransport.
+    cdef Py_ssize_t _upgrade(self, bytes data) except -1
+    cdef int _upgraded(self) except -1
+    cdef int _dispatch(self, WSFrame frame) except -1
+    cdef int _dispatch_control(self, WSFrame frame) except -1
+    cdef bint _is_expected_pong(self, WSFrame frame) except -1
+    cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1
+    cdef int _delivery_raised(self, exc, bint from_callback) except -1
+    cdef int _read_done(self) except -1

@@ -1,0 +1,10 @@
+"""Types of the receiving half of WSTransport; what each member means is in the docstrings of _reader.pyx."""
+
+from typing_extensions import disjoint_base
+
+from wsfast._engine.writer import FrameWriter
+
+@disjoint_base
+class FrameReader(FrameWriter):
+    @property
+    def last_received(self) -> float: ...

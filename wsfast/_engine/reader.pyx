@@ -1,0 +1,326 @@
+"""How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
+
+from aiofastnet.utils cimport NoResult
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from wsfast._engine.core cimport (
+    WSF_FRAME,
+    WSF_INCOMPLETE,
+    WSF_OVER,
+    WSF_PART,
+    wsf_header,
+    wsf_message_next,
+    wsf_message_take,
+    wsf_monotonic_ns,
+    wsf_realtime_ns,
+    wsf_status,
+)
+from wsfast._engine.frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgType
+from wsfast._engine.memory cimport READ_SIZE, REST_LIMIT, ReadBuffer, new_read_buffer
+from wsfast._engine.python cimport Py_REFCNT
+from wsfast._engine.writer cimport FrameWriter, State
+
+
+cdef enum:
+    # A long frame is received into a buffer of its own, with this much room behind it for what follows.
+    OWN_SLACK = 16 * 1024
+
+
+cdef class FrameReader(FrameWriter):
+    """The receiving half of :class:`WSTransport`."""
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._rest)
+
+    cpdef is_buffered_protocol(self):
+        return True
+
+    cdef NoResult get_buffer_c(self, Py_ssize_t hint, char **ptr, Py_ssize_t *size) except NoResult.EXC:
+        if self._own is not None:
+            ptr[0] = self._own.data + self._own_size
+            size[0] = self._own.capacity - self._own_size
+        else:
+            self._scratch.reading_area(self._rest_size, ptr, size)
+        size[0] = min(size[0], self._max_read)
+        return NoResult.OK
+
+    def _read_at_most(self, Py_ssize_t size):
+        if size <= 0:
+            raise ValueError(f"size must be positive, not {size}")
+        self._max_read = size
+
+    cpdef get_buffer(self, Py_ssize_t hint):
+        """For transports that know no C interface."""
+        cdef:
+            char *ptr
+            char *again
+            Py_ssize_t size
+        self.get_buffer_c(hint, &ptr, &size)
+        while True:
+            view = PyMemoryView_FromMemory(ptr, size, PyBUF_WRITE)
+            again = ptr
+            self.get_buffer_c(hint, &ptr, &size)
+            if ptr == again:
+                return view
+            # To make the view has collected garbage, and a finalizer has read meanwhile.
+
+    cpdef data_received(self, data):
+        """For transports that do not read into a protocol's buffer."""
+        cdef:
+            const unsigned char[::1] view = data
+            char *ptr
+            Py_ssize_t size, done = 0
+        while done < len(view):
+            self.get_buffer_c(-1, &ptr, &size)
+            size = min(size, len(view) - done)
+            memcpy(ptr, &view[done], size)
+            done += size
+            self.buffer_updated(size)
+
+    cpdef buffer_updated(self, Py_ssize_t nbytes):
+        cdef:
+            FrameReader alive = self  # a callback may drop every other reference
+            ReadBuffer buffer = self._own
+            Py_ssize_t start, end
+            wsf_header header
+            wsf_status status
+        if self._stamp_reads:
+            self._stamp()
+        if self._tells_poller:
+            self._event()
+        self._reads += 1
+        self._bytes_received += nbytes
+        self._sent_in = 0
+        if buffer is not None:
+            if nbytes < 0 or nbytes > buffer.capacity - self._own_size:
+                raise ValueError(f"{nbytes} bytes cannot have been received")
+            self._own_size += nbytes
+            if self._own_size >= self._own_frame:
+                self._own = None
+                alive._consume(buffer, 0, self._own_size)
+            else:
+                # What has come of it is judged at once (RFC 6455 section 8.1).
+                status = wsf_message_next(&self._message, <const uint8_t *>buffer.data, self._own_size, &header)
+                if status < WSF_INCOMPLETE:
+                    self._own = None
+                    alive._violated(status, <const uint8_t *>buffer.data, self._own_size)
+            if alive._tells_read_done:
+                alive._read_done()
+            return
+        buffer = self._scratch.take_read(&start)
+        if buffer is None:
+            raise RuntimeError("buffer_updated() without get_buffer()")
+        if nbytes < 0 or nbytes > buffer.capacity - start - self._rest_size:
+            self._scratch.give_read(buffer, buffer.capacity)
+            raise ValueError(f"{nbytes} bytes cannot have been received")
+        end = start + self._rest_size + nbytes
+        if self._rest_size:
+            memcpy(buffer.data + start, self._rest, self._rest_size)
+            PyMem_RawFree(self._rest)
+            self._rest = NULL
+            self._rest_size = 0
+        try:
+            alive._consume(buffer, start, end)
+            if alive._tells_read_done:
+                alive._read_done()
+        finally:
+            alive._scratch.give_read(buffer, end)
+
+    cdef void _stamp(self) noexcept:
+        cdef int64_t now = wsf_monotonic_ns()
+        self.last_received = <double>now * 1e-9
+        if self._stamp_frames:
+            self._received_at = now
+            self._kernel_received_at = now - (wsf_realtime_ns() - self._kernel_stamp) if self._kernel_stamp else 0
+
+    cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
+        """Take the received bytes buffer[start:end]."""
+        cdef:
+            PyObject *outer = self._reading
+            Py_ssize_t outer_read_end = self._read_end, outer_frame_end = self._frame_end
+        if self._held is not None:  # it comes first
+            return self._hold(buffer.data + start, end - start)
+        self._reading = <PyObject *>buffer
+        self._read_end = end
+        self._frame_end = start
+        try:
+            if self._state == State.CONNECTING:
+                # What follows the server's reply, the last bytes of this read, is frames already.
+                self._frame_end = end - self._upgrade(PyBytes_FromStringAndSize(buffer.data + start, end - start))
+                if self._state != State.CONNECTING:
+                    self._upgraded()
+            self._deliver_rest()
+        finally:
+            self._reading = outer
+            self._read_end = outer_read_end
+            self._frame_end = outer_frame_end
+        return 0
+
+    cdef int _deliver_rest(self) except -1:
+        """Deliver what is left of the bytes that were read last."""
+        cdef Py_ssize_t start
+        while self._state != State.CONNECTING and self._state < State.FAILED:
+            start = self._frame_end
+            try:
+                self._deliver(<ReadBuffer>self._reading, self._read_end)
+                break
+            except BaseException as exc:
+                # If no frame was dispatched, it is not a callback that raised: out of memory, say.
+                self._delivery_raised(exc, self._frame_end != start)
+        return 0
+
+    cdef int _hold_back(self) except -1:
+        """For a listener that has no room: deliver no more of what was read before _deliver_held() is called.
+
+        The rest is kept as it came from the wire, neither inflated nor looked at. The listener pauses reading until
+        then; what a transport delivers nevertheless is added to the rest.
+        """
+        cdef Py_ssize_t start = self._frame_end
+        if self._reading != NULL and start < self._read_end:
+            self._hold((<ReadBuffer>self._reading).data + start, self._read_end - start)
+            self._frame_end = self._read_end
+        return 0
+
+    cdef int _hold(self, const char *data, Py_ssize_t size) except -1:
+        cdef ReadBuffer buffer = new_read_buffer(self._held_size + size)
+        if self._held is not None:
+            memcpy(buffer.data, self._held.data, self._held_size)
+        memcpy(buffer.data + self._held_size, data, size)
+        self._held = buffer
+        self._held_size += size
+        return 0
+
+    cdef int _deliver_held(self) except -1:
+        """There is room again: go on. It may be held back again."""
+        cdef:
+            ReadBuffer buffer = self._held
+            Py_ssize_t size = self._held_size
+        if buffer is None:
+            return 0
+        self._held = None
+        self._held_size = 0
+        self._consume(buffer, 0, size)
+        if self._tells_read_done:
+            self._read_done()
+        return 0 if self._held is not None else self._drop_held()
+
+    cdef int _drop_held(self) except -1:
+        """Nothing is held any more. Now comes the end, if the transport has told of it meanwhile."""
+        self._held = None
+        self._held_size = 0
+        if self._lost_held is not None:
+            self._loop.call_soon(self.connection_lost, *self._lost_held)
+            self._lost_held = None
+        return 0
+
+    cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1:
+        """Dispatch the complete frames from _frame_end to `end` and keep the rest. A callback may do so as well, so
+        where to go on is looked up for every frame."""
+        cdef:
+            wsf_header header
+            wsf_status status
+            WSFrame frame = None
+            const uint8_t *p
+            Py_ssize_t start, size
+        while True:
+            start = self._frame_end
+            if start >= end:
+                return 0
+            p = <const uint8_t *>buffer.data + start
+            status = wsf_message_next(&self._message, p, end - start, &header)
+            if status != WSF_FRAME:
+                if status == WSF_INCOMPLETE:
+                    self._keep_rest(buffer, start, end, 0)
+                elif status == WSF_PART:
+                    self._keep_rest(buffer, start, end, header.header_len + header.payload_len)
+                elif status != WSF_OVER:
+                    self._violated(status, p, end - start)
+                break
+            size = header.header_len + <Py_ssize_t>header.payload_len
+            status = wsf_message_take(&self._message, &header, p + header.header_len)
+            if status != WSF_FRAME:
+                self._violated(status, p, size)
+                break
+            start += size
+            self._frame_end = start
+            self._frames_received += 1
+            if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
+                continue
+
+            if frame is None or Py_REFCNT(<PyObject *>frame) > 1:
+                frame = <WSFrame>WSFrame.__new__(WSFrame)
+                frame.buffer = buffer
+                (<FrameFields>frame).recv_time_ns = self._received_at
+                (<FrameFields>frame).kernel_time_ns = self._kernel_received_at
+            frame.payload_ptr = <char *>p + header.header_len
+            (<FrameFields>frame).payload_size = <Py_ssize_t>header.payload_len
+            (<FrameFields>frame).tail_size = end - start
+            (<FrameFields>frame).msg_type = <WSMsgType>header.opcode
+            (<FrameFields>frame).fin = header.fin
+            (<FrameFields>frame).rsv1 = header.rsv & RSV1
+            (<FrameFields>frame).rsv2 = header.rsv & RSV2
+            (<FrameFields>frame).rsv3 = header.rsv & RSV3
+            if self._expect_pong and self._is_expected_pong(frame):
+                continue
+            if header.opcode & 0x08:
+                self._dispatch_control(frame)
+                if self._state >= State.FAILED:
+                    break
+            else:
+                self._dispatch(frame)
+        self._frame_end = end
+        return 0
+
+    cdef int _keep_rest(
+        self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size
+    ) except -1:
+        """Keep the beginning of a frame, buffer[start:end], until the rest of it arrives.
+
+        A short one is copied, and put in front of the next read. If it is long, or the frame is, a buffer that holds
+        the frame is read into instead. `frame_size` is 0 if even the header is incomplete.
+        """
+        cdef Py_ssize_t size = end - start
+        if size <= REST_LIMIT and frame_size <= <uint64_t>READ_SIZE >> 1:
+            self._rest = <char *>PyMem_RawMalloc(size)
+            if self._rest == NULL:
+                raise MemoryError(f"no memory for {size} bytes of a frame")
+            memcpy(self._rest, buffer.data + start, size)
+            self._rest_size = size
+            return 0
+        self._own = new_read_buffer(frame_size + OWN_SLACK)
+        memcpy(self._own.data, buffer.data + start, size)
+        self._own_size = size
+        self._own_frame = frame_size
+        return 0
+
+    # What WSTransport does with it.
+
+    cdef Py_ssize_t _upgrade(self, bytes data) except -1:
+        """Bytes of the server's reply to the upgrade request; returns how many at their end are already frames."""
+
+    cdef int _upgraded(self) except -1:
+        """The reply was complete."""
+
+    cdef int _dispatch(self, WSFrame frame) except -1:
+        """A data frame."""
+
+    cdef int _dispatch_control(self, WSFrame frame) except -1:
+        """A control frame."""
+
+    cdef bint _is_expected_pong(self, WSFrame frame) except -1:
+        """Asked for every frame while `_expect_pong`: true if it goes no further."""
+
+    cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1:
+        """A frame broke this rule; `size` bytes of it are there."""
+
+    cdef int _delivery_raised(self, exc, bint from_callback) except -1:
+        """An exception came out of the above, or out of the reading itself."""
+
+    cdef int _read_done(self) except -1:
+        """The frames of a read are all dispatched, and its buffer is not yet given back."""

@@ -1,0 +1,26 @@
+from aiofastnet.transport cimport WritableTransport
+
+from wsfast._engine.reader cimport FrameReader
+
+
+# What became of a look at the socket.
+cdef enum Look:
+    RAISED = -1
+    NOTHING
+    RECEIVED
+    STOPPED                         # reading is paused, or the connection has ended
+
+
+cdef class SocketTransport(WritableTransport):
+    cdef:
+        FrameReader _reader
+        bytearray _unsent           # what the kernel did not take yet
+        bint _write_eof             # nothing more is written,
+        bint _eof_sent              # and the kernel knows
+        bint _kernel_stamps
+
+    cdef Look read_now(self, object context) except Look.RAISED
+    cdef int _end_writing(self) except -1
+
+
+cdef void acknowledge_at_once(int fd) noexcept

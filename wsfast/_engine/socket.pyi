@@ -1,0 +1,17 @@
+import asyncio
+import socket
+
+from aiofastnet import Transport
+from typing_extensions import disjoint_base
+
+from wsfast._engine.reader import FrameReader
+
+@disjoint_base
+class SocketTransport(Transport):
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        reader: FrameReader,
+        kernel_stamps: bool = False,
+    ) -> None: ...

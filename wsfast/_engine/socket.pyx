@@ -1,0 +1,259 @@
+"""Plain TCP beneath a WSTransport.
+
+aiofastnet's socket transport would do, but each keeps 4 KiB for writing many buffers at once, more than all the rest of
+an idle connection together. This one writes from one buffer, which exists while there is something to write, and reads
+once whenever the loop says that it can, or whenever it is told to look (_polling.pyx). Everything else is aiofastnet's:
+the limits of the write buffer, closing and errors.
+"""
+
+import socket
+
+cimport cython
+from aiofastnet.transport cimport WritableTransport
+from aiofastnet.utils cimport NoResult, aiofn_read, aiofn_write
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.stdint cimport int64_t
+
+from wsfast._engine.reader cimport FrameReader
+
+
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <string.h>
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <netinet/tcp.h>
+    #include <sys/uio.h>
+    #include <time.h>
+
+    #ifdef SO_TIMESTAMPNS
+    static int wsf_stamp_receipts(int fd)
+    {
+        int on = 1;
+        return setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    }
+
+    /* recv(2), and when the kernel got the last packet of what it gives: nanoseconds of the wall clock, or 0. */
+    static Py_ssize_t wsf_receive_stamped(int fd, char *buffer, Py_ssize_t size, int64_t *stamp)
+    {
+        union {
+            char bytes[CMSG_SPACE(sizeof(struct timespec))];
+            struct cmsghdr aligned;
+        } control;
+        struct iovec into = {buffer, (size_t)size};
+        struct msghdr message = {
+            .msg_iov = &into, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        struct cmsghdr *part;
+        ssize_t received;
+        do
+            received = recvmsg(fd, &message, 0);
+        while (received < 0 && errno == EINTR);
+        *stamp = 0;
+        if (received > 0) {
+            for (part = CMSG_FIRSTHDR(&message); part != NULL; part = CMSG_NXTHDR(&message, part)) {
+                if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_TIMESTAMPNS) {
+                    struct timespec at;
+                    memcpy(&at, CMSG_DATA(part), sizeof at);
+                    *stamp = (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
+                }
+            }
+        }
+        return received;
+    }
+    #else
+    #define wsf_stamp_receipts(fd) (errno = ENOTSUP, -1)
+    #define wsf_receive_stamped(fd, buffer, size, stamp) (errno = ENOTSUP, (Py_ssize_t)-1)
+    #endif
+
+    /* Of no consequence if it fails: then the kernel acknowledges later. */
+    static void wsf_acknowledge_at_once(int fd)
+    {
+    #ifdef TCP_QUICKACK
+        int on = 1;
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+    #endif
+    }
+
+    #define wsf_would_block() (errno == EAGAIN || errno == EWOULDBLOCK)
+    """
+    int wsf_stamp_receipts(int fd)
+    Py_ssize_t wsf_receive_stamped(int fd, char *buffer, Py_ssize_t size, int64_t *stamp)
+    void wsf_acknowledge_at_once(int fd)
+    bint wsf_would_block()
+
+
+cdef void acknowledge_at_once(int fd) noexcept:
+    """Tell the kernel not to wait for something to send before it acknowledges what was read (tcp(7), TCP_QUICKACK)."""
+    wsf_acknowledge_at_once(fd)
+
+
+@cython.no_gc_clear  # aiofastnet's methods look at what the collector would have cleared
+cdef class SocketTransport(WritableTransport):
+    """The ``asyncio.Transport`` of one connected socket, which it owns.
+
+    With `kernel_stamps` the kernel tells when it received what is read, for :attr:`WSFrame.kernel_time_ns`.
+    """
+
+    # Not in __init__(), so that no half-made transport exists: it would read whatever has descriptor 0.
+    def __cinit__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
+        cdef int fd = sock.fileno()
+        if kernel_stamps and wsf_stamp_receipts(fd) != 0:
+            PyErr_SetFromErrno(OSError)
+        WritableTransport.__init__(self, loop, sock)
+        self._kernel_stamps = kernel_stamps
+        self._write_backlog = None  # the base class's queue of buffers is not used
+        self._reader = reader
+        self.set_protocol(reader)
+        self._call_protocol_connection_made()
+        self._start_reading()
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    # aiofastnet's would be inherited, which know nothing of these fields.
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+    def __setstate__(self, state):
+        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
+
+    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
+
+    def __repr__(self):
+        state = "closed" if self._file is None else "closing" if self._closing else "open"
+        return f"<SocketTransport fd={self._fileno} {state} write_buffer_size={self._write_backlog_size}>"
+
+    # ---- reading
+
+    def _read_ready(self):
+        if self.read_now(None) == Look.NOTHING:
+            self._reader._empty_wakeups += 1  # these bytes have been read without waiting for the loop
+
+    cdef Look read_now(self, object context) except Look.RAISED:
+        """Read once what there is. What calls back runs in `context`, unless that is None."""
+        cdef:
+            FrameReader reader = self._reader
+            char *ptr
+            Py_ssize_t size, received
+        if self._finalizing_close or self._read_paused or reader is None:
+            return Look.STOPPED
+        try:
+            reader.get_buffer_c(-1, &ptr, &size)
+            if self._kernel_stamps:
+                received = wsf_receive_stamped(self._fileno, ptr, size, &reader._kernel_stamp)
+                if received < 0 and not wsf_would_block():
+                    PyErr_SetFromErrno(OSError)
+            else:
+                received = aiofn_read(self._fileno, ptr, size, True)
+            if received < 0:
+                return Look.NOTHING
+            if received == 0:
+                self._call_protocol_eof_received()
+                self.close()
+                return Look.STOPPED
+            if context is None:
+                reader.buffer_updated(received)
+            else:
+                PyContext_Enter(context)
+                try:
+                    reader.buffer_updated(received)
+                finally:
+                    PyContext_Exit(context)
+            return Look.RECEIVED
+        except BaseException:
+            self._handle_error("Fatal read error on socket transport")
+            return Look.STOPPED
+
+    # ---- writing
+
+    cdef NoResult write_c(self, char *ptr, Py_ssize_t size) except NoResult.EXC:
+        cdef Py_ssize_t sent
+        if self._write_eof:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._finalizing_close or self._reader is None or size <= 0:
+            return NoResult.OK
+        try:
+            if self._write_backlog_size == 0:
+                sent = aiofn_write(self._fileno, ptr, size, True)
+                if sent == size:
+                    return NoResult.OK
+                if sent > 0:
+                    ptr += sent
+                    size -= sent
+            if self._unsent is None:
+                self._unsent = bytearray()
+            self._unsent += <bytes>ptr[:size]
+            self._write_backlog_size += size
+            self._reader._longest_backlog = max(self._reader._longest_backlog, self._write_backlog_size)
+            self._start_backlog_writing()
+            self._maybe_pause_protocol()
+        except BaseException:
+            self._handle_error("Fatal write error on socket transport")
+        return NoResult.OK
+
+    cpdef write_nocheck(self, data):
+        cdef const unsigned char[::1] view = data
+        if len(view):
+            self.write_c(<char *>&view[0], len(view))
+
+    cpdef writelines_nocheck(self, list_of_data):
+        for data in list_of_data:
+            self.write_nocheck(data)
+
+    def _write_ready(self):
+        cdef Py_ssize_t sent
+        if self._finalizing_close or self._unsent is None:
+            return
+        try:
+            sent = aiofn_write(
+                self._fileno, PyByteArray_AS_STRING(self._unsent), PyByteArray_GET_SIZE(self._unsent), True)
+            if sent > 0:
+                del self._unsent[:sent]
+                self._write_backlog_size -= sent
+            self._maybe_resume_protocol()
+            if self._write_backlog_size == 0:
+                self._unsent = None
+                self._stop_backlog_writing()
+                if self._closing and not self._finalizing_close:
+                    self._schedule_finalize_close(None)
+                elif self._write_eof:
+                    self._end_writing()
+        except BaseException:
+            self._handle_error("Fatal write error on socket transport")
+
+    cpdef can_write_eof(self):
+        return True
+
+    cpdef write_eof(self):
+        self._check_thread("write_eof")
+        if self._closing or self._write_eof:
+            return
+        self._write_eof = True
+        if self._write_backlog_size == 0:
+            self._end_writing()
+
+    cdef int _end_writing(self) except -1:
+        if not self._eof_sent:
+            self._eof_sent = True
+            self._file.shutdown(socket.SHUT_WR)
+        return 0
+
+    cdef NoResult _clear_write_backlog(self, object exc) except NoResult.EXC:
+        self._unsent = None
+        self._write_backlog_size = 0
+        return NoResult.OK
+
+    cpdef _finalize_close(self, exc):
+        try:
+            WritableTransport._finalize_close(self, exc)
+        finally:
+            self._reader = None
+            self._protocol_aiofn = False  # or aiofastnet's get_write_buffer_size() would ask the protocol that is gone

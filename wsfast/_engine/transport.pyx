@@ -1,0 +1,587 @@
+"""The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
+
+WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
+that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx), without sleeping if it is told so
+(_polling.pyx), and sends as a FrameWriter (_writer.pyx); here is what it does with frames, and how a connection lives
+and ends. What happens once per connection is elsewhere: opening.py opens it, keepalive.py pings, closing.py finds the
+words for its end.
+
+The life of a connection:
+
+    CONNECTING  the opening handshake; no listener yet
+    OPEN        frames flow both ways
+    CLOSING     CLOSE was sent; frames are still delivered until the server's CLOSE
+    DRAINING    nothing is delivered any more; what arrives is read only to find the server's CLOSE and the end of the
+                stream, because closing a socket that holds unread bytes resets it and may destroy what was sent last
+    FAILED      like DRAINING after a violation of the protocol: what arrives has no meaning
+    CLOSED      the connection is gone
+
+From CLOSING on a timer runs: close_timeout after its start the connection is aborted, whatever the server does.
+"""
+
+import asyncio
+
+cimport cython
+from aiofastnet.transport cimport Transport
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t, uint64_t
+
+from wsfast._engine.core cimport (
+    wsf_close,
+    wsf_close_code_valid,
+    wsf_message_forget,
+    wsf_message_limit,
+    wsf_read_close,
+    wsf_status,
+)
+from wsfast._engine.streams cimport Deflater, Inflater
+from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
+from wsfast._engine.memory cimport scratch_of_thread
+from wsfast._engine.methods cimport enter_method, python_override
+from wsfast._engine.polling cimport PollingReader
+from wsfast._engine.python cimport PyThread_get_thread_ident
+from wsfast._engine.socket cimport acknowledge_at_once
+from wsfast._engine.violation cimport violation, violation_reason
+from wsfast._engine.writer cimport State
+
+from wsfast import closing
+from wsfast._engine.copying import reduced
+from wsfast.exceptions import Close, WSProtocolError
+from wsfast._engine.keepalive import Keepalive
+from wsfast._engine.tuning import Tuning
+
+
+cdef class WSListener:
+    """What a program does with a connection: subclass it and override the callbacks you need.
+
+    A callback may send, close, raise, and drop the last reference to anything. An exception that leaves a callback ends
+    the connection with code 1011, or with the code of a :class:`WSProtocolError`, and is raised again by
+    :meth:`WSTransport.wait_disconnected`.
+
+    .. attribute:: payload_type
+
+        What :meth:`on_ws_message` gets, as a class attribute: ``memoryview`` (nothing is copied that need not be),
+        ``bytes``, or ``str`` for text (and ``bytes`` for binary messages).
+    """
+
+    payload_type = memoryview
+
+    cpdef on_ws_connected(self, WSTransport transport):
+        """The opening handshake is over; the connection is open."""
+
+    cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
+        """A frame arrived.
+
+        If :meth:`on_ws_message` is overridden, only control frames come here.
+
+        PING frames come here only with ``enable_auto_pong=False``, and PONG frames only if no PING of wsfast itself was
+        waiting for them. A CLOSE frame is the last one, and is answered when this method returns.
+        """
+
+    cpdef on_ws_message(self, WSTransport transport, msg_type, payload):
+        """A message arrived: its fragments put together, decompressed, and checked to be UTF-8 if it is text.
+
+        A listener that overrides this method gets whole messages instead of data frames.
+
+        :param msg_type: ``WSMsgType.TEXT`` or ``WSMsgType.BINARY``
+        :param payload: a ``memoryview`` unless the class attribute :attr:`payload_type` says otherwise. It may be kept.
+        """
+
+    cpdef on_ws_disconnected(self, WSTransport transport):
+        """The connection is gone. ``transport.close_info`` tells why."""
+
+    cpdef send_user_specific_ping(self, WSTransport transport):
+        """Send what the server answers to, if that is not a PING frame."""
+        transport.send_ping()
+
+    cpdef is_user_specific_pong(self, WSFrame frame):
+        """True if the frame answers :meth:`send_user_specific_ping`. Such a frame is not delivered."""
+        return (<FrameFields>frame).msg_type == WSMsgType.PONG
+
+    cpdef pause_writing(self):
+        """The write buffer grew over its high-water mark: stop sending, or it grows without bounds."""
+
+    cpdef resume_writing(self):
+        """The write buffer shrank below its low-water mark."""
+
+    cdef int _read_done(self, WSTransport transport) except -1:
+        """The frames of one read are all dispatched."""
+
+    def __reduce__(self):
+        return reduced(self, WSListener)
+
+
+@cython.final
+cdef class WSTransport(PollingReader):
+    """An open connection: what a listener sends with. Made by :func:`wsfast.ws_connect`, not by hand.
+
+    All methods are to be called in the thread of the event loop and raise :exc:`RuntimeError` elsewhere.
+
+    .. attribute:: underlying_transport
+
+        The ``asyncio.Transport`` beneath.
+
+    .. attribute:: request
+    .. attribute:: response
+
+        The upgrade request and the server's reply, with ``headers``.
+
+    .. attribute:: subprotocol
+
+        The subprotocol that the server picked, or None.
+
+    .. attribute:: compression
+
+        What was agreed on compressing messages, an :class:`~wsfast.deflate.AgreedDeflate`; None if they are not.
+
+    .. attribute:: last_received
+
+        When bytes were last received, by ``time.monotonic()``; kept only with ``enable_auto_ping`` or ``timestamps``.
+
+    .. attribute:: is_secure
+
+        True over TLS.
+
+    .. attribute:: close_info
+
+        A :class:`WSDisconnectInfo` that says who ended the connection, how and why; None until it has ended.
+    """
+
+    def __init__(
+        self, loop, opening, *, logger, bint secure, uint64_t max_frame_size, bint auto_pong,
+        bint disconnect_on_exception, close_timeout, tuning=None
+    ):
+        self._loop = loop
+        self._opening = opening
+        self._logger = logger
+        self.is_secure = secure
+        wsf_message_limit(&self._message, max_frame_size, max_frame_size)
+        self._auto_pong = auto_pong
+        self._disconnect_on_exception = disconnect_on_exception
+        self._close_timeout = close_timeout
+        tuning = tuning or Tuning()
+        self._gather = tuning.gather
+        self._window = tuning.busy_poll
+        self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
+        self._max_read = tuning.max_read_size
+        self._tells_read_done = self._quickack = tuning.quickack
+        self._ping_histogram = tuning.ping_histogram
+        self._state = State.CONNECTING
+
+    def __repr__(self):
+        names = ("connecting", "open", "closing", "draining", "failed", "closed")
+        return f"<WSTransport {names[self._state]} {self.underlying_transport!r}>"
+
+    @property
+    def is_client_side(self):
+        """Always True: wsfast is a client."""
+        return True
+
+    @property
+    def is_close_frame_sent(self):
+        """True once a CLOSE frame was sent. From then on nothing else can be."""
+        return self._close_sent is not None
+
+    @property
+    def is_disconnected(self):
+        """True once the connection is gone."""
+        return self._state == State.CLOSED
+
+    @property
+    def close_handshake(self):
+        """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
+        return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
+
+    cdef int _dispatch(self, WSFrame frame) except -1:
+        if self._on_frame is None:
+            self._listener.on_ws_frame(self, frame)
+        else:
+            self._on_frame(self, frame)
+        return 0
+
+    cdef int _dispatch_control(self, WSFrame frame) except -1:
+        if (<FrameFields>frame).msg_type == WSMsgType.CLOSE:
+            return self._close_frame_received(frame)
+        if (<FrameFields>frame).msg_type == WSMsgType.PING and self._auto_pong:
+            self._frames_kept += 1
+            return self._answer_ping(frame.get_payload_as_bytes())
+        return self._dispatch(frame)
+
+    cdef int _answer_ping(self, bytes payload) except -1:
+        """RFC 6455 section 5.5.3: of several PINGs only the last need be answered. So while the server does not read,
+        one answer is owed, however many PINGs it sends."""
+        if not self._is_open():
+            return 0
+        if self._writing_paused:
+            self._pong_owed = payload
+            return 0
+        return self._send_frame(FIN | WSMsgType.PONG, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+
+    cdef bint _is_expected_pong(self, WSFrame frame) except -1:
+        if not self._keepalive.is_pong(frame):
+            return False
+        self._frames_kept += 1
+        return True
+
+    cdef Py_ssize_t _upgrade(self, bytes data) except -1:
+        return self._opening.data_received(data)
+
+    cdef int _upgraded(self) except -1:
+        self._tell(self._listener, "on_ws_connected")
+        return 0
+
+    cdef int _delivery_raised(self, exc, bint from_callback) except -1:
+        if from_callback:
+            self._callback_raised("on_ws_frame", exc)
+        else:
+            self._fail(1011, "", exc)
+        if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+            raise exc
+        return 0
+
+    cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1:
+        if self._state >= State.DRAINING:
+            self._state = max(self._state, <int>State.FAILED)  # nobody waits for these frames any more
+            if self._disconnecting:
+                self._drain()
+            return 0
+        exc = violation(&self._message, status, frame, size)
+        self._fail(exc.code, violation_reason(status, frame, size), exc)
+        return 0
+
+    cdef int _read_done(self) except -1:
+        if self._quickack and self._state != State.CLOSED:
+            # After what the callbacks sent: that has acknowledged what was read, and no packet is needed for it.
+            acknowledge_at_once(self._socket_fd)
+        return 0 if self._listener is None else self._listener._read_done(self)
+
+    cdef int _require_receiving(self) except -1:
+        if self._state > State.CLOSING or self._close_received is not None:
+            self._raise_closed()
+        if self._fast is not None and (self._fast._closing or self._fast._finalizing_close):
+            self._raise_closed()  # the transport beneath has failed, and will say so in a moment
+        return 0
+
+    cdef int _raise_closed(self) except -1:
+        raise self._closed()
+
+    def _closed(self):
+        cause = self._failure or self._cause if self.close_info is None else self.close_info.cause
+        return closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent, cause)
+
+    def connection_made(self, transport):
+        if self._opening is None:
+            raise RuntimeError("the transport was not initialised, or has been connected")
+        self.underlying_transport = transport
+        if isinstance(transport, Transport):
+            self._fast = transport
+        self._thread_id = PyThread_get_thread_ident()
+        self._scratch = scratch_of_thread()
+        if self._quickack:
+            self._socket_fd = transport.get_extra_info("socket").fileno()
+        self._opening.connection_made(self)
+
+    def connection_lost(self, exc):
+        if self._state == State.CLOSED:
+            return
+        self._stop_polling()
+        if self._state == State.CONNECTING:
+            self._state = State.CLOSED
+            self._opening.connection_lost(exc)
+            self._opening = None
+            return
+        if self._held is not None and self._state <= State.CLOSING:
+            self._lost_held = (exc,)  # what was received before is delivered first
+            return
+        self._state = State.CLOSED
+        self._forget_late()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+            self._close_timer = None
+        self._own = None
+        self._drop_held()
+        self._flush()
+        if exc is None and self._close_received is None and not self._aborted:
+            exc = EOFError("unexpected end of stream")
+        self.close_info = closing.disconnect_info(
+            self._close_received, self._close_sent, self._received_then_sent, self._aborted,
+            self._failure or self._cause or exc)
+        try:
+            self._disconnected_callbacks()
+        finally:
+            if self._disconnected is not None and not self._disconnected.done():
+                self._disconnected.set_result(None)
+
+    def _disconnected_callbacks(self):
+        """Tell everybody but wait_disconnected(), and let go of them: they refer to each other."""
+        if self._keepalive is not None:
+            self._keepalive.stop(self._closed())
+            self._keepalive = None
+            self._expect_pong = False
+        listener, self._listener, self._on_frame = self._listener, None, None
+        self._tell(listener, "on_ws_disconnected")
+
+    def _tell(self, listener, str callback):
+        if listener is None:
+            return  # it is gone already
+        try:
+            getattr(listener, callback)(self)
+        except BaseException as exc:
+            self._callback_raised(callback, exc)
+            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                raise
+
+    def eof_received(self):
+        if self._state == State.CONNECTING or self._state == State.CLOSED:
+            return False
+        self._flush()
+        unsent = self.underlying_transport.get_write_buffer_size()
+        if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
+            # The server has left: what it has not taken by now would only delay the news.
+            self.underlying_transport.abort()
+        if self._held is None:
+            self._start_close_timer()
+            self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
+        return False
+
+    cdef int _catch_up(self) except -1:
+        if self._drain_owed:
+            self._drain_owed = False
+            self._drain()
+        if not self._writing_paused and self._pong_owed is not None:
+            payload, self._pong_owed = self._pong_owed, None
+            self._answer_ping(payload)
+        if self._listener is None or self._told_paused == self._writing_paused:
+            return 0
+        self._told_paused = self._writing_paused
+        callback = "pause_writing" if self._told_paused else "resume_writing"
+        try:
+            getattr(self._listener, callback)()
+        except Exception as exc:
+            self._callback_raised(callback, exc)
+        return 0
+
+    cdef int _break_off(self) except -1:
+        self.abort()
+        return 0
+
+    def _set_close_timeout(self, close_timeout):
+        """For what closes from now on."""
+        self._close_timeout = close_timeout
+
+    def _compress(self, agreed):
+        """Compression was negotiated; to be called before the listener is made."""
+        self.compression = agreed
+        self._inflater = Inflater(agreed)
+        if agreed.can_compress:
+            self._deflater = Deflater(agreed)
+
+    def _open(self, WSListener listener not None, request, response, subprotocol, int rsv_allowed):
+        """The server agreed: deliver to this listener from now on."""
+        self._opening = None
+        self._listener = listener
+        self._on_frame = python_override(listener, "on_ws_frame")
+        self.request = request
+        self.response = response
+        self.subprotocol = subprotocol
+        self._rsv_allowed = rsv_allowed
+        self._message.decoder.rsv_allowed = rsv_allowed if self._inflater is None else RSV1
+        self._state = State.OPEN
+        self._start_polling()
+
+    def _keep_alive(self, idle_timeout, reply_timeout, strategy):
+        """Send PINGs and end the connection if nothing answers; None as `idle_timeout` never pings by itself."""
+        self._keepalive = Keepalive(
+            self, self._listener, WSListener, idle_timeout, reply_timeout, strategy, self._ping_histogram)
+        self._stamp_reads = self._stamp_reads or idle_timeout is not None
+
+    def _expect(self, bint pong):
+        self._expect_pong = pong
+
+    async def measure_roundtrip_time(self, int rounds):
+        """Measure how long the server takes to answer a PING.
+
+        :param rounds: how many PINGs to send, one after the other
+        :returns: a list of `rounds` times in seconds
+        :raises ConnectionClosed: the connection ended meanwhile
+        """
+        self._check_thread("measure_roundtrip_time")
+        self._require_open()
+        if self._keepalive is None:
+            self._keep_alive(None, None, None)
+        return await self._keepalive.measure(rounds)
+
+    cpdef notify_user_specific_pong_received(self):
+        """Say that the answer to :meth:`WSListener.send_user_specific_ping` arrived, if only your own decoding of the
+        frames can tell. Does nothing if none is waited for."""
+        self._check_thread("notify_user_specific_pong_received")
+        if self._expect_pong:
+            self._keepalive.pong_received()
+
+    cpdef send_close(self, close_code=0, close_message=None):
+        """Send a CLOSE frame; nothing can be sent after it. Frames are delivered until the server answers.
+
+        The connection ends when the server has answered and closed it, at the latest ``close_timeout`` later.
+        Does nothing if a CLOSE frame was sent before or the connection is gone.
+
+        :param close_code: a :class:`WSCloseCode` or 3000-4999; ``NO_INFO`` (0) sends an empty CLOSE frame
+        :param close_message: the reason, ``str`` or UTF-8 bytes, at most 123 bytes
+        """
+        self._check_thread("send_close")
+        cdef bytes reason = closing.close_reason(close_code, close_message)
+        if self._state == State.OPEN:
+            self._send_close_frame(close_code, reason, State.CLOSING)
+
+    cdef int _send_close_frame(self, int code, bytes reason, State next) except -1:
+        """Send the one CLOSE frame, if it can be sent. The state is `next` before it leaves, so nothing follows it."""
+        cdef:
+            bytes payload = code.to_bytes(2, "big") + reason if code else b""
+            bint in_fragments = self._sending_fragments
+        sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
+        if not self._is_open():
+            return 0  # or somebody closed it just now, in a finalizer for instance
+        self._close_sent = sent
+        self._received_then_sent = self._close_received is not None
+        self._state = next
+        try:
+            self._send_checked(
+                FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload), in_fragments)
+        finally:
+            self._start_close_timer()
+        return 0
+
+    cdef int _close_frame_received(self, WSFrame frame) except -1:
+        """RFC 6455 section 5.5.1: the CLOSE frame is answered. The core has found its code and its reason legal."""
+        cdef wsf_close close
+        wsf_read_close(<const uint8_t *>frame.payload_ptr, (<FrameFields>frame).payload_size, &close)
+        reason = PyUnicode_DecodeUTF8(<const char *>close.reason, close.reason_size, NULL)
+        self._close_received = Close(close.code, reason)
+        self._start_close_timer()
+        try:
+            if self._state <= State.CLOSING:
+                self._dispatch(frame)
+        finally:
+            if self._state == State.OPEN:
+                self._send_close_frame(
+                    0 if close.code == closing.NO_STATUS_RECEIVED else close.code, reason.encode(), State.DRAINING)
+                if self._cork_depth == 0:
+                    self._flush()
+            if self._state <= State.CLOSING:
+                self._state = State.DRAINING
+            if self._disconnecting:
+                self._drain()
+        return 0
+
+    cpdef disconnect(self, bint graceful=True):
+        """End the connection. Nothing is delivered any more.
+
+        :param graceful: send a CLOSE frame with code 1000 if none was sent, wait for the server's, and then close;
+            what was sent before reaches the server. This takes ``close_timeout`` at most. If False, as :meth:`abort`.
+
+        Does nothing if the connection is gone.
+        """
+        self._check_thread("disconnect")
+        if not graceful:
+            self.abort()
+        elif self._state != State.CLOSED:
+            if self._state == State.OPEN:
+                self._send_close_frame(1000, b"", State.DRAINING)
+            self._drain()
+
+    cpdef abort(self):
+        """Drop the connection at once, with everything that was not sent yet."""
+        self._check_thread("abort")
+        if self._state == State.CLOSED:
+            return
+        self._aborted = True
+        if self._state != State.CONNECTING:
+            self._state = max(self._state, <int>State.DRAINING)
+        self._gathered_size = 0
+        self._forget_late()
+        self._drop_held()
+        if self.underlying_transport is not None:
+            self.underlying_transport.abort()
+
+    async def wait_disconnected(self):
+        """Wait until the connection is gone and ``on_ws_disconnected`` has returned.
+
+        :raises Exception: what ended the connection on this side: the exception of a callback, a
+            :class:`WSProtocolError` if the server broke the protocol, :class:`KeepaliveTimeout` if it fell silent.
+            Whatever the server did within the protocol is no error; see ``close_info``.
+        """
+        self._check_thread("wait_disconnected")
+        if self._state != State.CLOSED:
+            if self._disconnected is None:
+                self._disconnected = self._loop.create_future()
+            await asyncio.shield(self._disconnected)
+        if self._failure is not None:
+            raise self._failure
+
+    cdef int _drain(self) except -1:
+        """Read until the server's CLOSE, if there is one to come; then say that nothing more will be sent, and read
+        until the server has closed the connection too. Said sooner, that is the end of everything for some servers."""
+        self._disconnecting = True
+        if self._state < State.DRAINING:
+            self._state = State.DRAINING
+        wsf_message_forget(&self._message)
+        self._start_close_timer()
+        if self._writing:
+            self._drain_owed = self._owed = True
+            return 0
+        self._flush()
+        if self._half_closed or self._state == State.CLOSED or self.underlying_transport is None:
+            return 0
+        if self.underlying_transport.is_closing():
+            return 0 if self._lost_held is None else self._drop_held()
+        self._deliver_held()  # of which only the server's CLOSE is looked for
+        self.underlying_transport.resume_reading()
+        if self._state == State.DRAINING and self._close_sent is not None and self._close_received is None:
+            return 0
+        self._half_closed = True
+        if self.underlying_transport.can_write_eof():
+            self.underlying_transport.write_eof()
+        else:
+            # TLS: sends close_notify after what is queued, and reads until the server's.
+            self.underlying_transport.close()
+        return 0
+
+    cdef int _start_close_timer(self) except -1:
+        if self._close_timer is None and self._close_timeout is not None and self._state != State.CLOSED:
+            self._close_timer = self._loop.call_later(self._close_timeout, self._close_timed_out)
+        return 0
+
+    def _close_timed_out(self):
+        self._cause = TimeoutError(f"the server did not close the connection within {self._close_timeout} seconds")
+        self._forget_late()
+        self._drop_held()
+        self.underlying_transport.abort()
+
+    def _callback_raised(self, str callback, exc):
+        """A callback raised: end the connection, unless that is all it was asked not to do."""
+        if isinstance(exc, WSProtocolError):
+            self._fail(exc.code, str(exc), exc)
+        elif callback == "on_ws_frame" and not self._disconnect_on_exception and isinstance(exc, Exception):
+            self._logger.error("exception in %s", callback, exc_info=exc)
+        else:
+            self._fail(1011, "", exc)
+
+    def _fail(self, int code, str reason, exc):
+        """End the connection because of `exc`: CLOSE with this code, and the exception to whoever waits."""
+        cdef bint first = self._failure is None
+        if first:
+            self._failure = exc
+        # The state first: nothing more is delivered, also not to a logging handler that polls.
+        if self._state == State.OPEN:
+            if not wsf_close_code_valid(code):
+                code, reason = 1011, ""
+            self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
+        if self._state != State.CLOSED:
+            self._state = State.FAILED
+        closing.log_failure(self._logger, exc, first)
+        if self._state != State.CLOSED:
+            self._drain()
+
+
+for _name in ("send", "send_many", "poll"):
+    enter_method(WSTransport, _name)

@@ -1,0 +1,135 @@
+cimport cython
+from aiofastnet.transport cimport Protocol, Transport
+from libc.stdint cimport uint8_t, uint64_t
+
+from wsfast._engine.streams cimport Deflater
+from wsfast._engine.frame cimport WSMsgType
+from wsfast._engine.memory cimport Scratch
+
+
+# The life of a connection: see _engine.pyx.
+cdef enum State:
+    CONNECTING
+    OPEN
+    CLOSING
+    DRAINING
+    FAILED
+    CLOSED
+
+
+# A frame that was sent while another one was being written.
+cdef struct LateFrame:
+    LateFrame *next
+    int head
+    Py_ssize_t size
+    char payload[1]                 # `size` bytes
+
+
+cdef class FrameWriter(Protocol):
+    cdef:
+        int _state
+        object _loop
+        readonly object underlying_transport
+        Transport _fast             # underlying_transport if it can be called from C, else None
+        unsigned long _thread_id
+        Scratch _scratch
+
+        uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
+        Deflater _deflater          # None: nothing is compressed
+        bint _sending_fragments
+
+        char *_gathered             # frames that leave together
+        Py_ssize_t _gathered_size
+        int _cork_depth
+        bint _gather                # write_policy="gather"
+        bint _flush_scheduled
+        uint64_t _sent_in           # the callback of the loop in which a frame left last; 0: none since the last read
+
+        bint _writing_paused
+        bint _writing               # a write is under way; it is not interrupted
+        bint _owed                  # something came up during a write, and waits for its end
+        LateFrame *_late            # frames that did, in their order
+        LateFrame *_latest          # the last of them
+
+        bint _tells_poller          # the poller wants to know when something is sent or received
+
+        # For stats.
+        uint64_t _frames_sent
+        uint64_t _frames_gathered
+        uint64_t _bytes_sent
+        uint64_t _writes
+        Py_ssize_t _longest_backlog
+
+    # Python's send() for callers in C: no Python object is created or looked at.
+    cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=*) except -1
+    # The same, masking in place: 14 bytes before `payload` and the payload itself are overwritten.
+    #
+    # Both read `payload` until they return, and before that the listener's pause_writing() may be called: whoever owns
+    # the memory must neither free nor move it there.
+    cdef int send_reuse_external_buffer(
+        self, WSMsgType msg_type, char *payload, Py_ssize_t size,
+        bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*) except -1
+
+    cpdef send(self, msg_type, message, bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*, compress=*)
+    cpdef send_many(self, msg_type, messages, compress=*)
+    cpdef send_reuse_external_bytearray(
+        self, msg_type, bytearray buffer, Py_ssize_t msg_offset,
+        bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*)
+    cpdef send_ping(self, message=*)
+    cpdef send_pong(self, message=*)
+
+    @cython.final
+    cdef int _check_thread(self, str method) except -1
+    @cython.final
+    cdef int _require_open(self) except -1
+    @cython.final
+    cdef inline bint _is_open(self) noexcept:
+        """Frames can be sent. False in state OPEN: the transport beneath has failed, and will say so in a moment."""
+        if self._state != State.OPEN:
+            return False
+        return self._fast is None or not (self._fast._closing or self._fast._finalizing_close)
+    @cython.final
+    cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
+    @cython.final
+    cdef int _send_object(self, int head, message) except -1
+    @cython.final
+    cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _send_checked(self, int head, const char *payload, Py_ssize_t size, bint in_fragments) except -1
+    @cython.final
+    cdef int _send_later(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _not_sent(self, bint in_fragments) except -1
+    @cython.final
+    cdef int _settle(self) except -1
+    @cython.final
+    cdef void _forget_late(self) noexcept
+    @cython.final
+    cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef bint _may_wait(self) except -1
+    @cython.final
+    cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _write_gathered(self) except -1
+    @cython.final
+    cdef int _write(self, char *ptr, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _flush(self) except -1
+    @cython.final
+    cdef int _uncork(self) except -1
+    @cython.final
+    cdef int _writing_changed(self, bint paused) except -1
+
+    # Overridden by WSTransport.
+    cdef int _raise_closed(self) except -1
+    cdef int _catch_up(self) except -1
+    cdef int _break_off(self) except -1
+    # Overridden by PollingReader.
+    cdef int _event(self) except -1

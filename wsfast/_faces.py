@@ -1,0 +1,96 @@
+"""What a connection of the awaitable and one of the blocking client have in common, with websockets' names."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import logging
+import weakref
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from multidict import CIMultiDict
+
+from wsfast.closing import MAX_CONTROL
+from wsfast.exceptions import ProtocolError
+from wsfast.upgrade import UpgradeRequest
+
+if TYPE_CHECKING:
+    import uuid
+
+__all__ = ["BYTES_LIKE", "DataLike", "Fixed", "Identity", "Request", "State", "control_payload"]
+
+DataLike = str | bytes | bytearray | memoryview
+
+# Types of messages and fragments other than str.
+BYTES_LIKE = (bytes, bytearray, memoryview)
+
+
+class State(enum.IntEnum):
+    """The states of a connection (RFC 6455), with websockets' numbers."""
+
+    CONNECTING, OPEN, CLOSING, CLOSED = range(4)
+
+
+class Request:
+    """The upgrade request, with websockets' attributes: `path` and `headers`."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: UpgradeRequest) -> None:
+        self._request = request
+
+    @property
+    def path(self) -> str:
+        """Path and query."""
+        return self._request.path.decode("ascii")
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """The headers that were sent."""
+        return self._request.headers
+
+
+class Fixed:
+    """An option of ``connect()`` that a connection keeps as it is: an assignment would be in vain, so it is refused."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, connection: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(f"{self._name} is an argument of connect(), and no attribute of connections")
+
+    def __set__(self, connection: object, value: object) -> NoReturn:
+        raise AttributeError(f"{self._name} cannot be changed on a connection: give it to connect()")
+
+
+class Identity:
+    """How logs tell a connection from others. Made when asked for, because hardly any program asks."""
+
+    _base_logger: Any
+
+    @functools.cached_property
+    def id(self) -> uuid.UUID:
+        """A unique identifier of the connection, for logs."""
+        import uuid  # imported with the first one
+
+        return uuid.uuid4()
+
+    @functools.cached_property
+    def logger(self) -> logging.LoggerAdapter[Any]:
+        """The logger of this connection; its records have an attribute ``websocket``."""
+        return logging.LoggerAdapter(self._base_logger, {"websocket": weakref.proxy(self)})
+
+
+def control_payload(data: DataLike) -> bytes:
+    """The payload of a control frame."""
+    if isinstance(data, str):
+        payload = data.encode()
+    elif isinstance(data, BYTES_LIKE):
+        payload = bytes(data)
+    else:
+        raise TypeError("data must be str or bytes-like")
+    if len(payload) > MAX_CONTROL:
+        raise ProtocolError(
+            f"payload of {len(payload)} bytes is longer than {MAX_CONTROL}, the limit of control frames"
+        )
+    return payload

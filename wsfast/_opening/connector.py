@@ -1,0 +1,206 @@
+"""The arguments of `connect` that mean the same to several faces."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from wsfast._engine.tuning import Tuning
+from wsfast._opening.handshake import ClientHandshake, HeadersLike
+from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
+from wsfast._opening.uri import parse_uri
+from wsfast.deflate import PerMessageDeflate, offers
+from wsfast.options import Limits, Pinging, Timeouts, check_callables, check_logger
+
+__all__ = ["Connecting"]
+
+
+class Connecting:
+    """What each attempt to connect needs, of the awaitable and of the blocking client.
+
+    Wrong arguments are refused at once, not by the first attempt. Those that websockets lets a program change
+    afterwards count from the next attempt on; of the others, assignments are refused.
+
+    `proxy_arguments`: whether there are arguments that say how to use a proxy.
+    """
+
+    # The names of all arguments, of each face.
+    _arguments: frozenset[str] = frozenset()
+
+    # By which clock connections live.
+    _clock = staticmethod(time.monotonic)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if Connecting in cls.__bases__:  # a program's own subclasses name their attributes as they like
+            cls._arguments = frozenset(inspect.signature(cls).parameters)
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        origin: str | None,
+        extensions: Sequence[PerMessageDeflate] | None,
+        subprotocols: Sequence[str] | None,
+        compression: str | PerMessageDeflate | None,
+        additional_headers: HeadersLike | None,
+        user_agent_header: str | None,
+        proxy: str | bool | None,
+        proxy_arguments: bool,
+        process_exception: Verdict,
+        open_timeout: float | None,
+        close_timeout: float | None,
+        ping_interval: float | None,
+        ping_timeout: float | None,
+        reconnect_delays: Delays,
+        logger: LoggerLike | None,
+        create_connection: Callable[..., Any] | None,
+        limits: Limits,
+        tuning: Tuning,
+    ) -> None:
+        self._uri = uri
+        self.ws_uri = parse_uri(uri)
+        if proxy_arguments or proxy not in (None, True):
+            raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
+        check_callables(
+            process_exception=process_exception,
+            reconnect_delays=reconnect_delays,
+            create_connection=create_connection,
+        )
+        self._timeouts = Timeouts(open_timeout, close_timeout)
+        self._pinging = Pinging(ping_interval, ping_timeout)
+        self._limits = limits
+        self._tuning = tuning
+        self._offered: dict[str, Any] = {
+            "subprotocols": _kept(subprotocols),
+            "origin": origin,
+            "compression": offers(compression, extensions),
+        }
+        self._additional_headers: HeadersLike | None = _kept(additional_headers)
+        self._user_agent_header = user_agent_header
+        # Made here to refuse wrong arguments; the first attempt uses it.
+        self._first_handshake: ClientHandshake | None = self._new_handshake()
+        self._process_exception = process_exception
+        self._reconnect_delays = reconnect_delays
+        self.logger = logger
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in self._arguments and not hasattr(type(self), name):
+            raise AttributeError(f"{name} cannot be changed: call connect() again")
+        super().__setattr__(name, value)
+
+    # ---- what counts when it is changed
+
+    @property
+    def uri(self) -> str:
+        """Where to connect to."""
+        return self._uri
+
+    @property
+    def additional_headers(self) -> HeadersLike | None:
+        """Headers of the next requests, too."""
+        return self._additional_headers
+
+    @additional_headers.setter
+    def additional_headers(self, headers: HeadersLike | None) -> None:
+        before, self._additional_headers = self._additional_headers, _kept(headers)
+        try:
+            self._first_handshake = self._new_handshake()
+        except BaseException:
+            self._additional_headers = before
+            raise
+
+    @property
+    def user_agent_header(self) -> str | None:
+        """That of the next requests."""
+        return self._user_agent_header
+
+    @user_agent_header.setter
+    def user_agent_header(self, user_agent: str | None) -> None:
+        before, self._user_agent_header = self._user_agent_header, user_agent
+        try:
+            self._first_handshake = self._new_handshake()
+        except BaseException:
+            self._user_agent_header = before
+            raise
+
+    @property
+    def open_timeout(self) -> float | None:
+        """Of the next attempts, in seconds."""
+        return self._timeouts.open
+
+    @open_timeout.setter
+    def open_timeout(self, seconds: float | None) -> None:
+        self._timeouts = Timeouts(seconds, self._timeouts.close)
+
+    @property
+    def close_timeout(self) -> float | None:
+        """Of the next connections, in seconds."""
+        return self._timeouts.close
+
+    @close_timeout.setter
+    def close_timeout(self, seconds: float | None) -> None:
+        self._timeouts = Timeouts(self._timeouts.open, seconds)
+
+    @property
+    def process_exception(self) -> Verdict:
+        """Tells the next errors after which to reconnect from fatal ones."""
+        return self._process_exception
+
+    @process_exception.setter
+    def process_exception(self, verdict: Verdict) -> None:
+        check_callables(process_exception=verdict)
+        self._process_exception = verdict
+
+    @property
+    def reconnect_delays(self) -> Delays:
+        """Makes the iterator of delays of the next loop."""
+        return self._reconnect_delays
+
+    @reconnect_delays.setter
+    def reconnect_delays(self, delays: Delays) -> None:
+        check_callables(reconnect_delays=delays)
+        self._reconnect_delays = delays
+
+    @property
+    def logger(self) -> LoggerLike:
+        """Of the next attempts and connections."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, logger: LoggerLike | None) -> None:
+        check_logger("logger", logger)
+        self._logger: LoggerLike = logging.getLogger("wsfast.client") if logger is None else logger
+
+    # ---- for the faces
+
+    def _new_handshake(self) -> ClientHandshake:
+        try:
+            return ClientHandshake(
+                self.ws_uri,
+                extra_headers=self._additional_headers,
+                user_agent=self._user_agent_header,
+                **self._offered,
+            )
+        except (TypeError, ValueError) as exc:  # it knows two arguments by picows' names
+            text = str(exc).replace("extra_headers", "additional_headers")
+            text = re.sub(r"^user_agent\b", "user_agent_header", text)
+            raise (TypeError if isinstance(exc, TypeError) else ValueError)(text) from None
+
+    def _next_handshake(self) -> ClientHandshake:
+        """A handshake for one attempt."""
+        handshake, self._first_handshake = self._first_handshake, None
+        return handshake or self._new_handshake()
+
+    def _attempts(self) -> Attempts:
+        """For a loop over connections."""
+        return Attempts(self._process_exception, self._reconnect_delays, self._logger, self._clock)
+
+
+def _kept(items: Any) -> Any:
+    """Iterators are used up by the first attempt, so what they give is kept."""
+    return list(items) if isinstance(items, Iterator) else items

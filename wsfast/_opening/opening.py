@@ -1,0 +1,176 @@
+"""Opens connections: DNS, TCP, TLS and upgrade, under one deadline. What happens here happens once per connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.tuning import Tuning
+from wsfast._engine.writer import mask_kernel
+from wsfast._opening import transports
+from wsfast._opening.addresses import SocketFactory
+from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.uri import WebSocketURI
+from wsfast.exceptions import InvalidHandshake, InvalidStatus
+from wsfast.options import Pinging, Timeouts
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout as deadline
+else:
+    from async_timeout import timeout as deadline
+
+# Bytes that are read at once until the connection is open: a reply is some 200, and a hostile one is to keep the event
+# loop for a millisecond at a time, at most.
+_READ_WHILE_OPENING = 4 * 1024
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+async def establish(
+    transport: WSTransport,
+    opening: Opening,
+    uri: WebSocketURI,
+    context: ssl.SSLContext | None,
+    *,
+    timeouts: Timeouts,
+    socket_factory: SocketFactory | None,
+    use_aiofastnet: bool | None,
+    tuning: Tuning,
+    kwargs: dict[str, Any],
+) -> None:
+    """Everything from DNS to the server's agreement. Whatever it raises, nothing is left behind."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with deadline(timeouts.open):
+            await transports.connect(
+                loop, transport, uri, context, socket_factory, use_aiofastnet, tuning, kwargs
+            )
+            async with deadline(timeouts.handshake):
+                await opening.opened
+    except asyncio.TimeoutError as exc:
+        opening.abandon()
+        if isinstance(exc.__context__, asyncio.CancelledError):
+            rejected = opening.rejected()
+            if rejected is not None:
+                raise rejected from exc
+            raise TimeoutError(f"{opening.phase} took too long") from exc
+        raise
+    except BaseException:
+        opening.abandon()
+        raise
+
+
+def refuse_redirect(exc: InvalidStatus) -> None:
+    """Redirects are not followed yet: say so, instead of calling the reply a rejection."""
+    if exc.response.status_code in _REDIRECTS:
+        location = exc.response.headers.get("Location")
+        raise NotImplementedError(
+            f"redirects are not followed yet: the server redirects to {location!r}"
+        ) from exc
+
+
+class Opening:
+    """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN.
+
+    `receiver`: called once the server has agreed; makes what the connection delivers to
+    """
+
+    def __init__(
+        self,
+        handshake: ClientHandshake,
+        receiver: Callable[[UpgradeRequest, UpgradeResponse], WSListener],
+        logger: Any,
+        tuning: Tuning,
+        pinging: Pinging | None = None,
+    ) -> None:
+        self._handshake = handshake
+        self._make_receiver = receiver
+        self._tuning = tuning
+        self._pinging = pinging
+        self._transport: WSTransport | None = None
+        self.logger = logger
+        self.phase = "connecting"
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: WSTransport) -> None:
+        self._transport = transport
+        self.phase = "the WebSocket handshake"
+        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
+        beneath = transport.underlying_transport
+        beneath.write(self._handshake.request_bytes)
+
+    def data_received(self, data: bytes) -> int:
+        """Return how many bytes at the end of `data` are already frames."""
+        if self.opened.done():
+            return 0
+        assert self._transport is not None
+        try:
+            response = self._handshake.feed(data)
+            if response is None:
+                return 0
+            self._transport._read_at_most(self._tuning.max_read_size)
+            if self._handshake.compression is not None:
+                self._transport._compress(self._handshake.compression)
+            receiver = self._make_receiver(self._handshake.request, response)
+        except BaseException as exc:
+            self._failed(exc)
+            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                raise
+            return 0
+        transport = self._transport
+        # Who negotiates an extension by hand, in extra_headers, gets the bits that it may use.
+        by_hand = self._handshake.extensions_header and self._handshake.compression is None
+        rsv_allowed = 0x70 if by_hand else 0
+        transport._open(receiver, self._handshake.request, response, self._handshake.subprotocol, rsv_allowed)
+        self.opened.set_result(None)
+        if self.logger.isEnabledFor(logging.INFO):
+            beneath = transport.underlying_transport
+            self.logger.info(
+                "connected: %s -> %s, masks by %s",
+                beneath.get_extra_info("sockname"),
+                beneath.get_extra_info("peername"),
+                mask_kernel,
+            )
+        ping = self._pinging
+        if ping is not None and ping.interval is not None:
+            transport._keep_alive(ping.interval, ping.timeout, ping.strategy)
+        return len(self._handshake.trailing)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection ended before the handshake did."""
+        if self.opened.done():
+            return
+        if exc is None:
+            try:
+                self._handshake.feed_eof()
+            except Exception as failed:
+                exc = failed
+        self.opened.set_exception(exc)
+
+    def rejected(self) -> InvalidStatus | None:
+        """The server has said no, but its explanation has not ended yet."""
+        try:
+            self._handshake.feed_eof()
+        except InvalidStatus as rejected:
+            return rejected
+        except (InvalidHandshake, RuntimeError):  # too little of a reply; or the handshake is over
+            return None
+
+    def abandon(self) -> None:
+        """ws_connect() raises: leave nothing behind."""
+        if self.opened.done() and not self.opened.cancelled():
+            self.opened.exception()  # retrieved, or asyncio complains
+        self.opened.cancel()
+        if self._transport is not None and not self._transport.is_disconnected:
+            self._transport.abort()
+
+    def _failed(self, exc: BaseException) -> None:
+        assert self._transport is not None
+        self.opened.set_exception(exc)
+        self._transport.abort()

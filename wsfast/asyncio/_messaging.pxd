@@ -1,0 +1,26 @@
+from libc.stdint cimport int64_t
+
+from wsfast._engine.transport cimport WSTransport
+from wsfast.asyncio._inbox cimport Inbox
+
+
+cdef class Connection:
+    cdef:
+        object __weakref__
+        WSTransport _transport
+        Inbox _inbox
+        bint _fragmenting           # a fragmented message is being sent: other messages wait for their turn
+
+        # How long this connection has not let other tasks run.
+        int _credit
+        int _allowance
+        bint _turn_awaited          # the loop will call _loop_turned()
+        int64_t _run_began          # since when no turn of the loop is known of; 0: not looked at the clock yet
+
+    cdef bint _must_yield(self) except -1
+    cdef void _run_begins(self) noexcept
+
+    cdef inline int _has_credit(self) except -1:
+        """An await that could end at once may: false if it must let other tasks run first."""
+        self._credit -= 1
+        return self._credit > 0 or not self._must_yield()

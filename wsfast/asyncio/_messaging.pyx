@@ -1,0 +1,448 @@
+"""recv() and send() of the awaitable connection: what happens for every message.
+
+Both return an object that is awaited once (see _awaitable.pyx). If the result is there already (a message in the queue,
+room to write), the await ends in the first step: no future, no task, no turn of the event loop. It has a coroutine's
+methods, so create_task(), wait_for() and gather() take it.
+
+An await that never waits would starve other tasks, so time is looked at now and then: a connection that went on for
+two SLICEs without a turn of the event loop yields once.
+
+Nothing is taken from the queue before the await ends, so a cancelled recv() loses no message. What a cancelled send()
+had begun leaves whole.
+"""
+
+cimport cython
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t
+
+from wsfast._engine.core cimport wsf_monotonic_ns
+from wsfast._engine.streams cimport compression
+from wsfast._engine.transport cimport WSTransport
+from wsfast._engine.frame cimport FIN, WSMsgType
+from wsfast._engine.python cimport PyDescr_NewMethod, PyMethodDescrObject, PyThread_get_thread_ident
+from wsfast.asyncio._awaitable cimport (
+    WSF_RETURNED,
+    WSF_YIELDED,
+    Awaitable,
+    Stage,
+    drive,
+    install,
+    warn_never_awaited,
+    wsf_awaitable,
+    wsf_awaitable_new,
+    wsf_recycle,
+    wsf_step,
+)
+from wsfast.asyncio._inbox cimport AS_BYTES, AS_TEXT, BY_TYPE, Inbox
+
+from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
+
+
+cdef enum:
+    # How many awaits may end at once before the clock is looked at for the first time, and at most between two looks.
+    FIRST_ALLOWANCE = 8
+    LARGEST_ALLOWANCE = 64
+    # How long an event loop may be kept from other tasks, in nanoseconds: twice this is a hundred of its turns.
+    SLICE = 125_000
+
+
+cdef wsf_awaitable _receives, _sends
+
+
+cdef class Connection:
+    """The part of a connection that is the same for every message; :class:`wsfast.asyncio.client.ClientConnection` is
+    the whole."""
+
+    def __init__(self, WSTransport transport not None, max_queue, max_size):
+        self._transport = transport
+        self._inbox = Inbox(self, transport, *max_queue, *max_size)
+        self._credit = FIRST_ALLOWANCE
+
+    def recv(self, decode=None):
+        """Receive the next message.
+
+        :param decode: None gives ``str`` for text messages and ``bytes`` for binary ones, True always ``str``, False
+            always ``bytes``
+        :raises ConnectionClosed: the connection is closed, and no message is left
+        :raises ConcurrencyError: another task is in :meth:`recv` or :meth:`recv_streaming`
+
+        Cancelling it is safe: no message is lost. If a message should be text and is not UTF-8, the connection is
+        closed with code 1007.
+        """
+        cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
+        receive._connection = self
+        receive._decode = BY_TYPE if decode is None else AS_TEXT if decode else AS_BYTES
+        receive._iterates = receive._frame = False
+        receive._stage = Stage.FRESH
+        return receive
+
+    def send(self, message, *, text=None, compress=None):
+        """Send a message.
+
+        :param message: ``str`` is sent as text, a bytes-like object as binary; an iterable or asynchronous iterable of
+            either is sent as one message, each item as a fragment
+        :param text: True sends as text, False as binary, whatever the type of `message`
+        :param compress: True or False overrides the ``threshold`` of :class:`~wsfast.deflate.PerMessageDeflate`, if
+            compression was negotiated
+        :raises ConnectionClosed: the connection is closed
+        :raises TypeError: `message` is of another type
+
+        Waits only while more than ``write_limit`` bytes are unsent, or a fragmented message of another task is being
+        sent.
+        """
+        cdef Send send = <Send>wsf_awaitable_new(&_sends)
+        send._connection = self
+        send._message = message
+        send._text = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
+        send._compression = 0 if compress is None else compression(compress)
+        send._stage = Stage.FRESH
+        return send
+
+    def __aiter__(self):
+        """Iterate over the messages until the connection is closed.
+
+        The iteration ends after a normal closure; after any other one it raises :exc:`ConnectionClosedError`.
+        """
+        return Messages(self)
+
+    # ---- for the methods of ClientConnection
+
+    @property
+    def listener(self):
+        """What the engine delivers to."""
+        return self._inbox
+
+    def _receive_frame(self):
+        """Receive the next frame of a message as (opcode, payload, fin)."""
+        cdef Receive receive = self.recv()
+        receive._frame = True
+        return receive
+
+    def _send_frame(self, message, bint text, bint first, bint fin, int wish):
+        """Send one fragment; true if what follows must wait for the write buffer."""
+        cdef int opcode = (WSMsgType.TEXT if text else WSMsgType.BINARY) if first else WSMsgType.CONTINUATION
+        self._transport._check_thread("send")
+        cdef int first_byte = self._transport._first_byte(opcode, fin, False, False, False)
+        self._transport._send_object(first_byte | wish, _bytes_like(message))
+        return self._transport._writing_paused
+
+    def _send_some(self, messages, text, compress):
+        """Send messages out of an iterator, all in one write; true if there are more and they must wait."""
+        cdef:
+            WSTransport transport = self._transport
+            int first_byte, kind = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
+            int wish = compression(compress)
+        transport._check_thread("send_many")
+        transport._cork_depth += 1
+        try:
+            for message in messages:
+                transport._require_open()
+                first_byte = _first_byte(message, kind)
+                if first_byte == 0:
+                    raise TypeError(f"messages must be str or bytes-like, not {type(message).__name__}")
+                transport._send_object(first_byte | wish, _bytes_like(message))
+                if transport._writing_paused:
+                    return True
+        finally:
+            transport._uncork()
+        return False
+
+    def _read_on(self):
+        self._inbox.read_on()
+
+    def _read_no_further(self):
+        self._inbox.read_no_further()
+
+    @property
+    def _state(self):
+        return self._transport._state
+
+    @property
+    def _is_open(self):
+        return self._transport._is_open()
+
+    @property
+    def _writing_paused(self):
+        return self._transport._writing_paused
+
+    @property
+    def _sending_fragments(self):
+        return self._fragmenting
+
+    @_sending_fragments.setter
+    def _sending_fragments(self, bint sending):
+        self._fragmenting = sending
+
+    @property
+    def _streaming(self):
+        """recv_streaming() has given a part of a message, and not the last one."""
+        return self._inbox.streaming
+
+    @_streaming.setter
+    def _streaming(self, bint streaming):
+        self._inbox.receiving = self._inbox.streaming = streaming
+
+    @property
+    def _closes(self):
+        """The CLOSE frames: received, sent, and whether the received one came first."""
+        return (
+            self._transport._close_received, self._transport._close_sent, bool(self._transport._received_then_sent))
+
+    def _stamp_reads(self):
+        """Note from now on when something was received: ``transport.last_received``."""
+        self._transport._stamp_reads = True
+
+    # ---- fairness
+
+    cdef bint _must_yield(self) except -1:
+        """Awaits that ended at once have used up the credit: look at the clock, and grant new credit.
+
+        In the second SLICE without a turn of the event loop that is known of, the loop is asked to tell of the next.
+        So what takes less than a SLICE, a read and the answers to it, costs the loop nothing.
+        """
+        cdef int64_t now = wsf_monotonic_ns()
+        if self._run_began == 0:
+            self._run_began = now
+            self._allowance = 1
+        elif now - self._run_began < SLICE:
+            if self._allowance < LARGEST_ALLOWANCE:
+                self._allowance *= 2
+        elif self._turn_awaited:
+            return True
+        else:
+            self._turn_awaited = True
+            self._run_began = now
+            self._transport._loop.call_soon(self._loop_turned)
+        self._credit = self._allowance
+        return False
+
+    cdef void _run_begins(self) noexcept:
+        """The event loop has turned."""
+        self._run_began = 0
+        self._credit = FIRST_ALLOWANCE
+
+    def _loop_turned(self):
+        self._turn_awaited = False
+        self._run_begins()
+
+
+@cython.final
+cdef class Receive(Awaitable):
+    """recv() under way."""
+
+    cdef:
+        Connection _connection
+        int _decode
+        bint _iterates
+        bint _frame
+
+    cdef int _finish(self, PyObject **result) except -1:
+        cdef:
+            Inbox inbox = self._connection._inbox
+            object value
+        self._stage = Stage.OVER
+        inbox.receiving = True
+        try:
+            value = inbox.take_frame() if self._frame else inbox.take(self._decode)
+        finally:
+            inbox.receiving = inbox.streaming = False
+        if value is None:
+            exc, inbox.invalid_text = inbox.invalid_text, None
+            return self._delegate_to(self._connection._text_is_invalid(exc), result)
+        Py_INCREF(value)
+        result[0] = <PyObject *>value
+        return WSF_RETURNED
+
+    cdef int _yield(self, Stage stage, object value, PyObject **result) except -1:
+        self._connection._inbox.receiving = True
+        self._stage = stage
+        Py_INCREF(value)
+        result[0] = <PyObject *>value
+        return WSF_YIELDED
+
+    cdef int _go_on(self, PyObject **result) except -1:
+        """Any step but a first one that ends at once."""
+        cdef:
+            Connection connection = self._connection
+            Inbox inbox
+        if self._stage == Stage.DELEGATED:
+            return drive(self._delegate, result)
+        if self._stage == Stage.OVER:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        inbox = connection._inbox
+        if self._stage == Stage.FRESH:
+            self._stage = Stage.OVER
+            if inbox is None:
+                raise RuntimeError("the connection was not initialised")
+            connection._transport._check_thread("recv")
+            if inbox.receiving:
+                raise ConcurrencyError(
+                    "cannot call recv while another coroutine is already running recv or recv_streaming")
+            inbox.streaming = self._frame
+            if inbox.ready() and connection._has_credit() == 0:
+                return self._yield(Stage.YIELDED, None, result)
+        elif self._stage == Stage.WAITING and inbox.waiter.is_armed():
+            raise RuntimeError("coroutine is being awaited already")
+        else:
+            connection._run_begins()
+        if inbox.ready():
+            return self._finish(result)
+        if inbox.closed:
+            self._stage = Stage.OVER
+            inbox.receiving = inbox.streaming = False
+            exc = connection._closed()
+            if self._iterates and isinstance(exc, ConnectionClosedOK):
+                raise StopAsyncIteration
+            raise exc
+        if inbox.paused:
+            inbox.resume()
+        if connection._transport._cork_depth == 0:
+            connection._transport._flush()  # for the program has nothing else to send
+        return self._yield(Stage.WAITING, inbox.waiter.arm(), result)
+
+    cdef int _abandon(self) except -1:
+        self._connection._inbox.receiving = self._connection._inbox.streaming = False
+        return 0
+
+    def __del__(self):
+        fresh = self._stage == Stage.FRESH
+        self._end()
+        if fresh:
+            warn_never_awaited(b"ClientConnection.recv")
+
+
+@cython.final
+cdef class Send(Awaitable):
+    """send() under way."""
+
+    cdef:
+        Connection _connection
+        object _message
+        int _text
+        int _compression            # see Compression of streams.pxd
+
+    cdef int _go_on(self, PyObject **result) except -1:
+        """Any step but the first."""
+        if self._stage == Stage.DELEGATED:
+            return drive(self._delegate, result)
+        if self._stage == Stage.OVER:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        self._stage = Stage.OVER
+        self._connection._run_begins()
+        Py_INCREF(None)
+        result[0] = <PyObject *>None
+        return WSF_RETURNED
+
+    def __del__(self):
+        fresh = self._stage == Stage.FRESH
+        self._end()
+        if fresh:
+            warn_never_awaited(b"ClientConnection.send")
+
+
+@cython.final
+cdef class Messages:
+    """``async for`` over a connection."""
+
+    cdef Connection _connection
+
+    def __cinit__(self, Connection connection not None):
+        self._connection = connection
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
+        receive._connection = self._connection
+        receive._decode = BY_TYPE
+        receive._iterates = True
+        receive._frame = False
+        receive._stage = Stage.FRESH
+        return receive
+
+
+# The steps have no local variables for objects: each would cost a reference counted up and down. A step that raises
+# leaves NULL as its result: the interpreter relies on that, and a debug build asserts it.
+
+cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except -1:
+    result[0] = NULL
+    if self._stage != Stage.FRESH or self._connection._inbox is None or self._frame:
+        return self._go_on(result)
+    if self._connection._inbox.messages == 0 or self._connection._inbox.receiving:
+        return self._go_on(result)
+    if PyThread_get_thread_ident() != self._connection._transport._thread_id:
+        return self._go_on(result)
+    if self._connection._has_credit() == 0:
+        return self._yield(Stage.YIELDED, None, result)
+    return self._finish(result)
+
+
+cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
+    cdef int first_byte
+    result[0] = NULL
+    if self._stage != Stage.FRESH:
+        return self._go_on(result)
+    self._stage = Stage.OVER
+    if self._connection._transport is None:
+        raise RuntimeError("the connection was not initialised")
+    if PyThread_get_thread_ident() != self._connection._transport._thread_id:
+        self._connection._transport._check_thread("send")
+    first_byte = _first_byte(self._message, self._text)
+    if first_byte == 0 or self._connection._fragmenting or not self._connection._transport._is_open():
+        return self._delegate_to(
+            self._connection._send_slowly(
+                self._message, None if self._text == BY_TYPE else bool(self._text), self._compression), result)
+    self._connection._transport._send_object(first_byte | self._compression, _bytes_like(self._message))
+    if self._connection._transport._writing_paused:
+        self._message = None
+        return self._delegate_to(self._connection._drain(), result)
+    Py_INCREF(None)
+    result[0] = <PyObject *>None
+    if self._connection._has_credit() == 0:
+        self._stage = Stage.YIELDED
+        return WSF_YIELDED
+    return WSF_RETURNED
+
+
+cdef bint _recycle_receive(Receive self) noexcept:
+    if self._stage != Stage.OVER:
+        return False
+    self._connection = None
+    return True
+
+
+cdef bint _recycle_send(Send self) noexcept:
+    if self._stage != Stage.OVER:
+        return False
+    self._connection = self._message = None
+    return True
+
+
+cdef int _first_byte(message, int text) except -1:
+    """Of an unfragmented message; 0 if `message` is no message."""
+    if isinstance(message, str):
+        return FIN | (WSMsgType.BINARY if text == AS_BYTES else WSMsgType.TEXT)
+    if isinstance(message, (bytes, bytearray, memoryview)):
+        return FIN | (WSMsgType.TEXT if text == AS_TEXT else WSMsgType.BINARY)
+    return 0
+
+
+cdef object _bytes_like(message):
+    """The engine takes what is contiguous; of a view that is not, make a copy that is."""
+    if isinstance(message, memoryview) and not message.c_contiguous:
+        return message.tobytes()
+    return message
+
+
+def enter_methods(cls):
+    """Enter recv() and send() into a subclass: CPython 3.11 to 3.13 take their short cut for methods of C only if the
+    object is of the very class whose method it is."""
+    for name in ("recv", "send"):
+        setattr(cls, name, PyDescr_NewMethod(
+            <PyTypeObject *>cls, (<PyMethodDescrObject *>Connection.__dict__[name]).d_method))
+
+
+install(&_receives, Receive, <wsf_step>_receive_step, <wsf_recycle>_recycle_receive)
+install(&_sends, Send, <wsf_step>_send_step, <wsf_recycle>_recycle_send)

@@ -1,0 +1,237 @@
+"""The listener face: `ws_connect`, with picows' names."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Union
+
+from wsfast import deflate
+from wsfast._engine.messages import Messages
+from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.tuning import Histogram, SocketOption, Tuning
+from wsfast._opening import addresses
+from wsfast._opening.addresses import SocketFactory
+from wsfast._opening.handshake import ClientHandshake, HeadersLike
+from wsfast._opening.opening import Opening, establish, refuse_redirect
+from wsfast._opening.uri import parse_uri
+from wsfast.codes import WSAutoPingStrategy
+from wsfast.exceptions import InvalidStatus
+from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
+from wsfast.tls import TLS, as_context, check_tls
+from wsfast.upgrade import UpgradeRequest, UpgradeResponse
+
+ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
+LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
+
+
+async def ws_connect(
+    ws_listener_factory: ListenerFactory,
+    url: str,
+    *,
+    ssl_context: ssl.SSLContext | TLS | None = None,
+    disconnect_on_exception: bool = True,
+    websocket_handshake_timeout: float | None = 5,
+    open_timeout: float | None = 10,
+    close_timeout: float | None = 10,
+    logger_name: LoggerLike = None,
+    enable_auto_ping: bool = False,
+    auto_ping_idle_timeout: float = 10,
+    auto_ping_reply_timeout: float = 10,
+    auto_ping_strategy: WSAutoPingStrategy = WSAutoPingStrategy.PING_WHEN_IDLE,
+    enable_auto_pong: bool = True,
+    max_frame_size: int | None = 10 * 1024 * 1024,
+    extra_headers: HeadersLike | None = None,
+    subprotocols: Sequence[str] | None = None,
+    max_redirects: int = 5,
+    proxy: str | None = None,
+    proxy_ssl_context: ssl.SSLContext | None = None,
+    read_buffer_init_size: int = 16 * 1024,
+    socket_factory: SocketFactory | None = None,
+    use_aiofastnet: bool | None = None,
+    write_policy: str = "immediate",
+    busy_poll: float = 0,
+    timestamps: str | None = None,
+    max_read_size: int | None = None,
+    quickack: bool = False,
+    so_busy_poll: int = 0,
+    sockopts: Sequence[SocketOption] = (),
+    ping_histogram: Histogram | None = None,
+    compression: str | deflate.PerMessageDeflate | None = None,
+    **kwargs: Any,
+) -> tuple[WSTransport, WSListener]:
+    """Connect to a WebSocket server and deliver what it sends to a listener.
+
+    The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit.
+
+    :param ws_listener_factory: called without arguments, or, if it takes two, with the upgrade request and response,
+        once the server has agreed; returns the :class:`WSListener`
+    :param url: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
+    :param ssl_context: for ``wss``: an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; by default one that trusts the
+        system's authorities
+    :param disconnect_on_exception: False logs an exception of ``on_ws_frame`` and goes on, instead of closing
+    :param websocket_handshake_timeout: for the upgrade alone, once TCP and TLS are up
+    :param open_timeout: for everything: DNS, TCP, TLS and upgrade
+    :param close_timeout: from the first CLOSE frame, or :meth:`WSTransport.disconnect`, until the connection is dropped
+        whatever the server does
+    :param logger_name: a logger, or the last part of the name ``wsfast.<logger_name>``; ``wsfast.client`` by default
+    :param enable_auto_ping: ping the server, and end the connection if it shows no sign of life
+    :param auto_ping_idle_timeout: how long nothing must have been received before a ping is sent or, with
+        ``PING_PERIODICALLY``, the time between pings
+    :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
+    :param enable_auto_pong: answer PING frames; if False, they are delivered
+    :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
+        :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
+    :param extra_headers: a mapping or pairs, added to the request; ``Host`` replaces the one from `url`
+    :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
+    :param max_redirects: redirects are not followed yet: a server that answers with one raises NotImplementedError, or
+        InvalidStatus if this is 0
+    :param proxy, proxy_ssl_context: not implemented yet
+    :param read_buffer_init_size: accepted for picows' sake; connections share a read buffer, so none is sized by it
+    :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
+        or not, or None for the usual way
+    :param use_aiofastnet: False uses the event loop's own transports, which are slower
+    :param write_policy: ``"immediate"`` writes every frame at once; ``"gather"`` writes the first frame of an event
+        loop iteration at once, and those that follow together when the iteration ends
+    :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
+        read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
+    :param timestamps: ``"user"`` sets :attr:`WSFrame.recv_time_ns`, ``"kernel"`` also :attr:`WSFrame.kernel_time_ns`,
+        on plain TCP only
+    :param max_read_size: bytes to read at once, at most; 256 KiB by default. Their frames are all delivered before
+        anything else happens.
+    :param quickack: tell the kernel after every read to acknowledge at once, which costs a system call per read;
+        otherwise it is told once, and forgets it when it sees fit
+    :param so_busy_poll: ``SO_BUSY_POLL``, in microseconds: the kernel asks the network card itself before it sleeps
+    :param sockopts: tuples ``(level, name, value)`` for ``setsockopt``, set before the socket is connected
+    :param ping_histogram: gets the round-trip time of every answered PING in nanoseconds by ``record_value(ns)``;
+        such as ``HdrHistogram`` of the package hdrhistogram, ``pip install wsfast[histogram]``
+    :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages;
+        only for a listener that overrides :meth:`WSListener.on_ws_message`
+    :param kwargs: for ``loop.create_connection``: ``local_addr``, ``server_hostname``, ``family``,
+        ``happy_eyeballs_delay``, ``ssl_handshake_timeout``...
+
+    :returns: the transport and the listener
+    :raises InvalidURI: `url` is no WebSocket URL
+    :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
+    :raises TimeoutError: a deadline passed
+    :raises OSError: DNS, TCP or TLS failed, or a socket option was refused
+    """
+    uri = parse_uri(url)
+    if proxy is not None or proxy_ssl_context is not None:
+        raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
+    for name in kwargs:
+        if name in ("ssl", "sock"):
+            raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
+        if name not in addresses.ARGUMENTS + addresses.TLS_ARGUMENTS:
+            raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
+        if name in addresses.TLS_ARGUMENTS and not uri.secure:
+            raise ValueError(f"{name} is only meaningful with wss")
+    addresses.check_arguments(kwargs)
+    check_bools(disconnect_on_exception=disconnect_on_exception, enable_auto_pong=enable_auto_pong)
+    if use_aiofastnet is not None:
+        check_bools(use_aiofastnet=use_aiofastnet)
+    if not callable(ws_listener_factory):
+        raise TypeError(f"ws_listener_factory must be callable, not {ws_listener_factory!r}")
+    check_callables(socket_factory=socket_factory)
+    check_tls("ssl_context", ssl_context)
+    max_payload = Limits.of_frames(max_frame_size)
+    count("max_redirects", max_redirects)
+    count("read_buffer_init_size", read_buffer_init_size)
+    timeouts = Timeouts(open_timeout, close_timeout, websocket_handshake_timeout)
+    pinging = Pinging.of_listener(
+        enable_auto_ping, auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy
+    )
+    tuning = Tuning(
+        write_policy=write_policy,
+        busy_poll=busy_poll,
+        timestamps=timestamps,
+        max_read_size=max_read_size,
+        quickack=quickack,
+        so_busy_poll=so_busy_poll,
+        sockopts=sockopts,
+        ping_histogram=ping_histogram,
+    )
+    if timestamps == "kernel" and uri.secure:
+        raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
+    offers = deflate.offers(compression, None)
+    handshake = ClientHandshake(
+        uri, subprotocols=subprotocols, extra_headers=extra_headers, compression=offers
+    )
+    listeners: list[WSListener] = []
+
+    def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+        listeners.append(_make_listener(ws_listener_factory, request, response))
+        return receiver_of(listeners[0], transport, compressed=bool(offers))
+
+    opening = Opening(handshake, receiver, _logger(logger_name), tuning, pinging)
+    loop = asyncio.get_running_loop()
+    context = as_context(ssl_context) if uri.secure else None
+    transport = WSTransport(
+        loop,
+        opening,
+        logger=opening.logger,
+        secure=uri.secure,
+        max_frame_size=max_payload,
+        auto_pong=enable_auto_pong,
+        disconnect_on_exception=disconnect_on_exception,
+        close_timeout=timeouts.close,
+        tuning=tuning,
+    )
+    try:
+        await establish(
+            transport,
+            opening,
+            uri,
+            context,
+            timeouts=timeouts,
+            socket_factory=socket_factory,
+            use_aiofastnet=use_aiofastnet,
+            tuning=tuning,
+            kwargs=kwargs,
+        )
+    except InvalidStatus as exc:
+        if max_redirects > 0:
+            refuse_redirect(exc)
+        raise
+    return transport, listeners[0]
+
+
+def _make_listener(
+    factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse
+) -> WSListener:
+    listener = factory(request, response) if _takes_two(factory) else factory()  # type: ignore[call-arg]
+    if not isinstance(listener, WSListener):
+        raise TypeError(f"ws_listener_factory must return a WSListener, not {type(listener).__name__}")
+    return listener
+
+
+def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:
+    """What to deliver to: the listener, or what makes messages for it."""
+    by_class = type(listener).on_ws_message is not WSListener.on_ws_message
+    if by_class or "on_ws_message" in getattr(listener, "__dict__", ()):
+        return Messages(listener, transport)
+    if compressed:
+        raise TypeError(f"compression: {type(listener).__name__} does not override on_ws_message()")
+    return listener
+
+
+def _takes_two(factory: ListenerFactory) -> bool:
+    """Does the factory take the request and the response? Decided by its signature, so that a TypeError that it raises
+    is not mistaken for a wrong call."""
+    if isinstance(factory, type) and factory.__init__ is WSListener.__init__:  # type: ignore[misc]
+        return False
+    try:
+        inspect.signature(factory).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _logger(name: LoggerLike) -> Any:
+    if name is None or isinstance(name, str):
+        return logging.getLogger(f"wsfast.{name or 'client'}")
+    check_logger("logger_name", name)
+    return name

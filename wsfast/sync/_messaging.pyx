@@ -1,0 +1,361 @@
+"""recv() and send() of the blocking connection: what happens for every message.
+
+The crate is linked into _native, by cffi, and exists once; the three functions that matter here are reached by their
+addresses. Their types are those of wsfast_tungstenite.h, so the C compiler knows if a call does not fit.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
+from libc.stdint cimport uintptr_t
+from libc.string cimport memcpy
+
+from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
+from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_wished
+from wsfast._engine.messages cimport take_reference
+from wsfast._engine.violation cimport add_content
+
+from wsfast.exceptions import ConcurrencyError, ProtocolError
+from wsfast.sync import _native
+from wsfast.sync.compression import LockedDeflater
+
+
+cdef extern from "Python.h":
+    int PyUnicode_IS_COMPACT_ASCII(object text)
+    void *PyUnicode_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    # Without an exception handler around them: setting one up for every message costs more than it seems.
+    PyObject *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
+    PyObject *bytes_or_null "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size)
+
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include "wsfast_tungstenite.h"
+
+    static int wsf_error_is_set(void) { return -1; }
+
+    static struct {
+        __typeof__(wst_recv) *recv;
+        __typeof__(wst_send) *send;
+        __typeof__(wst_get_message) *get_message;
+    } crate;
+    """
+    enum:
+        WST_OK, WST_INTERRUPTED
+        WST_RESUME, WST_STREAM, WST_VALIDATE, WST_AGAIN
+
+    int raise_what_is_set "wsf_error_is_set"() except -1
+
+    ctypedef struct wst_connection:
+        pass
+    ctypedef struct wst_message:
+        const char *data
+        size_t size
+        bint text
+        bint fin
+        bint compressed
+
+    cdef struct Crate:
+        int (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
+        int (*send)(wst_connection *connection, int head, const char *data, size_t size) noexcept nogil
+        wst_message *(*get_message)(wst_connection *connection) noexcept nogil
+    Crate crate
+
+
+cdef void *address_of(name) except NULL:
+    function = _native.ffi.addressof(_native.lib, name)
+    return <void *><uintptr_t>int(_native.ffi.cast("uintptr_t", function))
+
+
+crate.recv = <int (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")
+crate.send = <int (*)(wst_connection *, int, const char *, size_t) noexcept nogil>address_of("wst_send")
+crate.get_message = <wst_message *(*)(wst_connection *) noexcept nogil>address_of("wst_get_message")
+
+cdef object HANDLE = _native.ffi.typeof("wst_connection *")
+
+# The first byte of a frame (RFC 6455 section 5.2).
+cdef enum:
+    WHOLE_TEXT = WSF_FIN_BIT | WSF_TEXT
+    WHOLE_BINARY = WSF_FIN_BIT | WSF_BINARY
+
+
+# tp_clear would cut _handle, which frees the connection, while _connection still points at it.
+@cython.no_gc_clear
+cdef class Connection:
+    """The part of ClientConnection that every message meets; the rest is in connection.py."""
+
+    cdef readonly object _handle
+    cdef wst_connection *_connection
+    cdef wst_message *_message
+    # A thread receives, and is the only one until it has copied the message.
+    cdef public bint _receiving
+    # WST_AGAIN if there was no memory to copy what was lent last: it is the next message.
+    cdef int _again
+    # If compression was negotiated: what deflates messages (compression.py), and what inflates them.
+    cdef object _deflater
+    cdef Inflater _inflater
+    # What was inflated of a compressed message and is not given to the user: None, the bytes of one frame, or a
+    # bytearray of several; whether it is text, and ends the message.
+    cdef object _inflated
+    cdef bint _is_text
+    cdef bint _is_complete
+    # The rules for that message, also for what of it was given to the user. Those of its frames the crate applies.
+    cdef wsf_message _contents
+
+    def __cinit__(self, handle, *arguments, **options):
+        if not isinstance(handle, _native.ffi.CData) or _native.ffi.typeof(handle) is not HANDLE or not handle:
+            raise TypeError("a connection is made by connect()")
+        self._handle = handle
+        self._connection = <wst_connection *><uintptr_t>int(_native.ffi.cast("uintptr_t", handle))
+        self._message = crate.get_message(self._connection)
+
+    def _compress(self, agreed, max_message, max_fragment) -> None:
+        """Compression was negotiated. The limits are in bytes, inflated."""
+        self._inflater = Inflater(agreed)
+        self._deflater = LockedDeflater(agreed)
+        wsf_message_limit(&self._contents, max_message, max_fragment)
+
+    # ---- receiving
+
+    @cython.binding(True)  # so that inspect tells the signature
+    def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes:
+        """Receive the next message.
+
+        :param timeout: in seconds; 0 or less takes a message only if it is there already
+        :param decode: True gives ``str``, False ``bytes``; by default that depends on the message
+        :raises ConnectionClosed: the connection is closed
+        :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
+        :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
+        """
+        cdef int flags = WST_VALIDATE if decode is False else 0
+        self._begin("recv")
+        try:
+            if self._inflated is not None:
+                return self._take_compressed(timeout, decode, 0)
+            self._wait_for_message(timeout, flags)
+            if self._message.compressed:
+                self._inflate()
+                return self._take_compressed(timeout, decode, WST_RESUME)
+            return self._take(decode)
+        finally:
+            self._receiving = False
+
+    def _begin_receiving(self, name: str) -> None:
+        """Who receives is the only one, until it has copied the message."""
+        self._begin(name)
+
+    # Every message comes through these: final, so that they are called directly.
+
+    @cython.final
+    cdef inline int _begin(self, name) except -1:
+        if self._receiving:  # no other thread runs Python between this and setting it
+            raise ConcurrencyError(
+                f"cannot call {name} while another thread is already running recv or recv_streaming"
+            )
+        self._receiving = True
+        return 0
+
+    @cython.final
+    cdef int _wait_for_message(self, timeout, int flags) except -1:
+        """Afterwards `_message` is lent, until the next call; see wst_recv()."""
+        cdef double seconds = -1.0 if timeout is None else max(<double>timeout, 0.0)
+        cdef int result
+        cdef int again = self._again
+        self._again = 0
+        with nogil:
+            result = crate.recv(self._connection, seconds, flags | again)
+        while result != WST_OK:
+            if result == WST_INTERRUPTED:
+                PyErr_CheckSignals()
+            else:
+                self._stopped(result, timeout)
+            with nogil:
+                result = crate.recv(self._connection, -1.0, flags | WST_RESUME)
+        return 0
+
+    @cython.final
+    cdef _take(self, decode):
+        """Copy the message that is lent, into the object that the user gets."""
+        cdef bint text = self._message.text
+        cdef Py_ssize_t size = self._message.size
+        cdef PyObject *message
+        if text if decode is None else decode:
+            message = text_or_null(self._message.data, size, NULL)
+        else:
+            message = bytes_or_null(self._message.data, size)
+        if message == NULL:
+            self._not_taken(text)
+        return take_reference(message)
+
+    cdef int _not_taken(self, bint text) except -1:
+        """Go on with the exception that is set. If there is no memory nothing is lost."""
+        try:
+            raise_what_is_set()
+        except UnicodeDecodeError as exc:
+            self._text_is_invalid(exc, text)
+        except MemoryError:
+            self._again = WST_AGAIN
+            raise
+
+    cdef _take_compressed(self, timeout, decode, int flags):
+        """Inflate the rest of a message, each frame as it arrives.
+
+        What there is when the time is over, or when there is no memory for what the user gets, is kept for the next
+        call.
+        """
+        cdef object message = self._inflated
+        while not self._is_complete:
+            self._wait_for_message(timeout, flags)
+            self._inflate()
+            message = self._inflated
+            flags = WST_RESUME
+        if self._is_text if decode is None else decode:
+            try:
+                message = message.decode()
+            except UnicodeDecodeError as exc:
+                self._inflated = None
+                self._text_is_invalid(exc, self._is_text)
+        else:
+            message = bytes(message)
+        self._inflated = None
+        return message
+
+    cdef int _inflate(self) except -1:
+        """Inflate the frame that is lent, with the tail behind the last one, and check what is to be text."""
+        cdef bint text = self._message.text
+        cdef bint fin = self._message.fin
+        cdef Py_ssize_t size = self._message.size
+        cdef bytes data
+        self._again = WST_AGAIN  # until the stream has got it
+        data = PyBytes_FromStringAndSize(NULL, size + TAIL_SIZE if fin else size)
+        self._again = 0
+        memcpy(PyBytes_AS_STRING(data), self._message.data, size)
+        if fin:
+            memcpy(PyBytes_AS_STRING(data) + size, b"\x00\x00\xff\xff", TAIL_SIZE)
+        try:
+            data = self._inflater.inflate(
+                data, PyBytes_GET_SIZE(data), self._contents.decoder.max_payload, fin, self._contents.size or None)
+            self._contents.opcode = WSF_TEXT if text else WSF_BINARY
+            add_content(&self._contents, data, fin)
+            if self._inflated is None:
+                self._inflated = data
+            else:
+                if type(self._inflated) is bytes:
+                    self._inflated = bytearray(self._inflated)
+                self._inflated += data
+        except ProtocolError as exc:
+            self._inflated = None
+            self._refuse(exc)
+        except MemoryError as exc:
+            # The stream cannot go back, and without this nothing that follows can be inflated.
+            self._inflated = None
+            self._fail(1011, "out of memory", exc, _native.lib.wst_fail_receiving)
+            raise
+        self._is_text = text
+        self._is_complete = fin
+        return 0
+
+    def _receive_fragment(self, int flags) -> tuple[bool, bytes, bool]:
+        """The next frame of a message: whether it is text, its payload, whether it is the last one.
+
+        After a MemoryError the next call gives the same frame.
+        """
+        if self._inflated is None:
+            self._wait_for_message(None, flags | WST_STREAM)
+            if not self._message.compressed:
+                self._again = WST_AGAIN
+                data = PyBytes_FromStringAndSize(self._message.data, self._message.size)
+                answer = self._message.text, data, self._message.fin
+                self._again = 0
+                return answer
+            self._inflate()
+        # And what a recv() that timed out had of the beginning.
+        answer = self._is_text, bytes(self._inflated), self._is_complete
+        self._inflated = None
+        return answer
+
+    # ---- sending
+
+    @cython.binding(True)
+    def send(self, message, *, text: bool | None = None, compress: bool | None = None) -> None:
+        """Send a message, and return when the kernel has all of it.
+
+        While the server does not read, it is read from, if no other thread does that: up to ``max_queue`` frames.
+
+        :param message: ``str`` or bytes-like; an iterable of either is sent as a fragmented message, one frame each
+        :param text: True sends text, False binary; by default that depends on the type of the message
+        :param compress: True or False overrides the ``threshold`` of :class:`~wsfast.deflate.PerMessageDeflate`, if
+            compression was negotiated
+        :raises ConnectionClosed: the connection is closed
+        :raises ConcurrencyError: another thread is sending a fragmented message
+        :raises TypeError: `message` is of another type
+        """
+        cdef int wish = 0 if compress is None else compression_wished(compress)
+        if isinstance(message, str):
+            self._send_one((WHOLE_BINARY if text is False else WHOLE_TEXT) | wish, message)
+        elif isinstance(message, (bytes, bytearray, memoryview)):
+            self._send_one((WHOLE_TEXT if text else WHOLE_BINARY) | wish, message)
+        else:
+            self._send_fragments(message, text, wish)
+
+    def _send_frame(self, int head, message) -> None:
+        """Send one frame, and return when the kernel has all of it.
+
+        :param head: its first byte, and above it the wish to compress it, see _engine/streams.pxd
+        """
+        self._send_one(head, message)
+
+    cdef int _send_one(self, int head, message) except -1:
+        if self._deflater is None or head & WSF_CONTROL_BIT:
+            return self._put(head, message)
+        if isinstance(message, str):
+            message = message.encode()
+        elif isinstance(message, memoryview):
+            message = bytes(message)  # its length is to be in bytes
+        self._deflater.send(head, message, self._put_frame)
+        return 0
+
+    def _put_frame(self, int head, message) -> None:
+        """Send one frame as it is."""
+        self._put(head, message)
+
+    cdef int _put(self, int head, message) except -1:
+        cdef int result = self._offer(head, message)
+        while result and self._is_to_send_again(result):
+            result = self._offer(head, message)
+        return 0
+
+    cdef int _offer(self, int head, message) except 1:
+        """Give a frame to the crate, which copies nothing before it masks; see wst_send()."""
+        cdef Py_buffer view
+        cdef const char *data
+        cdef Py_ssize_t size
+        cdef int result
+        if isinstance(message, str):
+            if PyUnicode_IS_COMPACT_ASCII(message):
+                data = <const char *>PyUnicode_DATA(message)
+                size = PyUnicode_GET_LENGTH(message)
+                with nogil:
+                    result = crate.send(self._connection, head, data, size)
+                return result
+            message = message.encode()
+        elif isinstance(message, memoryview) and not message.c_contiguous:
+            message = bytes(message)
+        if type(message) is bytes:
+            data = PyBytes_AS_STRING(message)
+            size = PyBytes_GET_SIZE(message)
+            with nogil:
+                result = crate.send(self._connection, head, data, size)
+            return result
+        PyObject_GetBuffer(message, &view, PyBUF_SIMPLE)
+        try:
+            with nogil:
+                result = crate.send(self._connection, head, <const char *>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+        return result

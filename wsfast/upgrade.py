@@ -1,0 +1,121 @@
+"""The request that asked for a connection, and the server's final reply, as users see them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from multidict import CIMultiDict
+
+__all__ = ["UpgradeRequest", "UpgradeResponse", "WSUpgradeRequest", "WSUpgradeResponse"]
+
+
+class UpgradeRequest:
+    """The request that asked for the upgrade, with picows' attributes.
+
+    It keeps the bytes that were sent, some 250, because thousands of idle connections have one each; the
+    headers are parsed when first asked for.
+    """
+
+    __slots__ = ("_headers", "_raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._headers: CIMultiDict[str] | None = None
+
+    @property
+    def method(self) -> bytes:
+        """``b"GET"``."""
+        return self._request_line()[0]
+
+    @property
+    def path(self) -> bytes:
+        """Path and query, for example ``b"/ws?symbol=btcusdt"``."""
+        return self._request_line()[1]
+
+    @property
+    def version(self) -> bytes:
+        """``b"HTTP/1.1"``."""
+        return self._request_line()[2]
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """All headers as they were sent."""
+        if self._headers is None:
+            lines = self._raw.partition(b"\r\n")[2]
+            self._headers = _parse_headers(lines.removesuffix(b"\r\n\r\n"))
+        return self._headers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._raw,)
+
+    def _request_line(self) -> list[bytes]:
+        return self._raw.partition(b"\r\n")[0].split(b" ")
+
+
+class UpgradeResponse:
+    """The server's final reply; its headers, some 200 bytes, are parsed when first asked for.
+
+    ``version`` is ``b"HTTP/1.1"``; ``status`` an HTTPStatus, or a plain int if Python doesn't know it (520,
+    say); ``reason_phrase`` the text after it, often empty; ``body`` None for a 101, otherwise what was
+    received of the body, at most ``MAX_BODY`` bytes.
+    """
+
+    __slots__ = ("_headers", "_raw_headers", "body", "reason_phrase", "status", "version")
+
+    def __init__(
+        self, version: bytes, status: int, reason_phrase: str, raw_headers: bytes, body: bytes | None = None
+    ) -> None:
+        self.version = version
+        self.status = _known_status(status)
+        self.reason_phrase = reason_phrase
+        self.body = body
+        self._raw_headers = raw_headers
+        self._headers: CIMultiDict[str] | None = None
+
+    @property
+    def status_code(self) -> int:
+        """``status`` as a plain int (websockets' name)."""
+        return int(self.status)
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """All headers of the reply, in the server's spelling; looked up without regard to case."""
+        if self._headers is None:
+            self._headers = _parse_headers(self._raw_headers)
+        return self._headers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        status = int(self.status)
+        return type(self), (self.version, status, self.reason_phrase, self._raw_headers, self.body)
+
+    def __repr__(self) -> str:
+        return f"<UpgradeResponse {self.status_code} {self.reason_phrase!r}>"
+
+
+WSUpgradeRequest = UpgradeRequest
+WSUpgradeResponse = UpgradeResponse
+
+
+def _known_status(status: int) -> int:
+    try:
+        return HTTPStatus(status)
+    except ValueError:
+        return status
+
+
+def _parse_headers(lines: bytes) -> CIMultiDict[str]:
+    """Parse lines that were written here: nothing is folded, one blank follows the colon."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    for line in lines.split(b"\r\n") if lines else ():
+        name, _, value = line.partition(b": ")
+        headers.add(name.decode("ascii"), decode_value(value))
+    return headers
+
+
+def decode_value(value: bytes) -> str:
+    """Decode a field value: UTF-8, as we send it, else Latin-1, which RFC 9110 section 5.5 remembers."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
