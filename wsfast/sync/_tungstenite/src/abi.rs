@@ -169,11 +169,11 @@ pub fn result(result: Result<(), Stop>) -> c_int {
     result.map_or_else(code, |()| WST_OK)
 }
 
-pub fn sent(result: Result<Option<Sent>, Stop>) -> c_int {
+pub fn sent(result: Result<Sent, Stop>) -> c_int {
     match result {
-        Ok(Some(Sent::All)) => WST_OK,
-        Ok(Some(Sent::Blocked)) => WST_BLOCKED,
-        Ok(None) => WST_FULL,
+        Ok(Sent::All) => WST_OK,
+        Ok(Sent::Blocked) => WST_BLOCKED,
+        Ok(Sent::Full) => WST_FULL,
         Err(stop) => code(stop),
     }
 }

@@ -1,20 +1,18 @@
 //! Closing: the handshake of RFC 6455 section 7, under one deadline, and every other way to come to an end.
 
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::connection::{Connection, Stop};
-use crate::core::{read_close, CLOSE, FIN};
+use crate::core::read_close;
 use crate::ending::{Cause, Close, Phase};
 use crate::locked;
 use crate::reader::Reader;
 use crate::socket::{Errno, CUT, NO_MEMORY};
-use crate::writer::Sent;
 
 impl Connection {
     /// Starts the closing handshake. See wst_close().
     pub fn close(&self, close: Close) {
-        let Some(_user) = self.socket.enter() else { return };
+        let Some(_user) = self.wire.enter() else { return };
         if self.phase() == Phase::Connecting {
             self.finalize(Cause::Local);
             return;
@@ -24,7 +22,7 @@ impl Connection {
             self.drain(&mut reader);
         }
         if self.phase() == Phase::Open {
-            self.close_sent(close, Phase::Closing);
+            self.send_close(&close, Phase::Closing);
         }
     }
 
@@ -67,53 +65,27 @@ impl Connection {
         } else {
             self.ending().set_violation(cause);
         }
-        let Some(_user) = self.socket.enter() else { return };
-        self.close_sent(close, Phase::Draining);
-        self.end_writing();
+        let Some(_user) = self.wire.enter() else { return };
+        self.send_close(&close, Phase::Draining);
+        self.sender.end(&self.wire);
     }
 
-    /// Sends CLOSE, unless one was sent, and goes on to `phase`.
-    pub(crate) fn close_sent(&self, close: Close, phase: Phase) {
-        let Some(_user) = self.socket.enter() else { return };
-        let mut writer = locked(&self.writer);
-        {
-            let mut ending = self.ending();
-            if self.phase() >= phase {
-                return;
-            }
-            ending.begin(self.close_timeout);
-            self.phase.store(phase as u8, Ordering::Release);
-            if ending.sent.is_some() {
-                return;
-            }
-            ending.received_then_sent = ending.received.is_some();
-            ending.sent = Some(close.clone());
-        }
-        let sent = writer.put(&self.socket, self.session(), FIN | CLOSE, &close.payload());
-        self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
+    pub(crate) fn send_close(&self, close: &Close, phase: Phase) {
+        self.sender.close(&self.wire, &self.closer, close, phase);
     }
 
     pub(crate) fn close_received(&self, payload: &[u8]) {
         let (code, reason) = read_close(payload);
         let close = Close::new(code, reason);
         self.ending().received = Some(close.clone());
-        self.close_sent(close, Phase::Draining);
-        self.end_writing();
-    }
-
-    /// Nothing follows our CLOSE.
-    pub(crate) fn end_writing(&self) {
-        let Some(_user) = self.socket.enter() else { return };
-        let mut writer = locked(&self.writer);
-        writer.end();
-        let sent = writer.flush(&self.socket, self.session());
-        self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
+        self.send_close(&close, Phase::Draining);
+        self.sender.end(&self.wire);
     }
 
     /// Goes on with closing, and sleeps once. See wst_finish().
     pub fn finish(&self) -> Result<(), Stop> {
-        let Some(_user) = self.socket.enter() else { return Ok(()) };
-        self.flush_quietly();
+        let Some(_user) = self.wire.enter() else { return Ok(()) };
+        self.sender.flush_quietly(&self.wire);
         let now = Instant::now();
         let mut wake = self.ending().deadline;
         let reads = match self.try_reader() {
@@ -142,16 +114,10 @@ impl Connection {
 
     /// The connection is over, and whoever sleeps in it wakes.
     pub fn finalize(&self, cause: Cause) {
-        {
-            let mut ending = self.ending();
-            if self.phase() == Phase::Closed {
-                return;
-            }
-            ending.set_cause(cause);
-            self.phase.store(Phase::Closed as u8, Ordering::Release);
+        if self.closer.end(cause) {
+            self.sender.forget_residue();
+            self.wire.socket.retire();
         }
-        self.residue.store(false, Ordering::Release);
-        self.socket.retire();
     }
 
     pub(crate) fn end_of_stream(&self, reader: &mut Reader) {

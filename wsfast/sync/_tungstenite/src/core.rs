@@ -242,7 +242,8 @@ pub fn read_close(payload: &[u8]) -> (u16, &[u8]) {
     let mut parts = CloseParts { code: 0, reason_size: 0, reason: std::ptr::null() };
     // SAFETY: it reads the slice, and writes the parts.
     let status = unsafe { c::wsf_read_close(payload.as_ptr(), payload.len(), &mut parts) };
-    let reason = if status == numbers::WSF_FRAME { payload.len() - usize::from(parts.reason_size) } else { payload.len() };
+    let reason =
+        if status == numbers::WSF_FRAME { payload.len() - usize::from(parts.reason_size) } else { payload.len() };
     (parts.code, &payload[reason..])
 }
 
@@ -269,6 +270,8 @@ impl fmt::Display for Violation {
         f.write_str(reason.to_str().unwrap_or_default())
     }
 }
+
+impl std::error::Error for Violation {}
 
 /// Appends `payload`, masked by `key`, to `out`: one pass, no zeroing first.
 pub fn append_masked(out: &mut Vec<u8>, payload: &[u8], key: u32) -> Result<(), NoMemory> {
@@ -334,7 +337,10 @@ mod tests {
         message.take(&header, b"\xc3").unwrap();
         assert_eq!((message.kind(), message.size(), message.left()), ((true, false), Some(1), 8));
         assert!(matches!(message.next(b"\x80\x02\xa9"), Ok(Next::Part(_))));
-        assert_eq!(message.next(b"\x80\x02\xa9\xff"), Ok(Next::Frame(Header { opcode: 0, payload_len: 2, fin: 1, ..header })));
+        assert_eq!(
+            message.next(b"\x80\x02\xa9\xff"),
+            Ok(Next::Frame(Header { opcode: 0, payload_len: 2, fin: 1, ..header }))
+        );
         let violation = message.take(&Header { opcode: 0, payload_len: 2, fin: 1, ..header }, b"\xa9\xff").unwrap_err();
         assert_eq!((violation, violation.close_code()), (Violation::TEXT, 1007));
         assert!(message.is_over() && message.next(b"\x82\x00") == Ok(Next::Over));

@@ -1,9 +1,12 @@
 //! How a connection comes to its end: the CLOSE frames of both directions, and the cause.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::core::Violation;
+use crate::locked;
 use crate::socket::Errno;
 
 /// The life of a connection. Each step goes down.
@@ -88,6 +91,8 @@ impl fmt::Display for Cause {
     }
 }
 
+impl std::error::Error for Cause {}
+
 /// The code and the reason of a CLOSE frame; 1005 stands for an empty one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Close {
@@ -139,6 +144,66 @@ impl Ending {
         if self.cause.is_end_of_stream() {
             self.cause = cause;
         }
+    }
+}
+
+/// How far a connection is, and how it comes to its end. Any thread may ask, without any other lock.
+pub struct Closer {
+    phase: AtomicU8,
+    ending: Mutex<Ending>,
+    timeout: Option<Duration>,
+}
+
+impl Closer {
+    /// `timeout`: of the closing handshake.
+    pub fn new(timeout: Option<Duration>) -> Self {
+        Closer { phase: AtomicU8::new(Phase::Connecting as u8), ending: Mutex::default(), timeout }
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase.load(Ordering::Acquire).into()
+    }
+
+    /// As a question about `phase()`, but cheaper: it is asked for every frame.
+    pub fn is_draining(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == Phase::Draining as u8
+    }
+
+    pub fn ending(&self) -> MutexGuard<'_, Ending> {
+        locked(&self.ending)
+    }
+
+    /// The opening is over. False if the connection is, too.
+    pub fn open(&self) -> bool {
+        let (from, to) = (Phase::Connecting as u8, Phase::Open as u8);
+        self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Goes on to `phase`, and sets the deadline. True if `close` is to be sent: it is noted that it was.
+    pub fn begin(&self, close: &Close, phase: Phase) -> bool {
+        let mut ending = self.ending();
+        if self.phase() >= phase {
+            return false;
+        }
+        ending.begin(self.timeout);
+        self.phase.store(phase as u8, Ordering::Release);
+        if ending.sent.is_some() {
+            return false;
+        }
+        ending.received_then_sent = ending.received.is_some();
+        ending.sent = Some(close.clone());
+        true
+    }
+
+    /// The connection is over. False if it was.
+    pub fn end(&self, cause: Cause) -> bool {
+        let mut ending = self.ending();
+        if self.phase() == Phase::Closed {
+            return false;
+        }
+        ending.set_cause(cause);
+        self.phase.store(Phase::Closed as u8, Ordering::Release);
+        true
     }
 }
 

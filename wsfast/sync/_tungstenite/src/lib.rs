@@ -23,13 +23,16 @@ mod model_tests;
 mod opening;
 mod openssl;
 mod openssl_session;
+mod pings;
 mod reader;
 mod receiving;
 mod rustls_session;
+mod sender;
 mod sending;
 mod socket;
 mod tls;
 mod verifier;
+mod wire;
 mod writer;
 
 use std::cell::UnsafeCell;
