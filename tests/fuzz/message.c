@@ -169,6 +169,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (one.status < 0 && of_headers >> -one.status & 1)
         return 0;
     size_t settled = one.status < 0 ? one.settled : n;
+    if (one.status < 0) /* not a byte late */
+        HOLDS(by_messages(&m, p, settled - 1).status >= 0);
     outcome expected = by_messages(&m, p, settled);
     if (one.status == WSF_ERR_TOO_BIG || one.status == WSF_ERR_INTERLEAVED ||
         one.status == WSF_ERR_CONTINUATION) {

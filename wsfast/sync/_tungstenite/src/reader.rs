@@ -235,6 +235,9 @@ impl Reader {
     #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();
+        if unread.is_empty() {
+            return Parsed::More(1);
+        }
         let head = match self.message.next(unread) {
             Ok(Next::Frame(head)) => head,
             Ok(Next::Part(head)) => {
