@@ -30,18 +30,29 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
+.PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
+# One after another, but for those that `test` runs side by side.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 .DELETE_ON_ERROR:
 
 demo: $(built)
 	@$(bin)/python -m bench.demo
 
 # pytest is last, so that its counts are what one sees.
-test: lint test-c test-rust test-asan test-fuzz docs bench-quick pytest
+test: side-by-side test-asan bench-quick pytest
+
+# Each of these keeps one processor busy, so there are two at a time; what they print is kept apart.
+side-by-side: $(testing) $(tools) $(built)
+	@$(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
+	    lint test-rust docs test-c test-fuzz
+
+# Tests wait more than they compute, so there are three at a time.
+processes := -n 3 --dist worksteal
 
 pytest: $(testing) $(built)
-	$(bin)/python -m pytest
+	$(bin)/python -m pytest $(processes)
 
 test-c:
 	$(MAKE) --no-print-directory -C tests/core
@@ -73,6 +84,10 @@ test-rust-thread test-rust-address: test-rust-%:
 
 # SECONDS of scenarios of the blocking client made at random, and of the crate's under each tool.
 
+# The sources for a build of another kind, with the C that Cython has made of them: that is the same for all.
+copy = tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast \
+    $$(ls -d build/cython 2>/dev/null) | tar -xf - -C
+
 # The tests of memory, on the compiled modules with AddressSanitizer and UBSan in them.
 asan := build/asan
 preload := $(shell $(CC) -print-file-name=libasan.so 2>/dev/null) $(shell $(CC) -print-file-name=libubsan.so 2>/dev/null)
@@ -81,11 +96,11 @@ preload := $(shell $(CC) -print-file-name=libasan.so 2>/dev/null) $(shell $(CC) 
 with_asan := LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/$(asan):$(CURDIR)/tests
 
 test-asan: $(asan)/.built
-	$(with_asan) $(bin)/pytest -q -m memory
+	$(with_asan) $(bin)/pytest -q -m memory $(processes)
 
 $(asan)/.built: $(testing) $(built)
 	@mkdir -p $(asan)
-	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(asan)
+	@$(copy) $(asan)
 	cd $(asan) && WSFAST_DEBUG=1 WSFAST_SANITIZE=address,undefined $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
@@ -124,7 +139,7 @@ test-debug test-debug-bout: | check
 	fi
 
 debug-tests: $(debug_tree)/.built
-	$(with_debug) .venv-debug/bin/pytest -q -m memory
+	$(with_debug) .venv-debug/bin/pytest -q -m memory $(processes)
 
 debug-tests-bout: $(debug_tree)/.built
 	$(with_debug) .venv-debug/bin/pytest -q -m memory $(debug_bout)
@@ -138,8 +153,8 @@ $(debug_tree)/.built: pyproject.toml $(sources)
 	@.venv-debug/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@.venv-debug/bin/python -m pip install --quiet --group test
 	@mkdir -p $(debug_tree)
-	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(debug_tree)
-	cd $(debug_tree) && WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
+	@$(copy) $(debug_tree)
+	cd $(debug_tree) && PYTHONWARNINGS=ignore WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
 	@touch $@
 
 # The kept corpora of the C targets; those of Python are replayed by pytest.
@@ -181,7 +196,7 @@ $(fuzz_tree)/.built: $(testing) $(built)
 	@$(bin)/python -m pip install --quiet --group fuzz \
 	    || $(call stop,atheris could not be installed: it does not exist for every Python and processor)
 	@mkdir -p $(fuzz_tree)
-	@tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast | tar -xf - -C $(fuzz_tree)
+	@$(copy) $(fuzz_tree)
 	cd $(fuzz_tree) && CC=$(CLANG) LDSHARED="$(CLANG) -shared" WSFAST_SANITIZE=address,undefined,fuzzer-no-link \
 	    $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
 	@touch $@

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
 import pytest
 import uvloop
@@ -45,8 +45,9 @@ for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "WS_PROXY", 
 for _name in ("SSLKEYLOGFILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONASYNCIODEBUG"):
     os.environ.pop(_name, None)
 
-# A debug build of CPython is several times slower.
-DEADLINE = 100 if hasattr(sys, "gettotalrefcount") else 20
+# For a test that hangs, on a machine that has other things to do; a debug build of CPython and the sanitizers are
+# several times slower.
+DEADLINE = 200 if hasattr(sys, "gettotalrefcount") or "ASAN_OPTIONS" in os.environ else 60
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -66,9 +67,8 @@ class TookTooLong(SystemExit):
     """uvloop reports any other exception of a signal handler to its exception handler, and goes on."""
 
 
-@pytest.fixture(autouse=True)
-def deadline() -> Iterator[None]:
-    """Fail a test that hangs."""
+def _within_deadline() -> Generator[None, object, object]:
+    """Fail a test that hangs. The timer is off while pytest makes a report: that must not be interrupted."""
 
     def fail(signum: int, stack: object) -> None:
         faulthandler.dump_traceback()  # of all threads
@@ -76,9 +76,16 @@ def deadline() -> Iterator[None]:
 
     previous = signal.signal(signal.SIGALRM, fail)
     signal.setitimer(signal.ITIMER_REAL, DEADLINE, 2)  # again and again, until it gets out
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, previous)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+pytest_runtest_setup = pytest.hookimpl(wrapper=True, tryfirst=True)(_within_deadline)
+pytest_runtest_call = pytest.hookimpl(wrapper=True, tryfirst=True)(_within_deadline)
+pytest_runtest_teardown = pytest.hookimpl(wrapper=True, tryfirst=True)(_within_deadline)
 
 
 class _Errors(logging.Handler):

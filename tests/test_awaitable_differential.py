@@ -333,7 +333,9 @@ async def test_send_of_no_fragments_sends_nothing(make):
     await compare(server, echo, script)
 
 
-@pytest.mark.parametrize("message", [5, None, {"a": "dict"}, object()], ids=repr)
+@pytest.mark.parametrize(
+    "message", [5, None, {"a": "dict"}, object()], ids=lambda message: type(message).__name__
+)
 async def test_send_of_a_wrong_type(message):
     async def script(note, ws):
         await note.outcome(ws.send(message), "TypeError")

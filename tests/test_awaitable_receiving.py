@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from support import certificates, frames
 from support.awaiting import awaitable, beside, feed, finished_at_once, turns, woken, work
-from support.frames import CONTINUATION, PING, PONG, TEXT, Sent, texts
+from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, Sent, texts
 from support.servers import serve
 
 from wsfast import ConnectionClosed
@@ -811,3 +811,84 @@ async def test_a_receiver_that_is_ahead_of_the_reader_when_the_connection_ends()
         with pytest.raises(ConnectionClosedError):
             await receiving
         assert received == ["only"]
+
+
+# Whatever runs amid a step of recv()
+
+
+class Interrupting(asyncio.SelectorEventLoop):
+    """Calls `act` once when its method `amid` is called, as a finalizer or the handler of a signal may run there."""
+
+    act = None
+    amid = ""
+
+    def _interrupt(self, method):
+        if self.act is not None and self.amid == method:
+            act, self.act = self.act, None
+            act()
+
+    def call_soon(self, *args, **options):
+        self._interrupt("call_soon")
+        return super().call_soon(*args, **options)
+
+    def add_reader(self, *args):
+        self._interrupt("add_reader")
+        return super().add_reader(*args)
+
+
+@pytest.fixture
+def interrupting():
+    loop = Interrupting()
+    yield loop
+    loop.close()
+
+
+@pytest.mark.memory
+async def test_what_a_receiver_takes_is_its_own_affair():
+    """It is woken although there is no whole message yet, and must not take one."""
+    async with awaitable(compression=None) as (ws, _):
+        receiving = ws.recv()
+        receiving.send(None)
+        ws._streaming = True
+        await feed(ws, frames.frame(BINARY, b"a", fin=False))
+        receiving.send(None)
+        await feed(ws, frames.frame(CONTINUATION, b"b"))
+        with pytest.raises(StopIteration) as stopped:
+            receiving.send(None)
+        assert stopped.value.value == b"ab"
+
+
+@pytest.mark.memory
+def test_who_receives_amid_the_step_of_a_receiver_is_refused(interrupting):
+    async def main():
+        async with awaitable(max_queue=None) as (ws, _):
+            await feed(ws, texts(*range(5000)))
+            inner = []
+
+            def receive():
+                try:
+                    inner.append(finished_at_once(ws.recv()))
+                except ConcurrencyError as exc:
+                    inner.append(type(exc))
+
+            interrupting.act, interrupting.amid = (
+                receive,
+                "call_soon",
+            )  # when the receiver below asks for a turn of the loop
+            assert [await ws.recv() for _ in range(5000)] == [str(number) for number in range(5000)]
+            assert inner == [ConcurrencyError]
+
+    interrupting.run_until_complete(main())
+
+
+def test_what_arrives_while_a_receiver_begins_to_wait_wakes_it(interrupting):
+    async def main():
+        async with awaitable(max_queue=1, compression=None) as (ws, _):
+            await feed(ws, frames.frame(TEXT, b"a", fin=False) + frames.frame(CONTINUATION, b"b", fin=False))
+            assert ws.listener.paused
+            interrupting.act = lambda: ws.protocol.data_received(frames.frame(CONTINUATION, b"c"))
+            interrupting.amid = "add_reader"
+            assert await asyncio.wait_for(ws.recv(), 5) == "abc"
+            assert interrupting.act is None
+
+    interrupting.run_until_complete(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from support import frames
 from support.frames import BINARY, CLOSE, PING, PONG, TEXT, Sent
@@ -258,3 +260,22 @@ async def test_after_the_kernel_refused_a_frame_nothing_can_be_sent():
             transport.send(WSMsgType.TEXT, "too late")
         await transport.wait_disconnected()
         assert isinstance(transport.close_info.cause, BrokenPipeError)
+
+
+@pytest.mark.parametrize("use_aiofastnet", [None, False])
+async def test_a_listener_may_abort_when_it_may_write_again(use_aiofastnet):
+    """asyncio's own transport calls resume_writing() amid a write, and would close twice."""
+
+    def abort(self):
+        transport.abort()
+
+    told: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: told.append(context))
+    async with pair(Scripted(resume_writing=abort), use_aiofastnet=use_aiofastnet) as (transport, _, far):
+        transport.set_write_buffer_limits(0)
+        fill(transport)
+        far.read_available()
+        await transport.wait_disconnected()
+        await asyncio.sleep(0)
+    assert told == []

@@ -141,7 +141,7 @@ def test_picows_own_example_runs_with_its_import_changed(library, echo_port):
     assert source.count("wsfast") == 1
     source = source.replace("from wsfast import", f"from {library} import").replace("9001", echo_port)
     done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=50, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "Echo reply: Hello world\n", "")
 

@@ -44,6 +44,7 @@ from wsfast.exceptions import (
     RequestLineTooLong,
     SecurityError,
     StatusLineTooLong,
+    TLSUnavailable,
     TooManyFragments,
     TooManyHeaders,
     WebSocketException,
@@ -116,6 +117,7 @@ SAMPLES = [
     (TooManyFragments("text"), "text"),
     (invalid_text(), "'utf-8' codec can't decode byte 0xe9 in position 3: unexpected end of data"),
     (KeepaliveTimeout("no pong"), "no pong"),
+    (TLSUnavailable("text"), "text"),
     (InvalidState("text"), "text"),
     (ConcurrencyError("text"), "text"),
 ]
@@ -135,7 +137,9 @@ def state(error: BaseException) -> str:
 
 @pytest.mark.parametrize("error", [error for error, _ in SAMPLES], ids=IDS)
 @pytest.mark.parametrize(
-    "duplicate", [copy.copy, copy.deepcopy, *range(pickle.HIGHEST_PROTOCOL + 1)], ids=str
+    "duplicate",
+    [copy.copy, copy.deepcopy, *range(pickle.HIGHEST_PROTOCOL + 1)],
+    ids=lambda duplicate: getattr(duplicate, "__name__", duplicate),
 )
 def test_pickle_and_copy(error: WebSocketException, duplicate) -> None:
     error.note = "mine"

@@ -212,7 +212,7 @@ PAIRS = [("X-A", "1"), ("X-B", "2"), ("x-a", "3")]
         ([("X-A", " \t1\t ")], [("X-A", "1")]),
         ([("X-A", "a\tb c")], [("X-A", "a\tb c")]),
     ],
-    ids=repr,
+    ids=lambda given: "iterator" if hasattr(given, "__next__") else repr(given),
 )
 def test_extra_headers(extra_headers, expected: list) -> None:
     headers = shake(extra_headers=extra_headers, user_agent=None).request.headers

@@ -149,7 +149,7 @@ async def test_a_name_that_does_not_exist():
 
 # Deadlines
 
-TIMEOUTS = [{"open_timeout": 0.02}, {"websocket_handshake_timeout": 0.02}]
+TIMEOUTS = [{"open_timeout": 0.3}, {"websocket_handshake_timeout": 0.02}]
 timeouts = pytest.mark.parametrize("options", TIMEOUTS, ids=[next(iter(options)) for options in TIMEOUTS])
 
 

@@ -207,7 +207,8 @@ def cases(which):
     for face, rows in ROWS.items():
         for name, values in rows.items():
             for value in values[which]:
-                yield pytest.param(face, name, value, id=f"{face}-{name}-{ascii(value)[:24]}")
+                shown = ascii(value)[:24].partition(" at 0x")[0]
+                yield pytest.param(face, name, value, id=f"{face}-{name}-{shown}")
 
 
 def call(face, name, value, url=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
@@ -103,3 +104,37 @@ async def test_what_is_held_back_comes_without_more_from_the_server(secure):
             over.set()
             ws.transport.abort()
             await ws.wait_closed()
+
+
+async def test_poll_finds_what_is_held_back_when_reading_resumes(secure):
+    over = threading.Event()
+
+    def script(sock):
+        accept(sock)
+        sock.recv(100)
+        sock.sendall(frames.frame(frames.BINARY, b"abc") * 10_000)
+        over.wait()
+
+    class Pausing(WSListener):
+        count = 0
+
+        def on_ws_frame(self, transport, frame):
+            self.count += 1
+            if self.count == 1:
+                transport.underlying_transport.pause_reading()
+                paused.set_result(None)
+
+    paused = asyncio.get_running_loop().create_future()
+    with server(secure, script) as (_, url):
+        tls = {"ssl_context": certificates.client_context()} if secure else {}
+        transport, listener = await ws_connect(Pausing, url, max_read_size=8000, **tls)
+        try:
+            transport.send(frames.TEXT, "now")
+            await paused
+            transport.underlying_transport.resume_reading()
+            while listener.count < 10_000:
+                assert transport.poll(5)
+        finally:
+            over.set()
+            transport.abort()
+            await transport.wait_disconnected()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from scenarios.client import run
 from scenarios.program import draw
 
-BOUTS, SCENARIOS = 16, 10
+# Under the sanitizers, which are slow, the first of them; `make hammer-listener` has time for others.
+BOUTS, SCENARIOS = 4 if "ASAN_OPTIONS" in os.environ else 16, 10
 
 
 @pytest.mark.memory

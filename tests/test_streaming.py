@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.faces import FACES
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, frame
 from support.servers import serve
 
@@ -129,3 +130,19 @@ async def test_every_fragment_is_a_piece(receive, sent, level, library, write):
             served.url, [message.decode for message in sent], compression=PerMessageDeflate(library=library)
         )
     assert received == expected
+
+
+@pytest.mark.parametrize("face", FACES.values(), ids=FACES)
+async def test_what_is_not_utf_8_is_told_to_the_server_in_the_same_words(face):
+    told = []
+
+    async def say(peer):
+        await peer.accept()
+        peer.send(frame(TEXT, b"\xff"))
+        told.append((await peer.answer_close()).payload)
+
+    async with serve(say) as server:
+        async with face(server.url) as client:
+            await client.rest()
+        await server.result()
+    assert told == [(1007).to_bytes(2, "big") + b"invalid start byte at position 0"]

@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
@@ -17,7 +18,7 @@ from support.frames import BINARY, PING, PONG, frame, pattern, text
 from sync_support.servers import echo, running, scripted
 
 from wsfast import TLS
-from wsfast.exceptions import ConnectionClosedError
+from wsfast.exceptions import ConnectionClosedError, TLSUnavailable, WebSocketException
 from wsfast.sync.client import connect
 
 ways = pytest.mark.parametrize("way", [client_context, client_settings], ids=["openssl", "rustls"])
@@ -358,3 +359,20 @@ def test_a_server_that_wants_answers_and_does_not_read_them(way):
         # What waits to be sent is bounded, so the connection ends, and not by its deadline.
         with pytest.raises(ssl.SSLError, match="(?i)answers|TooManyRenegotiationRequests"):
             connect(server.url, ssl=way(), open_timeout=30)
+
+
+@pytest.mark.parametrize("option", [None, client_context, client_settings])
+def test_an_openssl_that_is_hidden_is_said_before_anything_is_connected(option, monkeypatch):
+    """As where Python was linked with a static one. TLS is one thing that cannot be had then, and the rest works."""
+    monkeypatch.setattr("wsfast.sync.tls._load_openssl", lambda: "it does not show its SSL_read_ex()")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        port = server.getsockname()[1]
+        with pytest.raises(TLSUnavailable, match=r"SSL_read_ex.*wsfast\.connect") as caught:
+            connect(f"wss://127.0.0.1:{port}/", ssl=option and option())
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert isinstance(caught.value, WebSocketException)
+    assert isinstance(caught.value, NotImplementedError)
+    with scripted(echo) as server:
+        exchange(server)

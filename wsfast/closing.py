@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from wsfast.codes import WSCloseCode, close_code_on_wire_ok
@@ -10,6 +11,7 @@ from wsfast.exceptions import (
     ConnectionClosed,
     ConnectionClosedError,
     ConnectionClosedOK,
+    InvalidText,
     KeepaliveTimeout,
     ProtocolError,
     WSProtocolError,
@@ -128,6 +130,18 @@ def close_reason(code: object, message: object) -> bytes:
     return reason
 
 
+def end(call: Callable[[], object], loop: Any) -> None:
+    """Abort or close the transport beneath.
+
+    :param loop: while it calls ``resume_writing()``; None otherwise. asyncio's own transports would close twice if they
+        were told there, so they are in the loop's next iteration.
+    """
+    if loop is None:
+        call()
+    else:
+        loop.call_soon(call)
+
+
 def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
     """Log what ended a connection, or what comes on top of it: with its traceback if it may be a bug, for perhaps
     nobody awaits it."""
@@ -138,6 +152,11 @@ def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
         logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
     else:
         logger.error("connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
+
+
+def reason_for(exc: WSProtocolError) -> str:
+    """The reason of the CLOSE frame for what the server did wrong, in every face; of text in websockets' words."""
+    return f"{exc.reason} at position {exc.start}" if isinstance(exc, InvalidText) else str(exc)
 
 
 def cut_reason(reason: str) -> bytes:

@@ -26,6 +26,7 @@
     │       ├── PayloadTooBig, TooManyFragments
     │       └── InvalidText (also a UnicodeDecodeError)
     ├── KeepaliveTimeout (also a TimeoutError)
+    ├── TLSUnavailable (also a NotImplementedError)
     ├── InvalidState (also an AssertionError)
     └── ConcurrencyError (also a RuntimeError)
 
@@ -83,6 +84,7 @@ __all__ = [
     "RequestLineTooLong",
     "SecurityError",
     "StatusLineTooLong",
+    "TLSUnavailable",
     "TooManyFragments",
     "TooManyHeaders",
     "WSError",
@@ -549,6 +551,10 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
 
 class KeepaliveTimeout(WebSocketException, TimeoutError):
     """The peer showed no sign of life in time after a keepalive ping."""
+
+
+class TLSUnavailable(WebSocketException, NotImplementedError):
+    """The blocking client cannot speak TLS with this Python: its OpenSSL is hidden from other modules."""
 
 
 class InvalidState(WebSocketException, AssertionError):

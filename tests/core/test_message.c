@@ -24,22 +24,25 @@ static wsf_message receiver(uint64_t max_message, uint64_t max_frame, uint8_t in
     return m;
 }
 
-/* Takes every frame in the n bytes that have arrived. Payloads are their own contents: nothing is
- * inflated. */
-static void read_frames(wsf_message *m, const uint8_t *stream, size_t n, reading *r) {
+/* Takes every frame in the n bytes that have arrived, each by two questions or at_once. Payloads
+ * are their own contents: nothing is inflated. */
+static void read_frames(wsf_message *m, const uint8_t *stream, size_t n, int at_once, reading *r) {
     for (;;) {
         size_t left = n - r->taken;
         uint8_t *p = memory.end - left;
         if (left > 0)
             memcpy(p, stream + r->taken, left);
         wsf_header h;
-        r->status = wsf_message_next(m, p, left, &h);
+        int open = m->decoder.in_message;
+        r->status =
+            at_once ? wsf_message_receive(m, p, left, &h) : wsf_message_next(m, p, left, &h);
         if (r->status == WSF_PART)
             CHECK(left >= h.header_len && left - h.header_len < h.payload_len);
         if (r->status == WSF_FRAME) {
-            int several = h.opcode < WSF_CLOSE && (!h.fin || m->decoder.in_message);
+            int several = h.opcode < WSF_CLOSE && (!h.fin || open);
             uint8_t *payload = p + h.header_len;
-            r->status = wsf_message_take(m, &h, payload);
+            if (!at_once)
+                r->status = wsf_message_take(m, &h, payload);
             if (r->status == WSF_FRAME && several && m->inflates && m->decoder.encoded)
                 r->status = wsf_message_content(m, payload, (size_t)h.payload_len, h.fin);
             int encoded = m->inflates && h.rsv & WSF_RSV1_BIT;
@@ -61,7 +64,7 @@ static void read_frames(wsf_message *m, const uint8_t *stream, size_t n, reading
 static reading read_stream(wsf_message m, const uint8_t *stream, size_t n, size_t split) {
     reading r = {WSF_INCOMPLETE, 0, 0, 0};
     for (size_t have = split ? split : 1; have <= n; have = split ? n : have + 1) {
-        read_frames(&m, stream, have, &r);
+        read_frames(&m, stream, have, split > 0, &r);
         if (r.status < 0 || have == n)
             break;
     }

@@ -27,11 +27,7 @@ typedef struct outcome {
     size_t frames;
 } outcome;
 
-static int is_several(const wsf_message *m, const wsf_header *h) {
-    return h->opcode < WSF_CLOSE && (!h->fin || m->decoder.in_message);
-}
-
-/* As a connection reads; `random` is 0 for byte by byte. */
+/* As a connection reads; `random` is 0 for byte by byte, each frame by two questions. */
 static outcome in_pieces(wsf_message m, const uint8_t *p, size_t n, uint32_t random) {
     outcome o = {WSF_INCOMPLETE, 0, 0, 0};
     for (size_t have = 0; have < n && o.status >= 0 && o.status != WSF_OVER;) {
@@ -40,14 +36,17 @@ static outcome in_pieces(wsf_message m, const uint8_t *p, size_t n, uint32_t ran
             size_t left = have - o.at;
             uint8_t *bytes = exact_copy(p + o.at, left);
             wsf_header h;
-            o.status = wsf_message_next(&m, bytes, left, &h);
+            int open = m.decoder.in_message;
+            o.status = random ? wsf_message_receive(&m, bytes, left, &h)
+                              : wsf_message_next(&m, bytes, left, &h);
             if (o.status == WSF_PART)
                 HOLDS(h.payload_len > left - h.header_len);
             if (o.status == WSF_FRAME) {
                 HOLDS(h.payload_len <= left - h.header_len);
-                int several = is_several(&m, &h);
+                int several = h.opcode < WSF_CLOSE && (!h.fin || open);
                 size_t size = (size_t)h.payload_len;
-                o.status = wsf_message_take(&m, &h, bytes + h.header_len);
+                if (!random)
+                    o.status = wsf_message_take(&m, &h, bytes + h.header_len);
                 if (o.status == WSF_FRAME && several && m.inflates && m.decoder.encoded)
                     o.status = wsf_message_content(&m, bytes + h.header_len, size, h.fin);
                 int encoded = m.inflates && h.rsv & WSF_RSV1_BIT;

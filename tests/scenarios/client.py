@@ -433,6 +433,13 @@ async def play(program: Program, loop: Loop) -> list[str]:
     return actor.faults
 
 
+def _asyncio_drops(actor: Actor, transport: WSTransport) -> bool:
+    """asyncio's own TLS drops what it has not written yet when the server's data meets a close_notify. After a failure
+    nobody waits for the server's CLOSE, so they can meet."""
+    own = actor.program.tls and not actor.program.use_aiofastnet
+    return own and transport.close_info is not None and transport.close_info.cause is not None
+
+
 def _judge(actor: Actor, peer: Peer, transport: WSTransport) -> None:
     numbers = peer.numbers
     assert numbers == sorted(set(numbers)), f"out of order: {numbers}"
@@ -441,7 +448,7 @@ def _judge(actor: Actor, peer: Peer, transport: WSTransport) -> None:
     if peer.close is not None:
         lost = set(actor.accepted) - set(numbers)
         assert not lost, f"lost although CLOSE came: {lost}"
-    elif not (actor.gave_up or peer.broken or peer.close_sent):
+    elif not (actor.gave_up or peer.broken or peer.close_sent or _asyncio_drops(actor, transport)):
         raise AssertionError(f"the server got no CLOSE: {transport.close_info}")
     told = [event for event in actor.events if event in ("pause", "resume")]
     assert told == (["pause", "resume"] * len(told))[: len(told)], f"told {told}"

@@ -89,7 +89,7 @@ cdef extern from "message.h" nogil:
 
     void wsf_message_limit(wsf_message *m, uint64_t max_message, uint64_t max_frame)
     wsf_status wsf_message_next(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h)
-    wsf_status wsf_message_take(wsf_message *m, const wsf_header *h, const uint8_t *payload)
+    wsf_status wsf_message_receive(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h)
     wsf_status wsf_message_content(wsf_message *m, const uint8_t *p, size_t n, bint fin)
     void wsf_message_forget(wsf_message *m)
     wsf_status wsf_read_close(const uint8_t *payload, size_t n, wsf_close *c)

@@ -204,6 +204,8 @@ cdef class PollingReader(FrameReader):
                 return False
             self._require_receiving()
             self._look()
+            if looks == 0 and not isinstance(self._fast, SocketTransport):
+                self._fast._retry_ssl_read()  # that was the socket; since reading was paused TLS may hold records
             looks += 1
             if looks % LOOKS_BEFORE_OTHERS == 0:
                 _let_others_run()

@@ -16,7 +16,7 @@ from wsfast._engine.core cimport (
     WSF_PART,
     wsf_header,
     wsf_message_next,
-    wsf_message_take,
+    wsf_message_receive,
     wsf_monotonic_ns,
     wsf_realtime_ns,
     wsf_status,
@@ -227,13 +227,13 @@ cdef class FrameReader(FrameWriter):
             wsf_status status
             WSFrame frame = None
             const uint8_t *p
-            Py_ssize_t start, size
+            Py_ssize_t start
         while True:
             start = self._frame_end
             if start >= end:
                 return 0
             p = <const uint8_t *>buffer.data + start
-            status = wsf_message_next(&self._message, p, end - start, &header)
+            status = wsf_message_receive(&self._message, p, end - start, &header)
             if status != WSF_FRAME:
                 if status == WSF_INCOMPLETE:
                     self._keep_rest(buffer, start, end, 0)
@@ -242,12 +242,7 @@ cdef class FrameReader(FrameWriter):
                 elif status != WSF_OVER:
                     self._violated(status, p, end - start)
                 break
-            size = header.header_len + <Py_ssize_t>header.payload_len
-            status = wsf_message_take(&self._message, &header, p + header.header_len)
-            if status != WSF_FRAME:
-                self._violated(status, p, size)
-                break
-            start += size
+            start += header.header_len + <Py_ssize_t>header.payload_len
             self._frame_end = start
             self._frames_received += 1
             if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:

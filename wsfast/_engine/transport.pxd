@@ -85,3 +85,4 @@ cdef class WSTransport(PollingReader):
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
     cdef int _start_close_timer(self) except -1
     cdef int _drain(self) except -1
+    cdef int _drop(self) except -1

@@ -339,7 +339,7 @@ cdef class WSTransport(PollingReader):
         unsent = self.underlying_transport.get_write_buffer_size()
         if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
             # The server has left: what it has not taken by now would only delay the news.
-            self.underlying_transport.abort()
+            closing.end(self.underlying_transport.abort, self._loop if self._resuming else None)
         if self._held is None:
             self._start_close_timer()
             self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
@@ -497,11 +497,7 @@ cdef class WSTransport(PollingReader):
         self._aborted = True
         if self._state != State.CONNECTING:
             self._state = max(self._state, <int>State.DRAINING)
-        self._gathered_size = 0
-        self._forget_late()
-        self._drop_held()
-        if self.underlying_transport is not None:
-            self.underlying_transport.abort()
+        self._drop()
 
     async def wait_disconnected(self):
         """Wait until the connection is gone and ``on_ws_disconnected`` has returned.
@@ -543,7 +539,15 @@ cdef class WSTransport(PollingReader):
             self.underlying_transport.write_eof()
         else:
             # TLS: sends close_notify after what is queued, and reads until the server's.
-            self.underlying_transport.close()
+            closing.end(self.underlying_transport.close, self._loop if self._resuming else None)
+        return 0
+
+    cdef int _drop(self) except -1:
+        self._gathered_size = 0
+        self._forget_late()
+        self._drop_held()
+        if self.underlying_transport is not None:
+            closing.end(self.underlying_transport.abort, self._loop if self._resuming else None)
         return 0
 
     cdef int _start_close_timer(self) except -1:
@@ -553,14 +557,12 @@ cdef class WSTransport(PollingReader):
 
     def _close_timed_out(self):
         self._cause = TimeoutError(f"the server did not close the connection within {self._close_timeout} seconds")
-        self._forget_late()
-        self._drop_held()
-        self.underlying_transport.abort()
+        self._drop()
 
     def _callback_raised(self, str callback, exc):
         """A callback raised: end the connection, unless that is all it was asked not to do."""
         if isinstance(exc, WSProtocolError):
-            self._fail(exc.code, str(exc), exc)
+            self._fail(exc.code, closing.reason_for(exc), exc)
         elif callback == "on_ws_frame" and not self._disconnect_on_exception and isinstance(exc, Exception):
             self._logger.error("exception in %s", callback, exc_info=exc)
         else:

@@ -33,7 +33,7 @@ cdef str violation_reason(wsf_status status, const uint8_t *frame, Py_ssize_t si
         wsf_close close
     close.code = 0
     if status == WSF_ERR_CLOSE_CODE:
-        wsf_read_close(frame + CONTROL_HEADER, size - CONTROL_HEADER, &close)
+        wsf_read_close(frame + CONTROL_HEADER, frame[1], &close)  # all of it is there
     return reason[:wsf_violation_reason(reason, status, close.code)].decode()
 
 
@@ -45,10 +45,11 @@ cdef object violation(const wsf_message *message, wsf_status status, const uint8
     if status == WSF_ERR_TOO_BIG:
         return PayloadTooBig(
             header.payload_len if has_header else None, message.decoder.max_payload, message.size or None)
+    size = min(size - header.header_len, <Py_ssize_t>header.payload_len) if has_header else 0  # of the payload
     if status == WSF_ERR_TEXT:
-        return InvalidText.of_part(payload[:size - header.header_len], message.text.state != 0)
+        return InvalidText.of_part(payload[:size], message.text.state != 0)
     if status == WSF_ERR_CLOSE_TEXT:
-        return InvalidText.of_part(payload[2:size - header.header_len], False)
+        return InvalidText.of_part(payload[2:size], False)
     return ProtocolError(violation_reason(status, frame, size), wsf_status_close_code(status))
 
 

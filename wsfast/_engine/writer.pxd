@@ -46,6 +46,7 @@ cdef class FrameWriter(Protocol):
         uint64_t _sent_in           # the callback of the loop in which a frame left last; 0: none since the last read
 
         bint _writing_paused
+        bint _resuming              # the transport beneath is in resume_writing()
         bint _writing               # a write is under way; it is not interrupted
         bint _owed                  # something came up during a write, and waits for its end
         LateFrame *_late            # frames that did, in their order

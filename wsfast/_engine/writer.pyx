@@ -571,7 +571,11 @@ cdef class FrameWriter(Protocol):
         self._writing_changed(True)
 
     def resume_writing(self):
-        self._writing_changed(False)
+        self._resuming = True
+        try:
+            self._writing_changed(False)
+        finally:
+            self._resuming = False
 
     cdef int _writing_changed(self, bint paused) except -1:
         self._writing_paused = paused

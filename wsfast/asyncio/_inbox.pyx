@@ -28,6 +28,7 @@ from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.messages cimport Fragments, Incoming, decode as decode_text, is_text, take_reference, text_or_null
 from wsfast._engine.writer cimport State
 
+from wsfast.closing import reason_for
 from wsfast.exceptions import InvalidText
 
 
@@ -334,7 +335,7 @@ cdef class Inbox(WSListener):
                 self._drop_from(i)
                 self._text_or_none(payload)
                 exc, self.invalid_text = self.invalid_text, None
-                self.transport._fail(exc.code, f"{exc.reason} at position {exc.start}", exc)
+                self.transport._fail(exc.code, reason_for(exc), exc)
                 return 0
             slot.settled = True
         return 0

@@ -237,6 +237,10 @@ cdef class Receive(Awaitable):
         bint _iterates
         bint _frame
 
+    cdef bint _is_ready(self) except -1:
+        """Is there what this object receives? Whatever inbox.streaming says: take() relies on it."""
+        return self._connection._inbox.frames > 0 if self._frame else self._connection._inbox.messages > 0
+
     cdef int _finish(self, PyObject **result) except -1:
         cdef:
             Inbox inbox = self._connection._inbox
@@ -279,14 +283,17 @@ cdef class Receive(Awaitable):
             if inbox.receiving:
                 raise ConcurrencyError(
                     "cannot call recv while another coroutine is already running recv or recv_streaming")
+            # Before anything runs that might receive, too. If that raises, _end() lets others receive.
+            self._stage = Stage.YIELDED
+            inbox.receiving = True
             inbox.streaming = self._frame
-            if inbox.ready() and connection._has_credit() == 0:
+            if self._is_ready() and connection._has_credit() == 0:
                 return self._yield(Stage.YIELDED, None, result)
         elif self._stage == Stage.WAITING and inbox.waiter.is_armed():
             raise RuntimeError("coroutine is being awaited already")
         else:
             connection._run_begins()
-        if inbox.ready():
+        if self._is_ready():
             return self._finish(result)
         if inbox.closed:
             self._stage = Stage.OVER
@@ -295,11 +302,12 @@ cdef class Receive(Awaitable):
             if self._iterates and isinstance(exc, ConnectionClosedOK):
                 raise StopAsyncIteration
             raise exc
+        waiter = inbox.waiter.arm()  # first: what comes while the rest of this runs wakes it
         if inbox.paused:
             inbox.resume()
         if connection._transport._cork_depth == 0:
             connection._transport._flush()  # for the program has nothing else to send
-        return self._yield(Stage.WAITING, inbox.waiter.arm(), result)
+        return self._yield(Stage.WAITING, waiter, result)
 
     cdef int _abandon(self) except -1:
         self._connection._inbox.receiving = self._connection._inbox.streaming = False
@@ -374,8 +382,9 @@ cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except 
         return self._go_on(result)
     if PyThread_get_thread_ident() != self._connection._transport._thread_id:
         return self._go_on(result)
-    if self._connection._has_credit() == 0:
-        return self._yield(Stage.YIELDED, None, result)
+    if self._connection._credit <= 1:
+        return self._go_on(result)  # the loop may be asked for a turn, and then anything may run
+    self._connection._credit -= 1
     return self._finish(result)
 
 

@@ -14,7 +14,7 @@ from wsfast._engine.transport import WSTransport
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
-from wsfast.closing import connection_closed
+from wsfast.closing import connection_closed, reason_for
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -233,7 +233,7 @@ class ClientConnection(Connection, Identity):
                 raise
 
     async def _text_is_invalid(self, exc: InvalidText) -> None:
-        self.protocol._fail(1007, f"{exc.reason} at position {exc.start}", exc)
+        self.protocol._fail(1007, reason_for(exc), exc)
         await self.wait_closed()
         raise self._closed() from exc
 

@@ -105,6 +105,29 @@ const char *wsf_status_reason(wsf_status s);
 wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t n, wsf_header *h);
 
 /*
+ * Decodes the header if it is as nearly every one of a feed: of a whole data message, unmasked,
+ * with a length of 7 or 16 bits. Returns 0 for whatever differs in any way, and for every
+ * violation.
+ */
+static inline int wsf_decode_common(const wsf_decoder *d, const uint8_t *p, size_t n,
+                                    wsf_header *h) {
+    if (n < 4 || p[1] > WSF_LENGTH_16 || d->in_message)
+        return 0;
+    unsigned known = p[0] & ~(unsigned)d->rsv_allowed;
+    int extended = p[1] == WSF_LENGTH_16;
+    unsigned length = extended ? (unsigned)p[2] << 8 | p[3] : p[1];
+    if ((known != (WSF_FIN_BIT | WSF_TEXT) && known != (WSF_FIN_BIT | WSF_BINARY)) ||
+        (length >= WSF_LENGTH_16) != extended || length > d->max_payload)
+        return 0;
+    h->payload_len = length;
+    h->header_len = extended ? 4 : 2;
+    h->opcode = p[0] & WSF_OPCODE_BITS;
+    h->fin = 1;
+    h->rsv = p[0] & WSF_RSV_BITS;
+    return 1;
+}
+
+/*
  * Decodes the header of a frame sent by a server, of which the n bytes at p have arrived so far
  * (more may follow the header; they are not read). Returns
  *
@@ -118,25 +141,7 @@ wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t
  */
 static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *p, size_t n,
                                            wsf_header *h) {
-    /*
-     * Nearly every frame of a feed is a whole data message, unmasked, with a length of 7 or 16
-     * bits. Whatever differs in any way, and every violation, takes the slow road.
-     */
-    if (n >= 4 && p[1] <= WSF_LENGTH_16 && !d->in_message) {
-        unsigned known = p[0] & ~(unsigned)d->rsv_allowed;
-        int extended = p[1] == WSF_LENGTH_16;
-        unsigned length = extended ? (unsigned)p[2] << 8 | p[3] : p[1];
-        if ((known == (WSF_FIN_BIT | WSF_TEXT) || known == (WSF_FIN_BIT | WSF_BINARY)) &&
-            (length >= WSF_LENGTH_16) == extended && length <= d->max_payload) {
-            h->payload_len = length;
-            h->header_len = extended ? 4 : 2;
-            h->opcode = p[0] & WSF_OPCODE_BITS;
-            h->fin = 1;
-            h->rsv = p[0] & WSF_RSV_BITS;
-            return WSF_FRAME;
-        }
-    }
-    return wsf_decode_header_slow(d, p, n, h);
+    return wsf_decode_common(d, p, n, h) ? WSF_FRAME : wsf_decode_header_slow(d, p, n, h);
 }
 
 /*

@@ -68,6 +68,11 @@ wsf_status wsf_message_take_slow(wsf_message *m, const wsf_header *h, const uint
     return wsf_message_content(m, payload, (size_t)h->payload_len, h->fin);
 }
 
+wsf_status wsf_message_receive_slow(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h) {
+    wsf_status status = wsf_message_next(m, p, n, h);
+    return status == WSF_FRAME ? wsf_message_take(m, h, p + h->header_len) : status;
+}
+
 wsf_status wsf_message_content(wsf_message *m, const uint8_t *p, size_t n, int fin) {
     if (n > m->decoder.max_payload)
         return violated(m, WSF_ERR_TOO_BIG); /* 10.4 */

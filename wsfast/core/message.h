@@ -65,6 +65,7 @@ void wsf_message_limit(wsf_message *m, uint64_t max_message, uint64_t max_frame)
 wsf_status wsf_message_next_slow(wsf_message *m, const uint8_t *p, size_t n, const wsf_header *h,
                                  wsf_status status);
 wsf_status wsf_message_take_slow(wsf_message *m, const wsf_header *h, const uint8_t *payload);
+wsf_status wsf_message_receive_slow(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h);
 
 /*
  * Judges the n bytes at p, all that has arrived behind the last frame that was taken. Returns
@@ -99,6 +100,20 @@ static inline wsf_status wsf_message_take(wsf_message *m, const wsf_header *h,
     if (h->opcode < WSF_CLOSE && h->fin && !m->decoder.in_message)
         return WSF_FRAME;
     return wsf_message_take_slow(m, h, payload);
+}
+
+/*
+ * Both in one, for whoever has nothing to do in between: WSF_FRAME is a frame that was taken. If
+ * its payload breaks a rule, it lies at p as far as *h says.
+ */
+static inline wsf_status wsf_message_receive(wsf_message *m, const uint8_t *p, size_t n,
+                                             wsf_header *h) {
+    if (wsf_decode_common(&m->decoder, p, n, h) && h->payload_len <= n - h->header_len &&
+        !m->over) {
+        m->ahead = 0; /* no more is to be done for such a frame by wsf_message_take */
+        return WSF_FRAME;
+    }
+    return wsf_message_receive_slow(m, p, n, h);
 }
 
 /*

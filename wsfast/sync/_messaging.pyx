@@ -17,7 +17,7 @@ from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compress
 from wsfast._engine.messages cimport take_reference
 from wsfast._engine.violation cimport add_content
 
-from wsfast.exceptions import ConcurrencyError, ProtocolError
+from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
 from wsfast.sync import _native
 from wsfast.sync.compression import LockedDeflater
 
@@ -29,6 +29,8 @@ cdef extern from "Python.h":
     # Without an exception handler around them: setting one up for every message costs more than it seems.
     PyObject *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
     PyObject *bytes_or_null "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size)
+    object decode_stateful "PyUnicode_DecodeUTF8Stateful"(
+        const char *data, Py_ssize_t size, const char *errors, Py_ssize_t *taken)
 
 
 cdef extern from *:
@@ -126,7 +128,7 @@ cdef class Connection:
     def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes:
         """Receive the next message.
 
-        :param timeout: in seconds; 0 or less takes a message only if it is there already
+        :param timeout: in seconds; 0 takes a message only if it is there already
         :param decode: True gives ``str``, False ``bytes``; by default that depends on the message
         :raises ConnectionClosed: the connection is closed
         :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
@@ -145,10 +147,6 @@ cdef class Connection:
         finally:
             self._receiving = False
 
-    def _begin_receiving(self, name: str) -> None:
-        """Who receives is the only one, until it has copied the message."""
-        self._begin(name)
-
     # Every message comes through these: final, so that they are called directly.
 
     @cython.final
@@ -163,9 +161,13 @@ cdef class Connection:
     @cython.final
     cdef int _wait_for_message(self, timeout, int flags) except -1:
         """Afterwards `_message` is lent, until the next call; see wst_recv()."""
-        cdef double seconds = -1.0 if timeout is None else max(<double>timeout, 0.0)
+        cdef double seconds = -1.0
         cdef int result
         cdef int again = self._again
+        if timeout is not None:
+            seconds = timeout
+            if not seconds >= 0:  # NaN, too
+                raise ValueError(f"timeout must not be negative, or None for no limit, not {timeout!r}")
         self._again = 0
         with nogil:
             result = crate.recv(self._connection, seconds, flags | again)
@@ -260,7 +262,8 @@ cdef class Connection:
         self._is_complete = fin
         return 0
 
-    def _receive_fragment(self, int flags) -> tuple[bool, bytes, bool]:
+    @cython.final
+    cdef tuple _receive_fragment(self, int flags):
         """The next frame of a message: whether it is text, its payload, whether it is the last one.
 
         After a MemoryError the next call gives the same frame.
@@ -359,3 +362,73 @@ cdef class Connection:
         finally:
             PyBuffer_Release(&view)
         return result
+
+
+@cython.final
+cdef class Fragments:
+    """A message as its fragments arrive, for recv_streaming(). An iterator, not a generator: one that raised can go on.
+
+    No Python runs between a fragment's arrival and its being held here, nor between its being given to the user and
+    the note of that: so the handler of a signal that raises loses nothing, and leaves nobody shut out.
+    """
+
+    cdef Connection _connection
+    cdef object _decode
+    cdef bint _begun
+    cdef bint _done
+    cdef bint _running
+    # A fragment that is not given to the user yet: what _receive_fragment() returned.
+    cdef tuple _held
+    # Of a character that is split between fragments.
+    cdef bytes _beginning
+
+    def __cinit__(self, Connection connection not None, decode):
+        self._connection = connection
+        self._decode = decode
+        self._beginning = b""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._done:
+            raise StopIteration
+        if self._running:
+            raise ConcurrencyError("cannot go on with recv_streaming while another thread is doing so")
+        if not self._begun:
+            self._connection._begin("recv_streaming")
+        self._running = True
+        try:
+            return self._next()
+        finally:
+            self._running = False
+            if self._done or not self._begun:  # all was taken, or nothing
+                self._connection._receiving = False
+
+    cdef _next(self):
+        cdef:
+            Py_ssize_t taken
+            bint text, fin, as_text
+            bytes data
+        if self._held is None:
+            try:
+                self._held = self._connection._receive_fragment(WST_VALIDATE if self._decode is False else 0)
+            except ConnectionClosed:
+                self._done = True
+                raise
+        self._begun = True
+        text, data, fin = self._held
+        as_text = text if self._decode is None else self._decode
+        fragment = data
+        if as_text:
+            data = self._beginning + data
+            taken = PyBytes_GET_SIZE(data)
+            try:
+                fragment = decode_stateful(PyBytes_AS_STRING(data), taken, NULL, NULL if fin else &taken)
+            except UnicodeDecodeError as exc:
+                self._done = True
+                self._connection._text_is_invalid(exc, text)
+            self._beginning = data[taken:]
+        self._held = None
+        self._done = fin
+        return fragment

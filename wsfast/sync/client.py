@@ -164,6 +164,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         handshake = self._next_handshake()
         deadline = _Deadline(self._timeouts.open)
         options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
+        if self._tls is not None:
+            tls.check_openssl()
         config = tls.config(self._tls) if isinstance(self._tls, TLS) else None
         session = None
         sock = self._target.connect(self.ws_uri.host, self.ws_uri.port, deadline)
@@ -287,6 +289,7 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
     :raises TimeoutError: `open_timeout` passed
     :raises OSError: DNS, TCP or TLS failed
+    :raises TLSUnavailable: TLS is not possible with this Python; nothing was connected
     """
     connecter = reconnect(uri, **kwargs)
     return connecter if legacy is False else connecter.connect()

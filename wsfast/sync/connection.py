@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
-from wsfast.closing import MAX_REASON, cut_reason
+from wsfast.closing import MAX_REASON, cut_reason, reason_for
 from wsfast.codes import close_code_on_wire_ok
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
@@ -27,10 +27,10 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
+from wsfast.options import seconds
 from wsfast.sync import ending
-from wsfast.sync._messaging import Connection
+from wsfast.sync._messaging import Connection, Fragments
 from wsfast.sync._native import lib
-from wsfast.sync.fragments import Fragments
 from wsfast.sync.pings import Event, Pings, PongReceived
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
@@ -204,8 +204,7 @@ class ClientConnection(Connection, Identity):
         """What was received is wrong. That counts even if the connection has closed since."""
         if self._cause is None:
             self._cause = exc
-        reason = f"{exc.reason} at position {exc.start}" if isinstance(exc, InvalidText) else str(exc)
-        self._fail(exc.code, reason, exc, fail)
+        self._fail(exc.code, reason_for(exc), exc, fail)
         raise self._exception() from self._cause
 
     # ---- sending
@@ -301,6 +300,7 @@ class ClientConnection(Connection, Identity):
 
     def _wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set."""
+        timeout = seconds("timeout", timeout, none="for no limit")
         is_set = functools.partial(threading.Event.is_set, event)
         deadline = None if timeout is None else time.monotonic() + timeout
         while not is_set():

@@ -15,10 +15,11 @@ import ssl
 from pathlib import Path
 from typing import Any, Protocol
 
+from wsfast.exceptions import TLSUnavailable
 from wsfast.sync._native import ffi, lib
 from wsfast.tls import TLS, ClientCert
 
-__all__ = ["ClientCert", "adopt", "config", "settings", "shake_hands"]
+__all__ = ["ClientCert", "adopt", "check_openssl", "config", "settings", "shake_hands"]
 
 _STEP = "the TLS handshake"
 
@@ -64,7 +65,6 @@ def config(tls: TLS) -> Any:
 # Shared, for the crate resumes sessions with it. A context that is made anew means another configuration.
 @functools.lru_cache(maxsize=16)
 def _config(tls: TLS, context: ssl.SSLContext) -> Any:
-    _load_openssl()
     alpn = b"".join(bytes([len(protocol)]) + protocol.encode() for protocol in tls.alpn)
     versions = (tls.minimum_version == ssl.TLSVersion.TLSv1_2) | 2 * (
         tls.maximum_version == ssl.TLSVersion.TLSv1_3
@@ -108,7 +108,6 @@ def shake_hands(sock: socket.socket, context: ssl.SSLContext, name: str, deadlin
     :raises ssl.SSLError, OSError: Python's own
     :raises ValueError: there is something about the context that cannot be honoured
     """
-    _load_openssl()
     if getattr(context, "_msg_callback", None) is not None:
         # Python would be run for every record, while the crate has its locks.
         raise ValueError("ssl: a context with a _msg_callback is not supported by the blocking client")
@@ -161,31 +160,47 @@ def _receive(sock: socket.socket, deadline: Deadline) -> bytes:
 
 def adopt(handle: Any, session: Any) -> int:
     """Let the crate go on with the connection of OpenSSL, which must live as long as `handle`."""
-    return int(lib.wst_tls_adopt(handle, _connection_of(session), _field(session.context, 0)))
+    connection = _connection_of(session)
+    return int(
+        lib.wst_tls_adopt(handle, ffi.NULL if connection is None else connection, _field(session.context, 0))
+    )
 
 
 # ---- where Python keeps the objects of OpenSSL
 
 
-@functools.lru_cache(maxsize=1)
-def _load_openssl() -> None:
-    """Find the OpenSSL that Python uses.
+def check_openssl() -> None:
+    """Find the OpenSSL that Python uses, before anything else is done.
 
-    :raises NotImplementedError: it cannot be found
+    :raises TLSUnavailable: it cannot be found, as where Python was linked with it and hides its functions
     """
+    why = _load_openssl()
+    if why is not None:
+        raise TLSUnavailable(
+            f"wss:// of the blocking client works with Python's own OpenSSL, and cannot here: {why}. Use "
+            "wsfast.connect(), which can, or a Python whose ssl module is linked with a shared OpenSSL"
+        )
+
+
+@functools.lru_cache(maxsize=1)
+def _load_openssl() -> str | None:
+    """None, or why it cannot be found."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     session = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost")._sslobj  # type: ignore[attr-defined]
     path = getattr(_ssl, "__file__", None)
     reason = ffi.new("char[256]")
+    connection = _connection_of(session)
+    if connection is None:
+        return "this Python keeps its SSL objects elsewhere"
     if lib.wst_openssl_load(
         ffi.NULL if path is None else path.encode(),
-        _connection_of(session),
+        connection,
         _field(context, 0),
         reason,
         len(reason),
     ):
-        why = ffi.string(reason).decode(errors="replace")
-        raise NotImplementedError(f"wss:// of the blocking client uses Python's OpenSSL: {why}")
+        return str(ffi.string(reason).decode(errors="replace"))
+    return None
 
 
 def _field(owner: Any, index: int) -> Any:
@@ -194,10 +209,8 @@ def _field(owner: Any, index: int) -> Any:
 
 
 def _connection_of(session: Any) -> Any:
-    """The SSL of Python's object, behind the socket, which it has none of, and before its context."""
+    """The SSL of Python's object, behind the socket, which it has none of, and before its context; else None."""
     about = int(ffi.cast("uintptr_t", _field(session, 2)))
     if _field(session, 0) != ffi.NULL or about != id(session.context):
-        raise NotImplementedError(
-            "wss:// of the blocking client: this Python keeps its SSL objects elsewhere"
-        )
+        return None
     return _field(session, 1)

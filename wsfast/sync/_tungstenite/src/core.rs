@@ -116,6 +116,12 @@ mod c {
         pub fn wsf_peek_header(bytes: *const u8, size: usize, header: *mut Header) -> c_int;
         pub fn wsf_message_limit(message: *mut Message, max_message: u64, max_frame: u64);
         pub fn inline_message_next(message: *mut Message, bytes: *const u8, size: usize, header: *mut Header) -> c_int;
+        pub fn inline_message_receive(
+            message: *mut Message,
+            bytes: *const u8,
+            size: usize,
+            header: *mut Header,
+        ) -> c_int;
         pub fn inline_message_take(message: *mut Message, header: *const Header, payload: *const u8) -> c_int;
         pub fn wsf_message_forget(message: *mut Message);
         pub fn wsf_read_close(payload: *const u8, size: usize, parts: *mut CloseParts) -> c_int;
@@ -163,20 +169,22 @@ impl Message {
     }
 
     /// Judges what has arrived behind the last frame that was taken.
-    #[inline]
     pub fn next(&mut self, bytes: &[u8]) -> Result<Next, Violation> {
         let mut header = MaybeUninit::uninit();
         // SAFETY: it reads the slice, and writes one header.
         let status = unsafe { c::inline_message_next(self, bytes.as_ptr(), bytes.len(), header.as_mut_ptr()) };
-        match status {
-            // SAFETY: it has written it.
-            numbers::WSF_FRAME => Ok(Next::Frame(unsafe { header.assume_init() })),
-            // SAFETY: as above.
-            numbers::WSF_PART => Ok(Next::Part(unsafe { header.assume_init() })),
-            numbers::WSF_INCOMPLETE => Ok(Next::Incomplete),
-            numbers::WSF_OVER => Ok(Next::Over),
-            status => Err(Violation { status, code: 0 }),
-        }
+        // SAFETY: the header was written if the status says so.
+        unsafe { found(status, header, bytes) }
+    }
+
+    /// As `next`, and takes the frame at once if there is one.
+    #[inline]
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Next, Violation> {
+        let mut header = MaybeUninit::uninit();
+        // SAFETY: as in `next`.
+        let status = unsafe { c::inline_message_receive(self, bytes.as_ptr(), bytes.len(), header.as_mut_ptr()) };
+        // SAFETY: as in `next`.
+        unsafe { found(status, header, bytes) }
     }
 
     /// Takes the frame that `next` has found.
@@ -186,10 +194,7 @@ impl Message {
         // SAFETY: it reads the header and the payload, which is as long as the header says.
         match unsafe { c::inline_message_take(self, header, payload.as_ptr()) } {
             numbers::WSF_FRAME => Ok(()),
-            status => {
-                let code = if status == numbers::WSF_ERR_CLOSE_CODE { read_close(payload).0 } else { 0 };
-                Err(Violation { status, code })
-            }
+            status => Err(Violation::of(status, payload)),
         }
     }
 
@@ -229,6 +234,20 @@ impl Message {
     }
 }
 
+/// # Safety
+/// If there is a header, it is initialised.
+#[inline]
+unsafe fn found(status: c_int, header: MaybeUninit<Header>, bytes: &[u8]) -> Result<Next, Violation> {
+    match status {
+        numbers::WSF_FRAME => Ok(Next::Frame(header.assume_init())),
+        numbers::WSF_PART => Ok(Next::Part(header.assume_init())),
+        numbers::WSF_INCOMPLETE => Ok(Next::Incomplete),
+        numbers::WSF_OVER => Ok(Next::Over),
+        // The header of a control frame has two bytes, and then all of it is there.
+        status => Err(Violation::of(status, bytes.get(2..).unwrap_or_default())),
+    }
+}
+
 /// The length that the bytes announce; None if they are too few.
 pub fn announced(bytes: &[u8]) -> Option<u64> {
     let mut header = Header::default();
@@ -250,6 +269,12 @@ pub fn read_close(payload: &[u8]) -> (u16, &[u8]) {
 impl Violation {
     pub const TEXT: Violation = Violation { status: numbers::WSF_ERR_TEXT, code: 0 };
     pub const TOO_BIG: Violation = Violation { status: numbers::WSF_ERR_TOO_BIG, code: 0 };
+
+    #[cold]
+    fn of(status: c_int, payload: &[u8]) -> Self {
+        let code = if status == numbers::WSF_ERR_CLOSE_CODE { read_close(payload).0 } else { 0 };
+        Violation { status, code }
+    }
 
     /// The code of the CLOSE frame that answers it.
     pub fn close_code(self) -> u16 {

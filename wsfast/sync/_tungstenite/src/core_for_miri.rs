@@ -77,6 +77,18 @@ pub unsafe fn inline_message_take(message: *mut Message, header: *const Header, 
     1
 }
 
+pub unsafe fn inline_message_receive(
+    message: *mut Message,
+    bytes: *const u8,
+    size: usize,
+    header: *mut Header,
+) -> c_int {
+    match inline_message_next(message, bytes, size, header) {
+        1 => inline_message_take(message, header, bytes),
+        status => status,
+    }
+}
+
 pub unsafe fn wsf_message_forget(message: *mut Message) {
     (*message).whole = 0;
 }

@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use crate::buffer::Buffer;
 use crate::ending::Cause;
 use crate::openssl::{self, OpenSsl, Pointer};
-use crate::socket::{would_block, Errno, Socket};
+use crate::socket::{would_block, Errno, Socket, CUT};
 
 /// What is taken out of a BIO at once: a BIO keeps the size that it once had.
 const PIECE: usize = 256 * 1024;
@@ -35,6 +35,8 @@ pub struct OpenSslSession {
     wire: Vec<u8>,
     sent: usize,
     failed: bool,
+    /// What `flush` tells once it has failed.
+    errno: Errno,
 }
 
 // SAFETY: an SSL may be used by any thread, one at a time, and a session is behind a lock.
@@ -54,7 +56,7 @@ impl OpenSslSession {
         (openssl.SSL_set_options)(ssl, SSL_OP_NO_RENEGOTIATION);
         let mut wire = Vec::new();
         wire.try_reserve_exact(LEAST).map_err(|_| "out of memory")?;
-        Ok(OpenSslSession { openssl, ssl, wire, sent: 0, failed: false })
+        Ok(OpenSslSession { openssl, ssl, wire, sent: 0, failed: false, errno: libc::EIO })
     }
 
     pub fn read(&mut self, mut wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
@@ -119,7 +121,7 @@ impl OpenSslSession {
                 }
             }
             if !self.take_records() {
-                return if self.failed { Err(libc::EIO) } else { Ok(true) };
+                return if self.failed { Err(self.errno) } else { Ok(true) };
             }
         }
     }
@@ -159,11 +161,34 @@ impl OpenSslSession {
             self.failed = (self.openssl.SSL_write_ex)(self.ssl, data, plain.len(), &mut size) != 1;
         }
         self.failed |= size != plain.len();
-        self.openssl.take_error();
+        let reason = self.openssl.take_error();
+        if self.failed {
+            self.errno = errno_of(reason.as_deref());
+        }
     }
 
     fn error(&mut self) -> Cause {
         self.failed = true;
         Cause::Tls(self.openssl.take_error().unwrap_or_else(|| "TLS failed without a reason".to_string()))
+    }
+}
+
+/// Why nothing could be encrypted. It goes to a BIO in memory, which grows, and says nothing if it cannot.
+fn errno_of(reason: Option<&str>) -> Errno {
+    match reason {
+        None | Some("malloc failure" | "BUF lib") => CUT,
+        Some(_) => libc::EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_memory_is_told_from_other_failures() {
+        assert_eq!(errno_of(Some("malloc failure")), CUT);
+        assert_eq!(errno_of(None), CUT);
+        assert_eq!(errno_of(Some("protocol is shutdown")), libc::EIO);
     }
 }

@@ -238,7 +238,8 @@ impl Reader {
         if unread.is_empty() {
             return Parsed::More(1);
         }
-        let head = match self.message.next(unread) {
+        let found = if copy.is_some() { self.message.next(unread) } else { self.message.receive(unread) };
+        let head = match found {
             Ok(Next::Frame(head)) => head,
             Ok(Next::Part(head)) => {
                 let missing = head.payload_len - (unread.len() - usize::from(head.header_len)) as u64;
@@ -250,14 +251,16 @@ impl Reader {
         let start = usize::from(head.header_len);
         let payload = &unread[start..][..head.payload_len as usize];
         let opcode = OpCode::from(head.opcode); // which panics at no legal one
-        if let (OpCode::Data(_), Some(copy), false) = (opcode, copy, self.dropping) {
-            if copy.try_reserve_exact(payload.len()).is_err() {
-                return Parsed::NoMemory;
+        if let Some(copy) = copy {
+            if matches!(opcode, OpCode::Data(_)) && !self.dropping {
+                if copy.try_reserve_exact(payload.len()).is_err() {
+                    return Parsed::NoMemory;
+                }
+                copy.extend_from_slice(payload);
             }
-            copy.extend_from_slice(payload);
-        }
-        if let Err(violation) = self.message.take(&head, payload) {
-            return Parsed::Violation(Cause::Protocol(violation));
+            if let Err(violation) = self.message.take(&head, payload) {
+                return Parsed::Violation(self.cause(violation));
+            }
         }
         match opcode {
             OpCode::Control(opcode) => {
