@@ -224,7 +224,7 @@ static void test_frames_alone(void) {
     read_frames(&m,
                 (const uint8_t *)"\x01\x08"
                                  "1234567\xC3",
-                10, &r);
+                10, 0, &r);
     CHECK(r.frames == 1 && m.size == 8);
     wsf_message_forget(&m);
     CHECK(m.size == 0 && m.decoder.max_payload == 8);
