@@ -21,7 +21,6 @@ nitpicky = False
 suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_preserve_defaults = True
 
 
 def stub_signatures():

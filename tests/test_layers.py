@@ -18,11 +18,20 @@ LAYERS = [
     {"_faces"},
     {"_opening"},
     {"_engine"},
-    {"closing", "codes", "deflate", "exceptions", "options", "tls", "upgrade"},  # the words all share
+    {
+        "closing",
+        "codes",
+        "deflate",
+        "exceptions",
+        "keywords",
+        "options",
+        "tls",
+        "upgrade",
+    },  # the words all share
 ]
 # A face does not know another one.
 STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
-NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "options", "upgrade", "deflate"}
+NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "keywords", "options", "upgrade", "deflate"}
 NO_INPUT_OR_OUTPUT |= {"_opening.reply", "_opening.uri", "_opening.handshake"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}

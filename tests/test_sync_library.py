@@ -36,6 +36,7 @@ TYPES = {
     "const wst_tls_settings *": "*const CTlsSettings",
     "wst_message *": "*mut CMessage",
     "wst_ending *": "*mut CEnding",
+    "wst_stats *": "*mut CStats",
     "wst_connection *": "*mut Handle",
     "wst_tls_config *": "*mut Arc<rustls::ClientConfig>",
     "const wst_tls_config *": "*const Arc<rustls::ClientConfig>",

@@ -7,7 +7,7 @@ import inspect
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 from wsfast import deflate
 from wsfast._engine.messages import Messages
@@ -15,12 +15,13 @@ from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening import addresses
 from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.handshake import ClientHandshake, HeadersLike
+from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
 from wsfast._opening.opening import Opening, establish, refuse_redirect
 from wsfast._opening.uri import parse_uri
 from wsfast.codes import WSAutoPingStrategy
 from wsfast.exceptions import InvalidStatus
-from wsfast.options import Limits, Pinging, Timeouts, check_bools, check_callables, check_logger, count
+from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
+from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast.tls import TLS, as_context, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
@@ -28,11 +29,25 @@ ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeRe
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
 
+@keywords(
+    {
+        "ssl": "ssl_context",
+        "max_size": "max_frame_size",
+        "additional_headers": "extra_headers",
+        "logger": "logger_name",
+        "source_address": "local_addr",
+    },
+    passed_on=addresses.ARGUMENTS + addresses.TLS_ARGUMENTS,
+    alternatives=(
+        ("ping_interval", "ping_timeout"),
+        ("enable_auto_ping", "auto_ping_idle_timeout", "auto_ping_reply_timeout", "auto_ping_strategy"),
+    ),
+)
 async def ws_connect(
     ws_listener_factory: ListenerFactory,
     url: str,
     *,
-    ssl_context: ssl.SSLContext | TLS | None = None,
+    ssl_context: ssl.SSLContext | TLS | Literal[True] | None = None,
     disconnect_on_exception: bool = True,
     websocket_handshake_timeout: float | None = 5,
     open_timeout: float | None = 10,
@@ -42,9 +57,13 @@ async def ws_connect(
     auto_ping_idle_timeout: float = 10,
     auto_ping_reply_timeout: float = 10,
     auto_ping_strategy: WSAutoPingStrategy = WSAutoPingStrategy.PING_WHEN_IDLE,
+    ping_interval: float | NotGiven | None = NOT_GIVEN,
+    ping_timeout: float | NotGiven | None = NOT_GIVEN,
     enable_auto_pong: bool = True,
     max_frame_size: int | None = 10 * 1024 * 1024,
     extra_headers: HeadersLike | None = None,
+    origin: str | None = None,
+    user_agent_header: str | None = USER_AGENT,
     subprotocols: Sequence[str] | None = None,
     max_redirects: int = 5,
     proxy: str | None = None,
@@ -61,11 +80,14 @@ async def ws_connect(
     sockopts: Sequence[SocketOption] = (),
     ping_histogram: Histogram | None = None,
     compression: str | deflate.PerMessageDeflate | None = None,
+    extensions: Sequence[deflate.PerMessageDeflate] | None = None,
     **kwargs: Any,
 ) -> tuple[WSTransport, WSListener]:
     """Connect to a WebSocket server and deliver what it sends to a listener.
 
-    The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit.
+    The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit. For
+    programs that come from websockets, `ssl`, `max_size`, `additional_headers` and `logger` are other names of
+    `ssl_context`, `max_frame_size`, `extra_headers` and `logger_name`. Both names at once raise TypeError.
 
     :param ws_listener_factory: called without arguments, or, if it takes two, with the upgrade request and response,
         once the server has agreed; returns the :class:`WSListener`
@@ -82,10 +104,15 @@ async def ws_connect(
     :param auto_ping_idle_timeout: how long nothing must have been received before a ping is sent or, with
         ``PING_PERIODICALLY``, the time between pings
     :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
+    :param ping_interval, ping_timeout: websockets' names, instead of the four above: a ping is sent every
+        `ping_interval`, and the connection is ended if nothing is received within `ping_timeout` of it. None turns
+        either off. If only one is given, the other is 20.
     :param enable_auto_pong: answer PING frames; if False, they are delivered
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
         :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
     :param extra_headers: a mapping or pairs, added to the request; ``Host`` replaces the one from `url`
+    :param origin: the ``Origin`` header
+    :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
     :param max_redirects: redirects are not followed yet: a server that answers with one raises NotImplementedError, or
         InvalidStatus if this is 0
@@ -110,8 +137,12 @@ async def ws_connect(
         such as ``HdrHistogram`` of the package hdrhistogram, ``pip install wsfast[histogram]``
     :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages;
         only for a listener that overrides :meth:`WSListener.on_ws_message`
-    :param kwargs: for ``loop.create_connection``: ``local_addr``, ``server_hostname``, ``family``,
-        ``happy_eyeballs_delay``, ``ssl_handshake_timeout``...
+    :param extensions: such offers with other settings, in order of preference
+    :param host, port: connect there instead; `url` still says what is sent as Host and by SNI
+    :param local_addr: host and port of this end; `source_address` is another name of it
+    :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``
+    :param server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout: the same
+    :param ssl_incoming_bio_size, ssl_outgoing_bio_size: bytes of aiofastnet's buffers for TLS
 
     :returns: the transport and the listener
     :raises InvalidURI: `url` is no WebSocket URL
@@ -123,8 +154,8 @@ async def ws_connect(
     if proxy is not None or proxy_ssl_context is not None:
         raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")
     for name in kwargs:
-        if name in ("ssl", "sock"):
-            raise TypeError(f"{name}: use ssl_context= or socket_factory= instead")
+        if name == "sock":
+            raise TypeError("sock: use socket_factory= instead")
         if name not in addresses.ARGUMENTS + addresses.TLS_ARGUMENTS:
             raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
         if name in addresses.TLS_ARGUMENTS and not uri.secure:
@@ -136,14 +167,19 @@ async def ws_connect(
     if not callable(ws_listener_factory):
         raise TypeError(f"ws_listener_factory must be callable, not {ws_listener_factory!r}")
     check_callables(socket_factory=socket_factory)
+    if ssl_context is True:  # websockets' name for the default
+        ssl_context = None
     check_tls("ssl_context", ssl_context)
     max_payload = Limits.of_frames(max_frame_size)
     count("max_redirects", max_redirects)
     count("read_buffer_init_size", read_buffer_init_size)
     timeouts = Timeouts(open_timeout, close_timeout, websocket_handshake_timeout)
-    pinging = Pinging.of_listener(
-        enable_auto_ping, auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy
-    )
+    if ping_interval is NOT_GIVEN and ping_timeout is NOT_GIVEN:
+        pinging = Pinging.of_listener(
+            enable_auto_ping, auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy
+        )
+    else:
+        pinging = Pinging(ping_interval, ping_timeout)
     tuning = Tuning(
         write_policy=write_policy,
         busy_poll=busy_poll,
@@ -156,9 +192,14 @@ async def ws_connect(
     )
     if timestamps == "kernel" and uri.secure:
         raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
-    offers = deflate.offers(compression, None)
+    offers = deflate.offers(compression, extensions)
     handshake = ClientHandshake(
-        uri, subprotocols=subprotocols, extra_headers=extra_headers, compression=offers
+        uri,
+        subprotocols=subprotocols,
+        extra_headers=extra_headers,
+        origin=origin,
+        user_agent=user_agent_header,
+        compression=offers,
     )
     listeners: list[WSListener] = []
 
@@ -166,7 +207,7 @@ async def ws_connect(
         listeners.append(_make_listener(ws_listener_factory, request, response))
         return receiver_of(listeners[0], transport, compressed=bool(offers))
 
-    opening = Opening(handshake, receiver, _logger(logger_name), tuning, pinging)
+    opening = Opening(handshake, receiver, as_logger("logger_name", logger_name), tuning, pinging)
     loop = asyncio.get_running_loop()
     context = as_context(ssl_context) if uri.secure else None
     transport = WSTransport(
@@ -228,10 +269,3 @@ def _takes_two(factory: ListenerFactory) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _logger(name: LoggerLike) -> Any:
-    if name is None or isinstance(name, str):
-        return logging.getLogger(f"wsfast.{name or 'client'}")
-    check_logger("logger_name", name)
-    return name

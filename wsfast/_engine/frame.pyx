@@ -11,11 +11,14 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 
-from wsfast._engine.core cimport WSF_FRAME, wsf_header, wsf_peek_header
+from wsfast._engine.core cimport WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
 
 from wsfast import codes
 from wsfast.exceptions import InvalidText
 
+
+# For Python, which has no headers to include.
+FIN_BIT, RSV1_BIT, OPCODE_BITS = FIN, RSV1, WSF_OPCODE_BITS
 
 # Enum members by opcode, so that reading frame.msg_type costs one table look-up.
 cdef tuple _msg_types = tuple(

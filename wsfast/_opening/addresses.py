@@ -91,7 +91,7 @@ async def connect(
         loop=loop,
         socket_factory=new_socket,
     )
-    return _tuned(sock)
+    return tuned(sock)
 
 
 async def from_factory(
@@ -113,7 +113,7 @@ async def from_factory(
             loop = asyncio.get_running_loop()
             addresses = await _resolve(loop, uri.host, uri.port, sock.family, 0, 0)
             await loop.sock_connect(sock, addresses[0][4])
-        return _tuned(sock)
+        return tuned(sock)
     except BaseException:
         sock.close()
         raise
@@ -130,7 +130,7 @@ async def _resolve(
         return await loop.getaddrinfo(host, port, flags=flags, **where)
 
 
-def _tuned(sock: socket.socket) -> socket.socket:
+def tuned(sock: socket.socket) -> socket.socket:
     """Send and acknowledge at once; a socket that is not TCP has nothing to tune."""
     if sock.family in FAMILIES:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

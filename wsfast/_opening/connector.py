@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,7 +12,7 @@ from wsfast._opening.handshake import ClientHandshake, HeadersLike
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
 from wsfast._opening.uri import parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
-from wsfast.options import Limits, Pinging, Timeouts, check_callables, check_logger
+from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
 
 __all__ = ["Connecting"]
 
@@ -57,7 +55,7 @@ class Connecting:
         ping_interval: float | None,
         ping_timeout: float | None,
         reconnect_delays: Delays,
-        logger: LoggerLike | None,
+        logger: LoggerLike | str | None,
         create_connection: Callable[..., Any] | None,
         limits: Limits,
         tuning: Tuning,
@@ -172,9 +170,8 @@ class Connecting:
         return self._logger
 
     @logger.setter
-    def logger(self, logger: LoggerLike | None) -> None:
-        check_logger("logger", logger)
-        self._logger: LoggerLike = logging.getLogger("wsfast.client") if logger is None else logger
+    def logger(self, logger: LoggerLike | str | None) -> None:
+        self._logger: LoggerLike = as_logger("logger", logger)
 
     # ---- for the faces
 
@@ -186,9 +183,8 @@ class Connecting:
                 user_agent=self._user_agent_header,
                 **self._offered,
             )
-        except (TypeError, ValueError) as exc:  # it knows two arguments by picows' names
+        except (TypeError, ValueError) as exc:  # it knows an argument by picows' name
             text = str(exc).replace("extra_headers", "additional_headers")
-            text = re.sub(r"^user_agent\b", "user_agent_header", text)
             raise (TypeError if isinstance(exc, TypeError) else ValueError)(text) from None
 
     def _next_handshake(self) -> ClientHandshake:

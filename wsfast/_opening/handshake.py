@@ -459,7 +459,7 @@ def _request_headers(
             raise ValueError("origin: extra_headers has Origin, too")
         headers["Origin"] = _check_value("origin", origin)
     if user_agent is not None and "User-Agent" not in extra:
-        headers["User-Agent"] = _check_value("user_agent", user_agent)
+        headers["User-Agent"] = _check_value("user_agent_header", user_agent)
     headers.extend(extra)
     return headers
 

@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from wsfast._engine.transport import WSListener, WSTransport
-from wsfast._engine.tuning import ARGUMENTS as TUNING_ARGUMENTS
-from wsfast._engine.tuning import Tuning
+from wsfast._engine.tuning import SocketOption, Tuning
 from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
@@ -27,6 +26,7 @@ from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidStatus
+from wsfast.keywords import keywords
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
 from wsfast.tls import as_context, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
@@ -43,8 +43,10 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         ws = await connect(uri)                  # leaves that to you
         async for ws in connect(uri): ...        # connects again whenever the body ends or continues
 
-    The parameters are those of websockets' ``connect``, with the same defaults, and two more. Times are in seconds,
-    sizes in bytes; None means no limit.
+    The parameters are those of websockets' ``connect``, with the same defaults, and a few more. Times are in seconds,
+    sizes in bytes; None means no limit. For programs that come from picows or :func:`wsfast.ws_connect`, `ssl_context`,
+    `max_frame_size`, `extra_headers` and `logger_name` are other names of `ssl`, `max_size`, `additional_headers` and
+    `logger`. Both names at once raise TypeError.
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
     :param origin: the ``Origin`` header
@@ -69,15 +71,21 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         tuple: when it pauses and when it resumes (a quarter by default)
     :param write_limit: how many bytes may wait to be sent before :meth:`ClientConnection.send` waits, or a tuple: when
         it begins to wait and when it goes on
-    :param logger: ``logging.getLogger("wsfast.client")`` by default
+    :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param write_policy: ``"gather"`` sends the first message of an event loop iteration at once, and those that follow
         together when the iteration ends; ``"immediate"`` sends every message at once
     :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
         read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
-    :param kwargs: ``max_read_size``, ``quickack``, ``so_busy_poll``, ``sockopts`` as for :func:`wsfast.ws_connect`;
-        ``ssl``, ``server_hostname``, ``sock``, ``host``, ``port``, ``local_addr``, ``family``,
-        ``happy_eyeballs_delay``, ``ssl_handshake_timeout``... as for ``loop.create_connection``
+    :param max_read_size, quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
+    :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
+    :param sock: a connected socket, or one to connect
+    :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI
+    :param local_addr: host and port of this end; `source_address` is another name of it
+    :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``
+    :param server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout: the same
+    :param ssl_incoming_bio_size, ssl_outgoing_bio_size: bytes of aiofastnet's buffers for TLS
+    :param all_errors: accepted for websockets' sake
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -85,6 +93,16 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :raises OSError: DNS, TCP or TLS failed
     """
 
+    @keywords(
+        {
+            "ssl_context": "ssl",
+            "max_frame_size": "max_size",
+            "extra_headers": "additional_headers",
+            "logger_name": "logger",
+            "source_address": "local_addr",
+        },
+        passed_on=("ssl", "sock", *TCP_ARGUMENTS, *TLS_ARGUMENTS, "all_errors"),
+    )
     def __init__(
         self,
         uri: str,
@@ -105,13 +123,16 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         max_size: Marks = 2**20,
         max_queue: Marks = 16,
         write_limit: int | tuple[int, int | None] = 2**15,
-        logger: LoggerLike | None = None,
+        logger: LoggerLike | str | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
         write_policy: str = "gather",
         busy_poll: float = 0,
+        max_read_size: int | None = None,
+        quickack: bool = False,
+        so_busy_poll: int = 0,
+        sockopts: Sequence[SocketOption] = (),
         **kwargs: Any,
     ) -> None:
-        tuned = {name: kwargs.pop(name) for name in TUNING_ARGUMENTS if name in kwargs}
         super().__init__(
             uri,
             origin=origin,
@@ -131,7 +152,14 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             logger=logger,
             create_connection=create_connection,
             limits=Limits(max_size, max_queue, write_limit),
-            tuning=Tuning(write_policy=write_policy, busy_poll=busy_poll, **tuned),
+            tuning=Tuning(
+                write_policy=write_policy,
+                busy_poll=busy_poll,
+                max_read_size=max_read_size,
+                quickack=quickack,
+                so_busy_poll=so_busy_poll,
+                sockopts=sockopts,
+            ),
         )
         self._target = _Target(self.ws_uri, kwargs)
         self._create_connection = ClientConnection if create_connection is None else create_connection

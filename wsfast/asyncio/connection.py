@@ -7,14 +7,16 @@ import codecs
 import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
+from wsfast._engine.stats import WSStats
 from wsfast._engine.transport import WSTransport
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
-from wsfast.closing import connection_closed, reason_for
+from wsfast.closing import WSDisconnectInfo, connection_closed, reason_for
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -49,6 +51,9 @@ class ClientConnection(Connection, Identity):
     The iteration ends when the connection is closed normally, with code 1000, 1001 or none; otherwise it raises
     :exc:`ConnectionClosedError`.
     """
+
+    protocol: WSTransport
+    """The engine's transport, which is the protocol of the asyncio transport beneath."""
 
     def __init__(
         self,
@@ -174,6 +179,16 @@ class ClientConnection(Connection, Identity):
         received: Close | None = self._closes[0]
         return "" if received is None else received.reason
 
+    @property
+    def close_info(self) -> WSDisconnectInfo | None:
+        """Who ended the connection, how and why; None until it is closed."""
+        return self.protocol.close_info
+
+    @property
+    def stats(self) -> WSStats:
+        """What the connection has done so far. Taking it costs less than a microsecond."""
+        return self.protocol.stats
+
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.protocol.underlying_transport!r}>"
 
@@ -232,6 +247,19 @@ class ClientConnection(Connection, Identity):
                 self._streaming = True  # what follows is the rest of a message
                 raise
 
+    def poll(self, timeout: float) -> bool:
+        """Receive without the event loop: read until a frame arrived or the time is up.
+
+        It does not sleep, and blocks the event loop: no other task goes on meanwhile. The message is for :meth:`recv`,
+        which gives it at once. What is being gathered or corked is sent first.
+
+        :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
+        :returns: True if a frame arrived, of a message or a control frame
+        :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more
+        :raises RuntimeError: reading is paused because `max_queue` frames wait, or this is a wrong thread
+        """
+        return self.protocol.poll(timeout)
+
     async def _text_is_invalid(self, exc: InvalidText) -> None:
         self.protocol._fail(1007, reason_for(exc), exc)
         await self.wait_closed()
@@ -263,6 +291,13 @@ class ClientConnection(Connection, Identity):
                 await self._raise_closed()
             if self._writing_paused:
                 await self._drain()
+
+    def cork(self) -> AbstractContextManager[None]:
+        """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.
+
+        The body may await; :meth:`recv` in it does not send what is held back.
+        """
+        return self.protocol.cork()
 
     async def _send_slowly(self, message: Any, text: bool | None, compression: int) -> None:
         """send() of what is not one frame, or not at once."""
@@ -409,6 +444,13 @@ class ClientConnection(Connection, Identity):
         if self._state != _CLOSED:
             self._read_on()
         await self.wait_closed()
+
+    def abort(self) -> None:
+        """Drop the connection at once, with everything that was not sent yet.
+
+        What was received before remains for :meth:`recv`. Does nothing if the connection is closed.
+        """
+        self.protocol.abort()
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed."""

@@ -8,6 +8,7 @@ exception of the opening is the same everywhere.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import socket
 import ssl as ssl_module
@@ -15,18 +16,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
-from wsfast._engine.tuning import Tuning
+from wsfast._engine.tuning import SocketOption, Tuning, set_options
+from wsfast._opening.addresses import check_arguments, tuned
 from wsfast._opening.connector import Connecting
 from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
 from wsfast._opening.opening import refuse_redirect
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.transports import ended_in_tls, not_tls
+from wsfast._opening.uri import WebSocketURI
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidStatus
+from wsfast.keywords import keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
-from wsfast.sync import ending, tls
+from wsfast.sync import addresses, ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
@@ -86,12 +90,22 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
     """
 
+    @keywords(
+        {
+            "ssl_context": "ssl",
+            "max_frame_size": "max_size",
+            "extra_headers": "additional_headers",
+            "logger_name": "logger",
+            "source_address": "local_addr",
+        },
+        passed_on=("address", "all_errors"),
+    )
     def __init__(
         self,
         uri: str,
         *,
         sock: socket.socket | None = None,
-        ssl: ssl_module.SSLContext | TLS | None = None,
+        ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         server_hostname: str | None = None,
         client_cert: ClientCert | None = None,
         origin: str | None = None,
@@ -112,8 +126,17 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         max_size: Marks = 2**20,
         max_queue: Marks = 16,
         busy_poll: float = 0,
-        logger: LoggerLike | None = None,
+        logger: LoggerLike | str | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
+        max_read_size: int | None = None,
+        quickack: bool = False,
+        so_busy_poll: int = 0,
+        sockopts: Sequence[SocketOption] = (),
+        host: str | None = None,
+        port: int | str | None = None,
+        family: int = 0,
+        local_addr: tuple[str, int] | None = None,
+        happy_eyeballs_delay: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -135,8 +158,19 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             logger=logger,
             create_connection=create_connection,
             limits=Limits(max_size, max_queue),
-            tuning=Tuning(busy_poll=busy_poll),
+            tuning=Tuning(
+                busy_poll=busy_poll,
+                max_read_size=max_read_size,
+                quickack=quickack,
+                so_busy_poll=so_busy_poll,
+                sockopts=sockopts,
+            ),
         )
+        for name in kwargs:
+            if name not in ("address", "all_errors", "unix", "path"):
+                raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
+        if ssl is True:  # the default, as the awaitable client names it
+            ssl = None
         check_tls("ssl", ssl)
         if server_hostname is not None and not isinstance(server_hostname, str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
@@ -155,7 +189,14 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             self._tls = tls.settings(ssl, client_cert)
             self._server_name = server_name(server_hostname or self.ws_uri.host)
         self._sock = sock
-        self._target = _Target(sock, kwargs)
+        where = {
+            "host": host,
+            "port": port,
+            "family": family,
+            "local_addr": local_addr,
+            "happy_eyeballs_delay": happy_eyeballs_delay,
+        }
+        self._target = _Target(sock, {**kwargs, **where})
         self._create_connection = ClientConnection if create_connection is None else create_connection
 
     def connect(self) -> ClientConnection:
@@ -168,9 +209,9 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             tls.check_openssl()
         config = tls.config(self._tls) if isinstance(self._tls, TLS) else None
         session = None
-        sock = self._target.connect(self.ws_uri.host, self.ws_uri.port, deadline)
+        sock = self._target.connect(self.ws_uri, deadline, self._tuning.sockopts)
         try:
-            addresses = _prepare(sock)
+            ends = _prepare(sock)
             if isinstance(self._tls, ssl_module.SSLContext):
                 session = tls.shake_hands(sock, self._tls, self._server_name, deadline)
         except BaseException:
@@ -192,7 +233,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 compression=handshake.compression,
                 max_message=options.max_message,
                 max_fragment=options.max_fragment,
-                addresses=addresses,
+                addresses=ends,
                 logger=self.logger,
             )
             deflate = handshake.compression is not None
@@ -253,8 +294,10 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
         with connect(uri) as ws: ...     # closes the connection at the end
         ws = connect(uri)                # leaves that to you
 
-    The parameters are those of websockets' sync ``connect``, with the same defaults, and two more, ``client_cert`` and
-    ``busy_poll``. Times are in seconds, sizes in bytes; None means no limit.
+    The parameters are those of websockets' sync ``connect``, with the same defaults, and a few more. Times are in
+    seconds, sizes in bytes; None means no limit. For programs that come from picows or :func:`wsfast.ws_connect`,
+    `ssl_context`, `max_frame_size`, `extra_headers` and `logger_name` are other names of `ssl`, `max_size`,
+    `additional_headers` and `logger`. Both names at once raise TypeError.
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
     :param sock: a connected socket, which is taken over: the object is detached
@@ -280,10 +323,18 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param max_queue: how many received frames are kept for :meth:`ClientConnection.recv` while a thread waits for
         something else; of a tuple, the first counts
     :param busy_poll: how long :meth:`ClientConnection.recv` asks the socket again and again before it sleeps
-    :param logger: ``logging.getLogger("wsfast.client")`` by default
+    :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`
-    :param kwargs: as for ``socket.create_connection``: ``address``, ``source_address``, ``all_errors``
+    :param max_read_size: bytes to read at once, at most; 128 KiB by default
+    :param quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
+    :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI. `address` is a tuple of
+        both
+    :param family: ``socket.AF_INET`` or ``AF_INET6`` to use no others
+    :param local_addr: host and port of this end; `source_address` is another name of it
+    :param happy_eyeballs_delay: after so many seconds the next address of the host is tried beside the last one
+        (RFC 8305); None tries one after the other
+    :param all_errors: accepted for websockets' sake
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -293,6 +344,16 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     """
     connecter = reconnect(uri, **kwargs)
     return connecter if legacy is False else connecter.connect()
+
+
+def _signature_of_connect() -> inspect.Signature:
+    """That of reconnect, for help() and editors."""
+    uri, *options = inspect.signature(reconnect).parameters.values()
+    legacy = inspect.signature(connect).parameters["legacy"]
+    return inspect.Signature([uri, legacy, *options], return_annotation="ClientConnection")
+
+
+connect.__signature__ = _signature_of_connect()  # type: ignore[attr-defined]
 
 
 def unix_reconnect(
@@ -334,60 +395,47 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
     for name, seconds in times:
         setattr(options, name, -1.0 if seconds is None else seconds)
     options.busy_poll = tuning.busy_poll
+    options.max_read = tuning.max_read_size
+    options.quickack = tuning.quickack
     return options
 
 
 class _Target:
-    """Where to connect to, and how: the keyword arguments of ``socket.create_connection``, checked."""
+    """Where to connect to, and how, checked."""
 
     def __init__(self, sock: socket.socket | None, kwargs: dict[str, Any]) -> None:
         self._sock = sock
         arguments = dict(kwargs)
         self._unix = arguments.pop("unix", False)
         self._path: Any = arguments.pop("path", None) if self._unix else None
-        self._address = arguments.pop("address", None)
-        self._source_address = arguments.pop("source_address", None)
+        address = arguments.pop("address", None)
+        check_address("address", address)
+        if address is not None:
+            for name in ("host", "port"):
+                if arguments[name] is not None:
+                    raise TypeError(f"address and {name} cannot be combined: give one of them")
+            arguments["host"], arguments["port"] = address[:2]
         arguments.pop("all_errors", None)  # an error names the last address that failed
-        for name in arguments:
-            raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
-        check_address("address", self._address)
-        check_address("source_address", self._source_address)
+        check_arguments(arguments)
+        self._arguments = arguments
 
-    def connect(self, host: str, port: int, deadline: _Deadline) -> socket.socket:
+    def connect(
+        self, uri: WebSocketURI, deadline: _Deadline, sockopts: Sequence[SocketOption]
+    ) -> socket.socket:
         """A connected socket."""
         if self._sock is not None:
             sock, self._sock = self._sock, None
             if sock.fileno() < 0:
                 raise ValueError("sock is closed, or was used for another connection")
+            set_options(sock, sockopts)
             return sock
         if self._unix:
-            return _connect_to(socket.AF_UNIX, os.fspath(self._path), None, deadline)
-        host, port = self._address or (host, port)
-        failure: OSError | None = None
-        for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            try:
-                return _connect_to(family, address, self._source_address, deadline)
-            except TimeoutError:
-                raise
-            except OSError as exc:
-                failure = exc
-        raise failure or OSError(f"{host} has no address")
-
-
-def _connect_to(family: int, address: Any, source: Any, deadline: _Deadline) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.settimeout(deadline.left("the TCP connection"))
-        if source is not None:
-            sock.bind(source)
-        sock.connect(address)
-    except TimeoutError as exc:  # not yet TimeoutError in Python 3.9
-        sock.close()
-        raise TimeoutError("timed out during the TCP connection") from exc
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+            path = os.fspath(self._path)
+            return addresses.connect_to(socket.AF_UNIX, path, deadline.left, sockopts=sockopts)
+        arguments = dict(self._arguments)
+        host, port = arguments.pop("host") or uri.host, arguments.pop("port")
+        port = uri.port if port is None else port
+        return addresses.connect(host, port, deadline.left, sockopts=sockopts, **arguments)
 
 
 def _free(session: Any, handle: Any) -> None:
@@ -398,8 +446,7 @@ def _free(session: Any, handle: Any) -> None:
 def _prepare(sock: socket.socket) -> tuple[Any, Any]:
     """Make the socket as the crate wants it. Returns the addresses of both ends."""
     sock.setblocking(True)
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    tuned(sock)
     return sock.getsockname(), sock.getpeername()
 
 

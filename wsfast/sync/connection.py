@@ -13,12 +13,15 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
+from wsfast._engine.frame import FIN_BIT
+from wsfast._engine.stats import WSStats
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
-from wsfast.closing import MAX_REASON, cut_reason, reason_for
-from wsfast.codes import close_code_on_wire_ok
+from wsfast.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
+from wsfast.codes import WSMsgType, close_code_on_wire_ok
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,
@@ -30,16 +33,14 @@ from wsfast.exceptions import (
 from wsfast.options import seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Fragments
-from wsfast.sync._native import lib
+from wsfast.sync._native import ffi, lib
+from wsfast.sync.cork import Cork
 from wsfast.sync.pings import Event, Pings, PongReceived
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection"]
 
 Data = str | bytes
-
-# The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
-_FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
 
 # How long somebody waits for another thread, which is receiving, before it looks whether that goes on; in seconds.
 _TURN = 0.02
@@ -61,6 +62,17 @@ class ClientConnection(Connection, Identity):
     Any number of threads may use a connection: one of them receives, while others send, ping or close.
     """
 
+    local_address: Any
+    """The address of this end: ``(host, port)`` for IPv4, see ``socket.getsockname()``."""
+    remote_address: Any
+    """The address of the server: ``(host, port)`` for IPv4, see ``socket.getpeername()``."""
+    response: UpgradeResponse
+    """The server's reply to the upgrade request."""
+    subprotocol: str | None
+    """The subprotocol that the server picked, or None."""
+    compression: AgreedDeflate | None
+    """What was agreed on compressing messages; None if they are not."""
+
     def __init__(
         self,
         handle: Any,
@@ -79,18 +91,15 @@ class ClientConnection(Connection, Identity):
         self._fragments = False
         self._pings = Pings(handle)
         self._cause: BaseException | None = None
+        self._aborted = False
         self._ended: threading.Event = Event()
         self._socket: socket_module.socket | None = None
         self._base_logger = logger
         self._request = request
         self.local_address, self.remote_address = addresses
-        """``(host, port)`` for IPv4, see ``socket.getsockname()`` and ``socket.getpeername()``."""
         self.response = response
-        """The server's reply to the upgrade request."""
         self.subprotocol = subprotocol
-        """The subprotocol that the server picked, or None."""
         self.compression = compression
-        """What was agreed on compressing messages; None if they are not."""
 
     # The crate has got them.
     close_timeout = Fixed()
@@ -151,6 +160,23 @@ class ClientConnection(Connection, Identity):
             return None
         rcvd = ending.describe(self._handle).rcvd
         return "" if rcvd is None else rcvd.reason
+
+    @property
+    def close_info(self) -> WSDisconnectInfo | None:
+        """Who ended the connection, how and why; None until it is closed."""
+        if self.state is not State.CLOSED:
+            return None
+        end = ending.describe(self._handle)
+        then_sent = bool(end.rcvd_then_sent)
+        return disconnect_info(end.rcvd, end.sent, then_sent, self._aborted, self._cause or end.cause)
+
+    @property
+    def stats(self) -> WSStats:
+        """What the connection has done so far. ``poll_hits`` and ``poll_misses`` are those of `busy_poll`."""
+        counted = ffi.new("wst_stats *")
+        lib.wst_get_stats(self._handle, counted)
+        # No event loop wakes this face.
+        return WSStats(*(getattr(counted, name, 0) for name in WSStats._fields))
 
     # ---- with
 
@@ -248,13 +274,13 @@ class ClientConnection(Connection, Identity):
         first = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
         begun = False
         try:
-            self._send_frame((_TEXT if as_text else _BINARY) | wish, first)
+            self._send_frame((WSMsgType.TEXT if as_text else WSMsgType.BINARY) | wish, first)
             begun = self._fragments = True
             for fragment in fragments:
                 if not isinstance(fragment, kinds):
                     raise TypeError("iterable must contain uniform types")
-                self._send_frame(_CONTINUATION, fragment)
-            self._send_frame(_FIN | _CONTINUATION, b"")
+                self._send_frame(WSMsgType.CONTINUATION, fragment)
+            self._send_frame(FIN_BIT | WSMsgType.CONTINUATION, b"")
         except ConnectionClosed:
             raise
         except BaseException as exc:
@@ -265,6 +291,37 @@ class ClientConnection(Connection, Identity):
         finally:
             if begun:
                 self._fragments = False
+
+    def send_many(
+        self, messages: Iterable[DataLike], *, text: bool | None = None, compress: bool | None = None
+    ) -> None:
+        """Send every message of an iterable, all of them in one write (64 KiB at a time).
+
+        :param messages: each ``str`` or bytes-like
+        :param text, compress: as for :meth:`send`
+        :raises ConnectionClosed: the connection is closed
+        :raises TypeError: a message is of another type; those before it are sent
+        """
+        if isinstance(messages, (str, *BYTES_LIKE)):
+            raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
+        with self.cork():
+            for message in messages:
+                if not isinstance(message, (str, *BYTES_LIKE)):
+                    raise TypeError(f"messages must be str or bytes-like, not {type(message).__name__}")
+                self.send(message, text=text, compress=compress)
+
+    def cork(self) -> AbstractContextManager[None]:
+        """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.
+
+        Until then :meth:`send` does not wait for the kernel. What other threads send meanwhile leaves with the rest. A
+        method that waits for the server, :meth:`recv` for instance, sends what there is before.
+        """
+        return Cork(self)
+
+    def _uncork(self, wait: bool) -> None:
+        result = lib.wst_cork(self._handle, 0)
+        if result and wait:
+            self._is_to_send_again(result)
 
     # ---- pings
 
@@ -296,7 +353,7 @@ class ClientConnection(Connection, Identity):
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
         """
-        self._send_frame(_FIN | _PONG, control_payload(data))
+        self._send_frame(FIN_BIT | WSMsgType.PONG, control_payload(data))
 
     def _wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set."""
@@ -377,6 +434,15 @@ class ClientConnection(Connection, Identity):
             self._abort()
             raise
         self._note_end()
+
+    def abort(self) -> None:
+        """Drop the connection at once, with everything that was not sent yet. Threads that wait in it wake.
+
+        What was received before remains for :meth:`recv`. Does nothing if the connection is closed.
+        """
+        if self.state is not State.CLOSED:
+            self._aborted = True
+        self._abort()
 
     def _abort(self) -> None:
         lib.wst_abort(self._handle)

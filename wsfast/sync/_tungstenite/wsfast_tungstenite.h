@@ -70,6 +70,8 @@ typedef struct {
     double ping_timeout;
     double close_timeout;
     double busy_poll;
+    uint64_t max_read; /* bytes of one recv(2) */
+    int quickack;      /* 1: tell the kernel after each to acknowledge at once */
 } wst_options;
 
 /* A received message or, with WST_STREAM or if it is compressed, a frame of one: until the next is received. */
@@ -96,6 +98,20 @@ typedef struct {
     const char *key;
     size_t key_size;
 } wst_tls_settings;
+
+/* What a connection has done, with the names of WSStats. */
+typedef struct {
+    uint64_t frames_received;
+    uint64_t bytes_received;
+    uint64_t reads;
+    uint64_t frames_sent;
+    uint64_t bytes_sent;
+    uint64_t writes;
+    uint64_t frames_gathered;
+    uint64_t longest_backlog;
+    uint64_t poll_hits;
+    uint64_t poll_misses;
+} wst_stats;
 
 /* Codes are -1 where there was no CLOSE frame, and 1005 where it was empty. Texts are UTF-8, not terminated. */
 typedef struct {
@@ -155,6 +171,12 @@ wst_message *wst_get_message(wst_connection *connection);
 int wst_recv(wst_connection *connection, double timeout, int flags);
 /* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
 int wst_send(wst_connection *connection, int head, const char *data, size_t size);
+/*
+ * corked 1: data frames are held back from now on, up to 64 KiB of them; 0: they leave, unless they were corked more than
+ * once. Whoever sleeps in a function lets them go, too. Returns what wst_send() does.
+ */
+int wst_cork(wst_connection *connection, int corked);
+void wst_get_stats(wst_connection *connection, wst_stats *stats);
 /* Sends a PING, and remembers it so that its PONG is reported. Never sleeps. */
 int wst_send_ping(wst_connection *connection, const char *data, size_t size);
 /* Sends what was queued; done when nothing is. Reads on meanwhile, if nobody else does. */

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use crate::connection::{Options, Stop};
+use crate::connection::{Connection, Options, Stop};
 use crate::ending::{Cause, Close, Ending, Phase};
 use crate::reader::Limits;
 use crate::receiving::Received;
@@ -77,6 +77,8 @@ pub struct COptions {
     pub ping_timeout: f64,
     pub close_timeout: f64,
     pub busy_poll: f64,
+    pub max_read: u64,
+    pub quickack: c_int,
 }
 
 impl COptions {
@@ -91,7 +93,42 @@ impl COptions {
             ping_timeout: seconds(self.ping_timeout),
             close_timeout: seconds(self.close_timeout),
             busy_poll: seconds(self.busy_poll).unwrap_or_default(),
+            max_read: usize::try_from(self.max_read).unwrap_or(usize::MAX),
+            quickack: self.quickack != 0,
         }
+    }
+}
+
+#[repr(C)]
+pub struct CStats {
+    pub frames_received: u64,
+    pub bytes_received: u64,
+    pub reads: u64,
+    pub frames_sent: u64,
+    pub bytes_sent: u64,
+    pub writes: u64,
+    pub frames_gathered: u64,
+    pub longest_backlog: u64,
+    pub poll_hits: u64,
+    pub poll_misses: u64,
+}
+
+impl CStats {
+    pub fn tell(&mut self, connection: &Connection) {
+        let counts = &connection.counts;
+        let writer = connection.sender.writer();
+        *self = CStats {
+            frames_received: counts.frames.get(),
+            bytes_received: counts.bytes.get(),
+            reads: counts.reads.get(),
+            frames_sent: writer.frames,
+            bytes_sent: writer.bytes,
+            writes: writer.writes,
+            frames_gathered: writer.gathered,
+            longest_backlog: writer.longest_backlog as u64,
+            poll_hits: counts.hits.get(),
+            poll_misses: counts.misses.get(),
+        };
     }
 }
 
@@ -171,7 +208,7 @@ pub fn result(result: Result<(), Stop>) -> c_int {
 
 pub fn sent(result: Result<Sent, Stop>) -> c_int {
     match result {
-        Ok(Sent::All) => WST_OK,
+        Ok(Sent::All | Sent::Held) => WST_OK,
         Ok(Sent::Blocked) => WST_BLOCKED,
         Ok(Sent::Full) => WST_FULL,
         Err(stop) => code(stop),
@@ -251,6 +288,7 @@ mod tests {
             ("wst_message", "CMessage"),
             ("wst_ending", "CEnding"),
             ("wst_tls_settings", "CTlsSettings"),
+            ("wst_stats", "CStats"),
         ] {
             let body = here.split(&format!("pub struct {rust} {{\n")).nth(1).unwrap().split("\n}").next().unwrap();
             let names: Vec<_> = body

@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::buffer::NoMemory;
+use crate::counts::Counts;
 use crate::ending::{Closer, Ending, Phase};
 use crate::frame::Short;
 use crate::keepalive::Keepalive;
@@ -34,6 +35,8 @@ pub struct Options {
     pub ping_timeout: Option<Duration>,
     pub close_timeout: Option<Duration>,
     pub busy_poll: Duration,
+    pub max_read: usize,
+    pub quickack: bool,
 }
 
 /// Why a call returns without what it was called for.
@@ -77,7 +80,10 @@ pub struct Connection {
     pub(crate) sender: Sender,
     pub(crate) closer: Closer,
     pub(crate) pings: Pings,
+    pub(crate) counts: Counts,
     pub(crate) busy_poll: Duration,
+    pub(crate) max_read: usize,
+    pub(crate) quickack: bool,
 }
 
 impl Drop for Connection {
@@ -95,7 +101,10 @@ impl Connection {
             sender: Sender::new(),
             closer: Closer::new(options.close_timeout),
             pings: Pings::default(),
+            counts: Counts::default(),
             busy_poll: options.busy_poll,
+            max_read: options.max_read,
+            quickack: options.quickack,
         }
     }
 

@@ -101,7 +101,10 @@ impl Connection {
             return; // any other sign of life will do
         }
         // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.
-        if !matches!(self.sender.send_control(&self.wire, FIN | PING, &payload), Ok(Sent::All | Sent::Blocked)) {
+        if !matches!(
+            self.sender.send_control(&self.wire, FIN | PING, &payload),
+            Ok(Sent::All | Sent::Blocked | Sent::Held)
+        ) {
             self.pings.forget(&payload);
         }
     }

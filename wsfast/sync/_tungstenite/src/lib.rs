@@ -15,6 +15,7 @@ mod buffer;
 mod closing;
 mod connection;
 mod core;
+mod counts;
 mod ending;
 mod frame;
 mod keepalive;
@@ -210,6 +211,16 @@ pub unsafe extern "C" fn wst_send(handle: *const Handle, head: c_int, data: *con
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int {
+    guarded(handle, WST_PANIC, |connection| sent(connection.cork(corked != 0)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut CStats) {
+    guarded(handle, (), |connection| (*target).tell(connection));
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn wst_send_ping(handle: *const Handle, data: *const c_char, size: usize) -> c_int {
     guarded(handle, WST_PANIC, |connection| sent(connection.send_ping(bytes(data, size))))
 }
@@ -309,6 +320,8 @@ mod tests {
             ping_timeout: -1.0,
             close_timeout: -1.0,
             busy_poll: 0.0,
+            max_read: u64::MAX,
+            quickack: 0,
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);

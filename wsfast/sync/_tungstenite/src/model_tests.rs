@@ -96,6 +96,8 @@ fn connection(fd: i32, queue: usize) -> Connection {
         ping_timeout: None,
         close_timeout: Some(Duration::from_secs(5)),
         busy_poll: Duration::ZERO,
+        max_read: usize::MAX,
+        quickack: false,
     };
     let connection = Connection::new(fd, options);
     connection.open(b"", false).unwrap();

@@ -80,7 +80,7 @@ impl Connection {
         loop {
             match self.sender.flush(&self.wire) {
                 Ok(Sent::All) => return Ok(()),
-                Ok(Sent::Blocked) if slept => return Err(Stop::Interrupted),
+                Ok(_) if slept => return Err(Stop::Interrupted),
                 Ok(_) => self.sleep(libc::POLLOUT, deadline)?,
                 Err(errno) => {
                     // An alert may have come before the peer closed, and says why it did.

@@ -161,16 +161,23 @@ impl Connection {
                 return Err(Missing::Bytes(1));
             }
             match parse(reader) {
-                Parsed::Data(_) if reader.dropping => {}
-                Parsed::Data(found) => return Ok(found),
+                Parsed::Data(found) => {
+                    self.counts.frames.add(1);
+                    if !reader.dropping {
+                        return Ok(found);
+                    }
+                }
                 Parsed::More(need) => return Err(Missing::Bytes(need)),
                 Parsed::NoMemory => return Err(Missing::Memory),
                 Parsed::Violation(cause) => self.violate(reader, cause),
-                Parsed::Control(opcode, payload) => match opcode {
-                    Control::Ping => self.sender.answer(&self.wire, payload.bytes()),
-                    Control::Pong => self.pings.answer(payload.bytes()),
-                    _ => self.close_received(payload.bytes()),
-                },
+                Parsed::Control(opcode, payload) => {
+                    self.counts.frames.add(1);
+                    match opcode {
+                        Control::Ping => self.sender.answer(&self.wire, payload.bytes()),
+                        Control::Pong => self.pings.answer(payload.bytes()),
+                        _ => self.close_received(payload.bytes()),
+                    }
+                }
             }
         }
     }
@@ -250,8 +257,11 @@ impl Connection {
                     self.end_of_stream(reader);
                     return Err(Stop::Closed);
                 }
-                Ok(_) => return Ok(()),
-                Err(errno) if would_block(errno) || errno == libc::EINTR => {}
+                Ok(_) => {
+                    self.counts.hits.add(1);
+                    return Ok(());
+                }
+                Err(errno) if would_block(errno) || errno == libc::EINTR => self.counts.misses.add(1),
                 Err(NO_MEMORY) => return Err(Stop::NoMemory),
                 Err(errno) => return Err(self.lost(errno)),
             }
@@ -264,9 +274,25 @@ impl Connection {
     /// Reads once. 0 is the end of the stream; a TLS alert is that too. NO_MEMORY: nothing is lost, the same may be tried
     /// again.
     pub(crate) fn read(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
+        let before = reader.buffer.unread().len();
+        let size = self.read_once(reader, flags)?;
+        let got = reader.buffer.unread().len() - before;
+        if got > 0 {
+            self.counts.reads.add(1);
+            self.counts.bytes.add(got);
+            if self.quickack {
+                self.wire.socket.acknowledge();
+            }
+        }
+        Ok(size)
+    }
+
+    fn read_once(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
         let Some(session) = self.wire.session() else {
             reader.buffer.reserve(1)?;
-            let size = self.wire.socket.recv_into(reader.buffer.spare(), flags)?;
+            let spare = reader.buffer.spare();
+            let room = spare.len().min(self.max_read);
+            let size = self.wire.socket.recv_into(&mut spare[..room], flags)?;
             // SAFETY: the kernel has written so many bytes.
             unsafe { reader.buffer.filled(size) };
             if size > 0 {
@@ -279,7 +305,7 @@ impl Connection {
         }
         if reader.wire.is_empty() {
             reader.wire.try_reserve(READ).map_err(|_| NO_MEMORY)?;
-            if self.wire.socket.recv(&mut reader.wire, flags)? == 0 {
+            if self.wire.socket.recv(&mut reader.wire, self.max_read, flags)? == 0 {
                 return Ok(0);
             }
             reader.keepalive.heard();

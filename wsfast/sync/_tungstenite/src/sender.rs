@@ -1,7 +1,7 @@
 //! The writing half behind its lock, and what of it may be asked without: does something wait to be sent?
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use crate::buffer::NoMemory;
 use crate::connection::Stop;
@@ -62,14 +62,35 @@ impl Sender {
     }
 
     fn put(&self, writer: &mut Writer, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
-        if self.has_residue() && self.flush_writer(writer, wire)? == Sent::Blocked {
+        if self.has_residue() && !writer.holds_back() && self.flush_writer(writer, wire)? == Sent::Blocked {
             return Ok(Sent::Full);
         }
         let sent = writer.put(wire, head, payload)?;
-        if sent == Sent::Blocked {
+        if sent != Sent::All {
             self.residue.store(true, Ordering::Release);
         }
         Ok(sent)
+    }
+
+    /// Holds data frames back, so that they leave together, or lets them go.
+    pub fn cork(&self, wire: &Wire, corked: bool) -> Result<Sent, Errno> {
+        let mut writer = locked(&self.writer);
+        if corked {
+            writer.corks += 1;
+            return Ok(Sent::All);
+        }
+        writer.corks -= 1;
+        let Some(_user) = wire.enter() else { return Ok(Sent::All) };
+        if writer.corks > 0 || !writer.has_gathered() {
+            return Ok(Sent::All);
+        }
+        writer.writes += 1;
+        self.flush_writer(&mut writer, wire)
+    }
+
+    /// For whoever counts.
+    pub fn writer(&self) -> MutexGuard<'_, Writer> {
+        locked(&self.writer)
     }
 
     fn flush_writer(&self, writer: &mut Writer, wire: &Wire) -> Result<Sent, Errno> {

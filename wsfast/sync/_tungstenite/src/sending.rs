@@ -14,11 +14,16 @@ impl Connection {
         sent.map_err(|errno| self.broken(errno))
     }
 
+    /// Holds data frames back, so that they leave together, or lets them go. See wst_cork().
+    pub fn cork(&self, corked: bool) -> Result<Sent, Stop> {
+        self.sender.cork(&self.wire, corked).map_err(|errno| self.broken(errno))
+    }
+
     /// Sends a ping of the user's.
     pub fn send_ping(&self, payload: &[u8]) -> Result<Sent, Stop> {
         self.pings.remember(payload, true)?;
         let sent = self.send(FIN | PING, payload);
-        if !matches!(sent, Ok(Sent::All | Sent::Blocked)) {
+        if !matches!(sent, Ok(Sent::All | Sent::Blocked | Sent::Held)) {
             self.pings.forget(payload);
         }
         sent

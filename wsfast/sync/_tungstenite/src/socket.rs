@@ -99,9 +99,11 @@ impl Socket {
         }
     }
 
-    /// As `recv_into`, into the spare capacity of `buffer`.
-    pub fn recv(&self, buffer: &mut Vec<u8>, flags: c_int) -> Result<usize, Errno> {
-        let got = self.recv_into(buffer.spare_capacity_mut(), flags)?;
+    /// As `recv_into`, into the spare capacity of `buffer`, at most `most` bytes.
+    pub fn recv(&self, buffer: &mut Vec<u8>, most: usize, flags: c_int) -> Result<usize, Errno> {
+        let spare = buffer.spare_capacity_mut();
+        let room = spare.len().min(most);
+        let got = self.recv_into(&mut spare[..room], flags)?;
         // SAFETY: the kernel has written so many bytes.
         unsafe { buffer.set_len(buffer.len() + got) };
         Ok(got)
@@ -132,6 +134,18 @@ impl Socket {
             Err(errno())
         } else {
             Ok(sent as usize)
+        }
+    }
+
+    /// Tells the kernel to acknowledge at once what was received. It forgets that when it sees fit.
+    pub fn acknowledge(&self) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        // SAFETY: the kernel reads one int. A socket that is not TCP refuses, and has nothing to acknowledge.
+        unsafe {
+            let on: c_int = 1;
+            let pointer = std::ptr::addr_of!(on).cast::<c_void>();
+            let size = std::mem::size_of_val(&on) as libc::socklen_t;
+            system::setsockopt(self.fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, pointer, size);
         }
     }
 
@@ -219,6 +233,6 @@ mod tests {
         assert_eq!(socket.poll(libc::POLLIN, Some(Duration::from_millis(1))), Ok(0));
         socket.set_receive_timeout(Duration::from_millis(1));
         let mut buffer = Vec::with_capacity(10);
-        assert!(would_block(socket.recv(&mut buffer, 0).unwrap_err()));
+        assert!(would_block(socket.recv(&mut buffer, 10, 0).unwrap_err()));
     }
 }

@@ -1,7 +1,7 @@
 //! The sending half: frames are masked into one buffer, and what the kernel does not take stays there.
 
 use crate::buffer::NoMemory;
-use crate::core::{append_masked, mask_key, FIN, PONG};
+use crate::core::{append_masked, mask_key, CLOSE, FIN, PONG};
 use crate::frame::{self, Short};
 use crate::locked;
 use crate::socket::{would_block, Errno, CUT, NO_MEMORY};
@@ -10,6 +10,9 @@ use crate::wire::Wire;
 /// A longer payload is masked and sent piece by piece, each short enough for the cache. A multiple of four, so the
 /// mask key need not be turned.
 const PIECE: usize = 256 * 1024;
+
+/// Then frames that are held back leave: more in one write gains nothing.
+const GATHER: usize = 64 * 1024;
 
 /// A buffer that grew over this is not kept.
 const KEEP: usize = 2 * PIECE;
@@ -33,6 +36,15 @@ pub struct Writer {
     half: Half,
     /// A fragmented message is being sent.
     pub in_message: bool,
+    /// How many corks hold data frames back, and whether one is.
+    pub corks: u32,
+    gathered_now: bool,
+    /// What was sent since the connection was made: frames, their bytes, and in how many writes.
+    pub frames: u64,
+    pub bytes: u64,
+    pub writes: u64,
+    pub gathered: u64,
+    pub longest_backlog: usize,
 }
 
 /// What became of bytes to send.
@@ -43,11 +55,26 @@ pub enum Sent {
     Blocked,
     /// Nothing of the frame is kept either: others are before it.
     Full,
+    /// Corked: all of it is kept.
+    Held,
 }
 
 impl Writer {
     pub fn new() -> Self {
-        Writer { out: Vec::new(), sent: 0, pong: None, half: Half::Open, in_message: false }
+        Writer {
+            out: Vec::new(),
+            sent: 0,
+            pong: None,
+            half: Half::Open,
+            in_message: false,
+            corks: 0,
+            gathered_now: false,
+            frames: 0,
+            bytes: 0,
+            writes: 0,
+            gathered: 0,
+            longest_backlog: 0,
+        }
     }
 
     /// Nothing waits to be sent.
@@ -61,12 +88,25 @@ impl Writer {
     pub fn put(&mut self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         let key = mask_key().ok_or(libc::EIO)?;
         self.out.try_reserve(payload.len().min(PIECE) + 14).map_err(|_| NO_MEMORY)?;
+        let before = self.out.len();
         frame::append_header(&mut self.out, head, payload.len(), key);
+        self.frames += 1;
+        self.bytes += (self.out.len() - before + payload.len()) as u64;
+        if self.corks > 0 && head & CLOSE == 0 {
+            self.gathered += 1;
+            if self.out.len() + payload.len() < self.sent + GATHER {
+                append_masked(&mut self.out, payload, key).map_err(|NoMemory| CUT)?;
+                self.gathered_now = true;
+                return Ok(Sent::Held);
+            }
+        }
+        self.gathered_now = false;
         let mut rest = payload;
         loop {
             let (piece, after) = rest.split_at(rest.len().min(PIECE));
             append_masked(&mut self.out, piece, key).map_err(|NoMemory| CUT)?;
             rest = after;
+            self.writes += 1;
             let sent = self.send(wire)?;
             if rest.is_empty() {
                 return Ok(sent);
@@ -77,6 +117,16 @@ impl Writer {
                 return Ok(sent);
             }
         }
+    }
+
+    /// Corked, and there is room for more.
+    pub fn holds_back(&self) -> bool {
+        self.corks > 0 && self.out.len() < self.sent + GATHER
+    }
+
+    /// There are whole frames that were held back.
+    pub fn has_gathered(&self) -> bool {
+        self.gathered_now
     }
 
     /// Answers a PING, at once if it can.
@@ -97,6 +147,7 @@ impl Writer {
 
     /// Sends all that waits.
     pub fn flush(&mut self, wire: &Wire) -> Result<Sent, Errno> {
+        self.gathered_now = false;
         loop {
             if self.send(wire)? == Sent::Blocked {
                 return Ok(Sent::Blocked);
@@ -134,8 +185,7 @@ impl Writer {
             let mut session = locked(session);
             loop {
                 if session.wants_write() && !session.flush(&wire.socket)? {
-                    self.forget_sent();
-                    return Ok(Sent::Blocked);
+                    return Ok(self.blocked());
                 }
                 if self.sent == self.out.len() {
                     self.clear();
@@ -150,10 +200,7 @@ impl Writer {
             match wire.socket.send(&self.out[self.sent..]) {
                 Ok(size) => self.sent += size,
                 Err(libc::EINTR) => {}
-                Err(errno) if would_block(errno) => {
-                    self.forget_sent();
-                    return Ok(Sent::Blocked);
-                }
+                Err(errno) if would_block(errno) => return Ok(self.blocked()),
                 Err(errno) => return Err(errno),
             }
         }
@@ -162,11 +209,13 @@ impl Writer {
     }
 
     /// Gives back what is sent of a long frame.
-    fn forget_sent(&mut self) {
+    fn blocked(&mut self) -> Sent {
+        self.longest_backlog = self.longest_backlog.max(self.out.len() - self.sent);
         if self.sent > PIECE && self.sent * 2 > self.out.len() {
             self.out.drain(..self.sent);
             self.sent = 0;
         }
+        Sent::Blocked
     }
 
     fn clear(&mut self) {

@@ -1,0 +1,431 @@
+"""One surface: what every face has, by the same names."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import pydoc
+import socket
+from contextlib import suppress
+
+import pytest
+from support import frames
+from support.awaiting import awaitable
+from support.faces import FACES, End
+from support.frames import texts
+from support.servers import echo, serve, websockets_echo
+from support.surface import connected
+
+import wsfast
+import wsfast.sync.client
+from wsfast import (
+    ConnectionClosed,
+    KeepaliveTimeout,
+    PayloadTooBig,
+    WSDisconnectInfo,
+    WSListener,
+    WSStats,
+    ws_connect,
+)
+from wsfast.deflate import PerMessageDeflate
+
+every_face = pytest.mark.parametrize("face", FACES)
+
+
+async def one_after_the_other(peer):
+    """Answers each message by how many frames came in one piece."""
+    await peer.accept()
+    with suppress(ConnectionError):
+        while data := await peer.reader.read(1 << 20):
+            got = list(peer._parser.feed(data))
+            *others, last = got if got[-1].opcode == frames.CLOSE else (*got, None)
+            if others:
+                peer.send(frames.text(" ".join(sent.payload.decode() for sent in others)))
+            if last is not None:
+                peer.send(frames.frame(frames.CLOSE, last.payload))
+                return
+
+
+@every_face
+async def test_stats_are_counted_alike(face):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        before = handle.own.stats
+        assert isinstance(before, WSStats)
+        await handle.client.send("x" * 200)
+        assert await handle.client.recv() == "x" * 200
+        after = handle.own.stats
+        counted = WSStats(*(late - early for early, late in zip(before, after)))
+        assert counted._replace(poll_hits=0, poll_misses=0) == WSStats(
+            frames_received=1,
+            bytes_received=204,
+            reads=1,
+            frames_sent=1,
+            bytes_sent=208,
+            writes=1,
+            frames_gathered=0,
+            longest_backlog=0,
+            poll_hits=0,
+            poll_misses=0,
+            empty_wakeups=0,
+        )
+        assert before.bytes_received > 100  # the server's reply
+        await handle.client.close()
+        assert handle.own.stats.frames_sent == after.frames_sent + 1
+
+
+@every_face
+async def test_what_the_kernel_does_not_take_is_the_longest_backlog(face):
+    async def handler(peer):
+        await peer.accept()
+        await go_on.wait()
+        await peer.frame()
+
+    go_on = asyncio.Event()
+    async with serve(handler, receive_buffer=4096) as server, connected(face, server.url) as handle:
+        sending = asyncio.ensure_future(handle.client.send(bytes(20_000_000)))
+        await asyncio.sleep(0)
+        go_on.set()
+        with suppress(End):
+            await sending
+        assert handle.own.stats.longest_backlog > 100_000
+
+
+@every_face
+async def test_corked_messages_leave_together(face):
+    async with serve(one_after_the_other) as server, connected(face, server.url) as handle:
+        before = handle.own.stats
+        await handle.send_corked("a", "b", "c")
+        assert await handle.client.recv() == "a b c"
+        after = handle.own.stats
+        assert (after.frames_gathered - before.frames_gathered, after.writes - before.writes) == (3, 1)
+        await handle.client.send("d")
+        assert await handle.client.recv() == "d"
+
+
+@every_face
+async def test_many_messages_leave_in_one_write(face):
+    async with serve(one_after_the_other) as server, connected(face, server.url) as handle:
+        before = handle.own.stats
+        await handle.send_many(str(i) for i in range(20))
+        assert await handle.client.recv() == " ".join(map(str, range(20)))
+        assert handle.own.stats.writes - before.writes == 1
+        with pytest.raises(TypeError, match="int"):
+            await handle.send_many(["x", 5])
+        assert await handle.client.recv() == "x"
+        await handle.send_many([])
+
+
+@every_face
+async def test_more_than_64_kib_leave_in_several_writes(face):
+    async def handler(peer):
+        await peer.accept()
+        got = [await peer.frame() for _ in range(300)]
+        peer.send(frames.text(str(sum(len(sent.payload) for sent in got))))
+        await peer.rest()
+
+    async with serve(handler) as server, connected(face, server.url) as handle:
+        before = handle.own.stats
+        await handle.send_many("x" * 1000 for _ in range(300))
+        assert 4 <= handle.own.stats.writes - before.writes <= 6
+        assert await handle.client.recv() == "300000"
+
+
+@every_face
+async def test_close_info_says_who_closed_and_how(face):
+    async def handler(peer):
+        await peer.accept()
+        peer.send(frames.close(4001, "enough"))
+        await peer.frames_until_close()
+
+    async with serve(handler) as server, connected(face, server.url) as handle:
+        while True:
+            if handle.own.close_info is not None:
+                break
+            with pytest.raises(End):
+                await handle.client.recv()
+        assert handle.own.close_info == WSDisconnectInfo("remote", 4001, "enough", None)
+
+
+@every_face
+async def test_who_aborts_has_ended_it(face):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        assert handle.own.close_info is None
+        handle.own.abort()
+        handle.own.abort()
+        with pytest.raises(End) as caught:
+            await handle.client.recv()
+        assert (caught.value.received, caught.value.sent, caught.value.cause) == (None, None, None)
+        await handle.ended()
+        assert handle.own.close_info == WSDisconnectInfo("local", 1006, "", None)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_abort_wakes_a_thread_that_waits():
+    async with serve(echo) as server, connected("blocking", server.url) as handle:
+        receiving = asyncio.ensure_future(handle.client.recv())
+        while not (before := handle.own.stats).frames_sent:
+            await asyncio.to_thread(handle.own.send, "x")
+        assert await receiving == "x"
+        receiving = asyncio.ensure_future(handle.client.recv())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(handle.own.abort)
+        with pytest.raises(End):
+            await receiving
+        assert before.reads >= 1
+
+
+async def test_an_awaitable_connection_polls():
+    async with awaitable() as (ws, far):
+        assert ws.poll(0) is False
+        far.sock.send(texts("a", "b"))
+        assert ws.poll(1) is True
+        assert [await ws.recv(), await ws.recv()] == ["a", "b"]
+        with ws.cork():
+            await ws.send("held back")
+            assert ws.poll(0) is False  # and it is sent
+            assert (await far.frames(1))[0].payload == b"held back"
+        ws.abort()
+        with pytest.raises(ConnectionClosed):
+            ws.poll(1)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_blocking_cork_is_nested_and_pulled_by_who_waits():
+    async with serve(one_after_the_other) as server, connected("blocking", server.url) as handle:
+
+        def program():
+            ws = handle.own
+            with ws.cork():
+                with ws.cork():
+                    ws.send("a")
+                ws.send("b")
+            assert ws.recv() == "a b"
+            with ws.cork():
+                ws.send("c")
+                ws.send("d")
+                assert ws.recv() == "c d"  # it would wait without end
+                ws.send("e")
+                ws.pong()  # control frames do not wait
+                assert ws.recv().split()[0] == "e"
+            with suppress(ZeroDivisionError), ws.cork():
+                ws.send("f")
+                raise ZeroDivisionError
+            assert ws.recv() == "f"
+            cork = ws.cork()
+            with pytest.raises(RuntimeError, match="more often"):
+                cork.__exit__(None, None, None)
+            with ws.cork():
+                ws.send("g")
+                ws.close()
+            assert ws.recv() == "g"
+            with pytest.raises(ConnectionClosed), ws.cork():
+                ws.send("h")
+
+        await handle.call(program)
+
+
+# ---- options
+
+
+async def tell_request(peer):
+    await peer.accept()
+    with suppress(EOFError, ConnectionError):
+        await peer.answer_close()
+    return peer.request.decode()
+
+
+async def request_of(face, server, **options):
+    async with connected(face, server.url, **options) as handle:
+        await handle.client.close()
+    return await server.result()
+
+
+@every_face
+async def test_headers_by_either_name(face):
+    async with serve(tell_request) as server:
+        for name in ("additional_headers", "extra_headers"):
+            request = await request_of(
+                face, server, **{name: {"X-Key": "1"}}, origin="http://a", user_agent_header="me/1"
+            )
+            assert "X-Key: 1\r\n" in request
+            assert "Origin: http://a\r\n" in request
+            assert "User-Agent: me/1\r\n" in request
+        assert "User-Agent" not in await request_of(face, server, user_agent_header=None)
+
+
+ALIASES = [
+    ("ssl", "ssl_context", None),
+    ("max_size", "max_frame_size", 5),
+    ("additional_headers", "extra_headers", {}),
+    ("logger", "logger_name", None),
+    ("local_addr", "source_address", ("127.0.0.1", 0)),
+]
+CONNECT = {
+    "listener": lambda url, **options: asyncio.run(ws_connect(WSListener, url, **options)),
+    "awaitable": wsfast.connect,
+    "blocking": wsfast.sync.client.connect,
+}
+
+
+@pytest.mark.parametrize("face", CONNECT)
+@pytest.mark.parametrize(("one", "other", "value"), ALIASES)
+def test_both_names_at_once_are_refused(face, one, other, value):
+    with pytest.raises(TypeError, match=rf"{one}.*{other}|{other}.*{one}"):
+        CONNECT[face]("ws://127.0.0.1:1/", **{one: value, other: value})
+
+
+@pytest.mark.parametrize("first", ["ping_interval", "ping_timeout"])
+@pytest.mark.parametrize(
+    "second", ["enable_auto_ping", "auto_ping_idle_timeout", "auto_ping_reply_timeout", "auto_ping_strategy"]
+)
+def test_pings_are_asked_for_in_one_way(first, second):
+    with pytest.raises(TypeError, match=f"{first}.*{second}"):
+        CONNECT["listener"]("ws://127.0.0.1:1/", **{first: 1, second: 1})
+
+
+@every_face
+async def test_a_server_that_answers_no_ping_is_left_in_time(face):
+    async def handler(peer):
+        await peer.accept()
+        got = await peer.frames_until_close()
+        return got[0].opcode, got[-1].payload[:2]
+
+    async with (
+        serve(handler) as server,
+        connected(face, server.url, ping_interval=0.01, ping_timeout=0.05, close_timeout=0.1) as handle,
+    ):
+        with pytest.raises(End) as caught:
+            await handle.client.recv()
+        assert isinstance(caught.value.cause, KeepaliveTimeout)
+        assert await server.result() == (frames.PING, (1011).to_bytes(2, "big"))
+
+
+@every_face
+async def test_max_size_is_that_of_a_message(face):
+    async def handler(peer):
+        await peer.accept()
+        peer.send(frames.text("x" * 10) + frames.text("x" * 11))
+        await peer.rest()
+
+    async with serve(handler) as server, connected(face, server.url, max_size=10) as handle:
+        assert await handle.client.recv() == "x" * 10
+        with pytest.raises(End) as caught:
+            await handle.client.recv()
+        assert isinstance(caught.value.cause, PayloadTooBig)
+
+
+@every_face
+async def test_extensions_are_offered_and_agreed(face):
+    async with websockets_echo(compress=True) as url:
+        offer = PerMessageDeflate(server_no_context_takeover=True)
+        async with connected(face, url, extensions=[offer]) as handle:
+            assert handle.client.compression.server_no_context_takeover
+            await handle.client.send("x" * 1000)
+            assert await handle.client.recv() == "x" * 1000
+
+
+@every_face
+async def test_where_to_connect_can_be_another_place(face):
+    async with serve(tell_request) as server:
+        place = {"host": "127.0.0.1", "port": server.port, "family": socket.AF_INET}
+        async with connected(face, "ws://example.invalid:9/path", **place) as handle:
+            await handle.client.close()
+        request = await server.result()
+        assert request.startswith("GET /path HTTP/1.1\r\nHost: example.invalid:9\r\n")
+
+
+@every_face
+async def test_the_source_address_is_bound(face):
+    async def handler(peer):
+        await tell_request(peer)
+        return peer.writer.get_extra_info("peername")[0]
+
+    async with serve(handler) as server:
+        for name in ("local_addr", "source_address"):
+            assert await request_of(face, server, **{name: ("127.0.0.2", 0)}) == "127.0.0.2"
+
+
+def socket_of(handle):
+    if handle.face == "blocking":
+        return handle.own.socket
+    transport = handle.own.underlying_transport if handle.face == "listener" else handle.own.transport
+    return transport.get_extra_info("socket")
+
+
+@every_face
+async def test_options_of_the_socket_are_set(face):
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77)]
+    async with serve(echo) as server:
+        async with connected(face, server.url, sockopts=options, quickack=True, max_read_size=7) as handle:
+            sock = socket_of(handle)
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 77
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            before = handle.own.stats
+            await handle.client.send("x" * 68)
+            assert await handle.client.recv() == "x" * 68
+            after = handle.own.stats
+            assert after.bytes_received - before.bytes_received == 70
+            assert after.reads - before.reads >= 10
+        with pytest.raises(OSError, match="setsockopt"):
+            async with connected(face, server.url, sockopts=[(socket.SOL_SOCKET, 999, 1)]):
+                pass
+
+
+@every_face
+@pytest.mark.parametrize("delay", [0.01, 30])
+async def test_happy_eyeballs(face, delay, monkeypatch):
+    """The first address does not answer, the second refuses, and the third is the server's."""
+    async with serve(tell_request) as server:
+        silent = socket.socket()
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        fillers = [socket.socket() for _ in range(3)]
+        for filler in fillers:  # its queue is full: who connects now waits
+            filler.setblocking(False)
+            filler.connect_ex(silent.getsockname())
+        ports = [1, silent.getsockname()[1], server.port] if delay == 0.01 else [1, server.port]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+        real = socket.getaddrinfo
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda host, *a, **k: found if host == "many" else real(host, *a, **k)
+        )
+        try:
+            async with connected(face, "ws://many/", happy_eyeballs_delay=delay) as handle:
+                await handle.client.close()
+            assert "Host: many\r\n" in await server.result()
+        finally:
+            for sock in (silent, *fillers):
+                sock.close()
+
+
+def test_a_blocking_race_that_nobody_wins():
+    def left(step):
+        return 5.0
+
+    with pytest.raises(ConnectionRefusedError):
+        wsfast.sync.addresses._race(
+            [(socket.AF_INET, ("127.0.0.1", 1)), (socket.AF_INET, ("127.0.0.1", 2))], left, None, 0.01, ()
+        )
+
+    def over(step):
+        raise TimeoutError(step)
+
+    with pytest.raises(TimeoutError, match="TCP"):
+        wsfast.sync.addresses._race([(socket.AF_INET, ("127.0.0.1", 1))], over, None, 0.01, ())
+    by_turns = wsfast.sync.addresses._interleaved([(6, "a"), (6, "b"), (4, "c"), (6, "d")])
+    assert by_turns == [(6, "a"), (4, "c"), (6, "b"), (6, "d")]
+
+
+def test_address_is_host_and_port_at_once():
+    with pytest.raises(TypeError, match="address and host"):
+        wsfast.sync.client.connect("ws://a/", address=("127.0.0.1", 1), host="b")
+
+
+def test_help_shows_the_parameters_of_every_face():
+    for connect in (ws_connect, wsfast.connect, wsfast.sync.client.connect):
+        parameters = inspect.signature(connect).parameters
+        assert {"open_timeout", "local_addr", "max_size", "max_frame_size", "server_hostname"} <= set(
+            parameters
+        )
+    assert "happy_eyeballs_delay" in pydoc.render_doc(wsfast.sync.client.connect)
