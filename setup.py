@@ -25,12 +25,15 @@ if sys.platform == "win32":
 # copy of them. The pool of mask keys (entropy.c) must exist once.
 FRAME = "wsfast/core/frame.c"
 UTF8 = "wsfast/core/utf8.c"
+MESSAGE = ["wsfast/core/message.c", FRAME, UTF8]
 CORE = {
     "wsfast._engine.frame": [FRAME],
     "wsfast._engine.writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
-    "wsfast._engine.reader": [FRAME, UTF8],
-    "wsfast._engine.transport": [FRAME],
-    "wsfast._engine.messages": [UTF8],
+    "wsfast._engine.reader": MESSAGE,
+    "wsfast._engine.transport": MESSAGE,
+    "wsfast._engine.messages": MESSAGE,
+    "wsfast._engine.violation": MESSAGE,
+    "wsfast.sync._messaging": MESSAGE,
 }
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))

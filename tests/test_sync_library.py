@@ -33,6 +33,7 @@ TYPES = {
     "const char *": "*const c_char",
     "void *": "*mut c_void",
     "const wst_options *": "*const COptions",
+    "const wst_tls_settings *": "*const CTlsSettings",
     "wst_message *": "*mut CMessage",
     "wst_ending *": "*mut CEnding",
     "wst_stats *": "*mut CStats",

@@ -235,10 +235,10 @@ def test_a_message_of_just_the_limit():
         assert ws.recv() == bytes(1000)
 
 
-def test_a_length_of_almost_2_to_the_63_reserves_no_memory():
+def test_a_length_of_almost_2_to_the_62_reserves_no_memory():
     def script(peer):
         peer.accept()
-        peer.send(b"\x82\x7f\x7f" + b"\xff" * 7 + b"beginning")
+        peer.send(b"\x82\x7f\x3f" + b"\xff" * 7 + b"beginning")
         peer.answer_close()
 
     with scripted(script) as server, connect(server.url, max_size=None) as ws, pytest.raises(TimeoutError):

@@ -150,16 +150,20 @@ class Limits:
 
     def __init__(self, max_size: Any, max_queue: Any, write_limit: Any = None) -> None:
         message, fragment = _pair("max_size", max_size)
-        self.message = count("max_size", message, least=1, none="for no limit")
-        self.fragment = count("max_size", fragment, least=1, none="for no limit")
+        self.message = _bytes("max_size", message)
+        self.fragment = _bytes("max_size", fragment)
         self.queue = _marks("max_queue", max_queue, "for no limit")
         self.write = _marks("write_limit", write_limit, "for asyncio's default")
 
     @staticmethod
     def of_frames(max_frame_size: Any) -> int:
         """The size limit of a listener's frames or messages, in bytes; NO_LIMIT for None."""
-        limit = count("max_frame_size", max_frame_size, least=1, none="for no limit")
-        return NO_LIMIT if limit is None else limit
+        return _bytes("max_frame_size", max_frame_size)
+
+
+def _bytes(name: str, value: Any) -> int:
+    limit = count(name, value, least=1, none="for no limit")
+    return NO_LIMIT if limit is None else limit
 
 
 def _pair(name: str, value: Any) -> tuple[Any, Any]:

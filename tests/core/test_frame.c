@@ -7,6 +7,12 @@
 
 static guarded memory;
 
+/* Frames of encoded messages may be nine bytes longer. */
+static wsf_decoder decoder(uint64_t max, uint8_t rsv_allowed, uint8_t in_message) {
+    uint64_t max_encoded = max > UINT64_MAX - 9 ? UINT64_MAX : max + 9;
+    return (wsf_decoder){max, max_encoded, rsv_allowed, in_message, 0};
+}
+
 /* Decodes from right before the guard page, on both roads, and checks what must always hold. */
 static wsf_status decode(wsf_decoder d, const uint8_t *bytes, size_t n, wsf_header *h) {
     static const wsf_header untouched = {0xA5A5A5A5A5A5A5A5, 0xA5, 0xA5, 0xA5, 0xA5};
@@ -20,7 +26,8 @@ static wsf_status decode(wsf_decoder d, const uint8_t *bytes, size_t n, wsf_head
     CHECK(memcmp(h, &slow, offsetof(wsf_header, rsv) + 1) == 0);
     CHECK(status == WSF_FRAME || memcmp(h, &untouched, offsetof(wsf_header, rsv) + 1) == 0);
     CHECK(d.max_payload == before.max_payload && d.in_message == before.in_message);
-    CHECK(d.rsv_allowed == before.rsv_allowed);
+    CHECK(d.rsv_allowed == before.rsv_allowed && d.encoded == before.encoded);
+    CHECK(d.max_encoded == before.max_encoded);
     return status;
 }
 
@@ -120,6 +127,9 @@ static void test_rules(void) {
         {ANY, 0, 0, WSF_FRAME, 10, {0x81, 0x7F, 0, 0, 0, 0, 0, 0x10, 0, 0}},
         {ANY, 0, 0, WSF_ERR_TOO_BIG, 10, {0x81, 0x7F, 0, 0, 0, 0, 0, 0x10, 0, 1}},
         {ANY, 0, 0, WSF_ERR_TOO_BIG, 3, {0x81, 0x7F, 0x01}},
+        {100, 0x40, 0, WSF_FRAME, 2, {0xC1, 109}},
+        {100, 0x40, 0, WSF_ERR_TOO_BIG, 2, {0xC1, 110}},
+        {100, 0x40, 0, WSF_ERR_TOO_BIG, 2, {0x81, 109}},
         /* the first rule broken, in the order of the bytes, is the one reported */
         {ANY, 0, 1, WSF_ERR_RSV, 2, {0x7F, 0xFF}},
         {ANY, 0, 0, WSF_ERR_OPCODE, 2, {0x0F, 0xFF}},
@@ -127,7 +137,7 @@ static void test_rules(void) {
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        wsf_decoder d = {rows[i].max, rows[i].rsv_allowed, rows[i].in_message};
+        wsf_decoder d = decoder(rows[i].max, rows[i].rsv_allowed, rows[i].in_message);
         wsf_header h;
         wsf_status status = decode(d, rows[i].bytes, rows[i].n, &h);
         if (status != rows[i].expected)
@@ -177,7 +187,8 @@ static wsf_status judge(const wsf_decoder *d, const uint8_t *p, wsf_header *h) {
         return WSF_ERR_LENGTH_SIGN;
     if ((h->header_len == 4 && extended16 <= 125) || (h->header_len == 10 && extended64 <= 65535))
         return WSF_ERR_LENGTH_NOT_MINIMAL;
-    return h->payload_len > d->max_payload ? WSF_ERR_TOO_BIG : WSF_FRAME;
+    uint64_t max = (starts ? h->rsv & 0x40 : d->encoded) ? d->max_encoded : d->max_payload;
+    return h->payload_len > max ? WSF_ERR_TOO_BIG : WSF_FRAME;
 }
 
 /*
@@ -243,12 +254,13 @@ static void test_every_header(void) {
         for (uint8_t in_message = 0; in_message < 2; in_message++) {
             /* a limit and the reserved bits have nothing to do with each other: pair, not cross */
             uint64_t limit = limits[(rsv + in_message) % 6];
-            wsf_decoder d = {limit, (uint8_t)(rsv << 4), in_message};
+            wsf_decoder d = decoder(limit, (uint8_t)(rsv << 4), in_message);
+            d.encoded = in_message & rsv;
             check_all_first_bytes(&d);
         }
     }
     for (size_t i = 0; i < 6; i++) {
-        wsf_decoder d = {limits[i], 0x40, 0};
+        wsf_decoder d = decoder(limits[i], 0x40, 0);
         check_all_first_bytes(&d);
     }
 }
@@ -262,14 +274,25 @@ static void test_advance(void) {
         {WSF_CLOSE, 1, 1},        {WSF_CONTINUATION, 1, 0}, {WSF_BINARY, 0, 1},
         {WSF_CONTINUATION, 1, 0}, {WSF_BINARY, 1, 0},
     };
-    wsf_decoder d = {ANY, 0x40, 0};
+    wsf_decoder d = decoder(ANY, 0x40, 0);
     for (size_t i = 0; i < sizeof frames / sizeof frames[0]; i++) {
         uint8_t bytes[2] = {(uint8_t)(frames[i].fin << 7 | frames[i].opcode), 0};
         wsf_header h;
         CHECK(decode(d, bytes, 2, &h) == WSF_FRAME);
         wsf_decoder_advance(&d, &h);
         CHECK(d.in_message == frames[i].in_message_after);
-        CHECK(d.max_payload == ANY && d.rsv_allowed == 0x40);
+        CHECK(d.max_payload == ANY && d.rsv_allowed == 0x40 && !d.encoded);
+    }
+
+    /* RSV1 of the first frame is of the whole message */
+    static const uint8_t encoded[][2] = {{0x41, 1}, {0x89, 1}, {0x00, 1}, {0x80, 1},
+                                         {0x02, 0}, {0x80, 0}, {0xC2, 1}, {0x81, 0}};
+    for (size_t i = 0; i < sizeof encoded / sizeof encoded[0]; i++) {
+        uint8_t bytes[2] = {encoded[i][0], 0};
+        wsf_header h;
+        CHECK(decode(d, bytes, 2, &h) == WSF_FRAME);
+        wsf_decoder_advance(&d, &h);
+        CHECK(d.encoded == encoded[i][1]);
     }
 }
 
@@ -285,7 +308,7 @@ static void test_encode_is_the_inverse(void) {
     static const uint8_t key_bytes[4] = {0x37, 0xFA, 0x21, 0x3D};
     uint32_t key;
     memcpy(&key, key_bytes, 4);
-    wsf_decoder d = {UINT64_MAX, 0x70, 0};
+    wsf_decoder d = decoder(UINT64_MAX, 0x70, 0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         for (unsigned first = 0; first < 256; first++) {
             size_t size = wsf_header_size(rows[i].length);
@@ -310,6 +333,22 @@ static void test_encode_is_the_inverse(void) {
     }
 }
 
+/* Whatever may be received by some connection has a length. */
+static void test_peek(void) {
+    wsf_header h;
+    for (unsigned first = 0; first < 256; first++) {
+        uint8_t bytes[10] = {(uint8_t)first, 127, 0x7F, 1, 2, 3, 4, 5, 6, 7};
+        uint8_t in_message = first % 16 == 0;
+        wsf_decoder any = {UINT64_MAX, UINT64_MAX, 0x70, in_message, 0};
+        for (size_t n = 0; n <= sizeof bytes; n++) {
+            memcpy(memory.end - n, bytes, n);
+            wsf_status status = wsf_peek_header(memory.end - n, n, &h);
+            CHECK(status == decode(any, bytes, n, &(wsf_header){0}));
+            CHECK(status != WSF_FRAME || h.payload_len == 0x7F01020304050607);
+        }
+    }
+}
+
 /* The registry, written out: www.iana.org/assignments/websocket, and the ranges of section 7.4.2.
  */
 static void test_close_codes(void) {
@@ -324,13 +363,15 @@ static void test_close_codes(void) {
 }
 
 static void test_statuses(void) {
-    for (int s = WSF_ERR_CLOSE_LENGTH; s <= WSF_FRAME; s++) {
+    for (int s = WSF_ERR_TEXT; s <= WSF_OVER; s++) {
         const char *reason = wsf_status_reason((wsf_status)s);
         if (s >= 0) {
             CHECK(wsf_status_close_code((wsf_status)s) == 0 && reason[0] == '\0');
             continue;
         }
-        CHECK(wsf_status_close_code((wsf_status)s) == (s == WSF_ERR_TOO_BIG ? 1009 : 1002));
+        int text = s == WSF_ERR_TEXT || s == WSF_ERR_CLOSE_TEXT;
+        int code = s == WSF_ERR_TOO_BIG ? 1009 : text ? 1007 : 1002;
+        CHECK(wsf_status_close_code((wsf_status)s) == code);
         CHECK(strlen(reason) > 10 && strlen(reason) <= 123);
         for (int other = s + 1; other < 0; other++)
             CHECK(strcmp(reason, wsf_status_reason((wsf_status)other)) != 0);
@@ -343,6 +384,7 @@ int main(void) {
     test_every_header();
     test_advance();
     test_encode_is_the_inverse();
+    test_peek();
     test_close_codes();
     test_statuses();
     return report("frame");

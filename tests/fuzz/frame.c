@@ -13,7 +13,9 @@ static const uint64_t limits[] = {0,     1,     125,     126,       1000,
 enum { LIMITS = sizeof limits / sizeof limits[0], PEEK = 16 };
 
 static wsf_decoder set_up(uint8_t byte) {
-    return (wsf_decoder){limits[byte % LIMITS], byte & WSF_RSV_BITS, byte >> 7};
+    uint64_t limit = limits[byte % LIMITS];
+    uint64_t encoded = limit > UINT64_MAX / 2 ? limit : limit + 9;
+    return (wsf_decoder){limit, encoded, byte & WSF_RSV_BITS, byte >> 7, byte >> 6 & 1};
 }
 
 static int same_header(const wsf_header *a, const wsf_header *b) {
@@ -32,7 +34,8 @@ static wsf_status decode(const wsf_decoder *d, const uint8_t *p, size_t n, wsf_h
     HOLDS(same_header(h, &slow));
     HOLDS(status == WSF_FRAME || same_header(h, &untouched));
     HOLDS(d->max_payload == before.max_payload && d->rsv_allowed == before.rsv_allowed &&
-          d->in_message == before.in_message);
+          d->in_message == before.in_message && d->max_encoded == before.max_encoded &&
+          d->encoded == before.encoded);
     return status;
 }
 
@@ -59,7 +62,9 @@ static void check_legal(const wsf_decoder *d, const wsf_header *h) {
     int control = h->opcode >= 8;
     HOLDS(h->opcode <= WSF_BINARY || (control && h->opcode <= WSF_PONG));
     HOLDS(h->fin <= 1 && (h->fin || !control));
-    HOLDS(h->payload_len <= (control ? WSF_MAX_CONTROL : d->max_payload));
+    int encoded = h->opcode == WSF_CONTINUATION ? d->encoded : h->rsv & WSF_RSV1_BIT;
+    uint64_t maximum = encoded ? d->max_encoded : d->max_payload;
+    HOLDS(h->payload_len <= (control ? WSF_MAX_CONTROL : maximum));
     HOLDS((h->opcode == WSF_CONTINUATION) == (!control && d->in_message));
     HOLDS((h->rsv & ~d->rsv_allowed) == 0);
     HOLDS(h->rsv == 0 || h->opcode == WSF_TEXT || h->opcode == WSF_BINARY);

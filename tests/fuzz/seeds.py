@@ -168,9 +168,14 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         yield from (("connection", bytes([8 * 5 + face]) + stream) for face in range(4))
         yield "frame", b"\x05\x00" + stream  # no RSV bits, a limit of 65535
         yield "frame", b"\xc9\x07" + stream  # RSV1, inside a message, no limit
+        yield "message", bytes([5 | 6 << 3, 7]) + stream  # messages of 1000 bytes, frames of 70000
+        yield "message", bytes([3 | 2 << 3, 1]) + stream  # messages of 125 bytes, frames of 5
+        yield "message", bytes([2 | 5 << 3, 3]) + stream  # messages of 5 bytes
     for stream in compressed():
         yield "connection", bytes([8 * 0 + 4]) + stream
         yield "connection", bytes([8 * 5 + 4]) + stream
+        yield "message", bytes([0x80 | 5 | 5 << 3, 7]) + stream  # RSV1
+        yield "message", bytes([0x80 | 2 | 2 << 3, 7]) + stream
     for text in TEXTS:
         yield "utf8", b"\x00" + text
         yield "utf8", b"\x03" + text * 3

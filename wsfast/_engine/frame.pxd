@@ -4,11 +4,12 @@ from wsfast._engine.memory cimport ReadBuffer
 
 
 # The bits above the opcode in the first byte of a frame (RFC 6455 section 5.2).
-cdef enum:
-    FIN = 0x80
-    RSV1 = 0x40
-    RSV2 = 0x20
-    RSV3 = 0x10
+cdef extern from "frame.h":
+    enum:
+        FIN "WSF_FIN_BIT"
+        RSV1 "WSF_RSV1_BIT"
+        RSV2 "WSF_RSV2_BIT"
+        RSV3 "WSF_RSV3_BIT"
 
 
 cdef enum WSMsgType:

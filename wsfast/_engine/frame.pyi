@@ -6,6 +6,10 @@ from typing_extensions import disjoint_base
 
 from wsfast.codes import WSCloseCode, WSMsgType
 
+FIN_BIT: int
+RSV1_BIT: int
+OPCODE_BITS: int
+
 @disjoint_base
 class FrameFields:
     """The fields of a frame, for code that cimports them; Python code sees those of WSFrame."""

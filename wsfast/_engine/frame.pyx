@@ -10,19 +10,15 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
-from libc.stdint cimport UINT64_MAX
 
-from wsfast._engine.core cimport (
-    WSF_CONTINUATION,
-    WSF_FRAME,
-    wsf_decode_header,
-    wsf_decoder,
-    wsf_header,
-)
+from wsfast._engine.core cimport WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
 
 from wsfast import codes
 from wsfast.exceptions import InvalidText
 
+
+# For Python, which has no headers to include.
+FIN_BIT, RSV1_BIT, OPCODE_BITS = FIN, RSV1, WSF_OPCODE_BITS
 
 # Enum members by opcode, so that reading frame.msg_type costs one table look-up.
 cdef tuple _msg_types = tuple(
@@ -105,15 +101,10 @@ cdef class WSFrame(FrameFields):
         """True if no other complete frame had been received behind this one."""
         cdef:
             const unsigned char *p = <const unsigned char *>self.payload_ptr + (<FrameFields>self).payload_size
-            wsf_decoder decoder
             wsf_header header
         if (<FrameFields>self).tail_size == 0:
             return True
-        # Only the length of the next frame matters here, so it is decoded with everything allowed.
-        decoder.max_payload = UINT64_MAX
-        decoder.rsv_allowed = 0x70
-        decoder.in_message = (p[0] & 0x0F) == WSF_CONTINUATION
-        if wsf_decode_header(&decoder, p, (<FrameFields>self).tail_size, &header) != WSF_FRAME:
+        if wsf_peek_header(p, (<FrameFields>self).tail_size, &header) != WSF_FRAME:
             return True
         return header.payload_len > <size_t>((<FrameFields>self).tail_size - header.header_len)
 

@@ -1,7 +1,6 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from wsfast._engine.core cimport wsf_utf8
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport WSFrame
 
@@ -11,16 +10,11 @@ cdef class Incoming:
     cdef:
         WSTransport transport
         readonly int msg_type
-        bint has_more               # frames of it are to come
         bint is_plain               # frames need not be shown that are whole messages: nothing is compressed
-        uint64_t _size
-        uint64_t _max_message
-        uint64_t _max_fragment
 
     cdef bytes add(self, WSFrame frame)
-    cdef bytes _inflate(self, WSFrame frame, uint64_t limit)
-    cdef int forget(self) except -1
-    cdef int _limit_next(self) except -1
+    cdef bytes _inflate(self, WSFrame frame)
+    cdef void forget(self) noexcept
 
 
 # The bytes of fragments, one after the other.
@@ -60,6 +54,4 @@ cdef extern from *:
 cdef PyObject *text_or_null(const char *data, Py_ssize_t size) noexcept
 # The payload as `str`; InvalidText if it is no UTF-8.
 cdef object decode(const char *data, Py_ssize_t size)
-# Checks the next fragment of a text, the last one if `fin`; InvalidText as soon as it is no UTF-8.
-cdef int check_fragment(wsf_utf8 *utf8, const char *data, Py_ssize_t size, bint fin) except -1
 cdef bint is_text(const char *data, Py_ssize_t size) noexcept

@@ -13,13 +13,14 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from wsfast._engine.core cimport wsf_is_ascii, wsf_utf8, wsf_utf8_complete, wsf_utf8_feed
+from wsfast._engine.core cimport wsf_is_ascii, wsf_is_text, wsf_message, wsf_message_forget, wsf_message_limit
 from wsfast._engine.streams cimport TAIL_SIZE
 from wsfast._engine.transport cimport WSListener, WSTransport, python_override
 from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.violation cimport add_content
 
 from wsfast import codes
-from wsfast.exceptions import InvalidText, PayloadTooBig
+from wsfast.exceptions import InvalidText
 
 
 cdef extern from "Python.h":
@@ -43,28 +44,25 @@ cdef enum PayloadType:
     AS_STR
 
 
-# A larger limit than memory can be addressed with is none.
-cdef uint64_t NO_LIMIT = 1 << 62
-
 cdef dict _payload_types = {memoryview: AS_MEMORYVIEW, bytes: AS_BYTES, str: AS_STR}
 cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
 
 
 @cython.final
 cdef class Incoming:
-    """The message that is arriving.
+    """The message that is arriving. The rules for it are those of the core, and it was judged as far as it is not
+    compressed.
 
-    :param max_message: bytes of a message, inflated; None means no limit
+    :param max_message: bytes of a message, inflated
     :param max_fragment: bytes of a frame, inflated
     """
 
-    def __init__(self, WSTransport transport not None, max_message, max_fragment):
+    def __init__(self, WSTransport transport not None, uint64_t max_message, uint64_t max_fragment):
         self.transport = transport
         self.is_plain = transport._inflater is None
-        self._max_message = NO_LIMIT if max_message is None else min(max_message, NO_LIMIT)
-        self._max_fragment = NO_LIMIT if max_fragment is None else min(max_fragment, NO_LIMIT)
-        transport._looks_ahead = True
-        self._limit_next()
+        transport._message.whole = True
+        transport._message.inflates = not self.is_plain
+        wsf_message_limit(&transport._message, max_message, max_fragment)
 
     cdef bytes add(self, WSFrame frame):
         """Take note of the next frame, unless `is_plain` and it is a whole message. Returns what it was inflated to;
@@ -73,68 +71,42 @@ cdef class Incoming:
         Text is checked as far as it has arrived, but not that of whole messages: whoever makes a str checks it.
         """
         cdef:
+            wsf_message *message = &self.transport._message
             bint fin = (<FrameFields>frame).fin
-            bint whole = fin and not self.has_more
-            uint64_t limit = min(self._max_message - self._size, self._max_fragment)
-            Py_ssize_t size = (<FrameFields>frame).payload_size
-            const char *data = frame.payload_ptr
-            bytes inflated = None
-        if not self.has_more:
+            bint is_first = (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION
+            bytes inflated
+        if is_first:
             self.msg_type = (<FrameFields>frame).msg_type
-            self.transport._message_is_text = self.msg_type == WSMsgType.TEXT
-            self.transport._message_deflated = (<FrameFields>frame).rsv1
-        if self.transport._message_deflated:
-            inflated = self._inflate(frame, limit)
-            data = PyBytes_AS_STRING(inflated)
-            size = PyBytes_GET_SIZE(inflated)
-        elif <uint64_t>size > limit:
-            raise PayloadTooBig(size, limit, self._size or None)
-        if self.msg_type == WSMsgType.TEXT and not whole:
-            check_fragment(&self.transport._text, data, size, fin)
-        self.has_more = not fin
-        if fin:
-            self._size = 0
-            self.transport._text.state = 0
-        else:
-            self._size += size
-        if not whole:
-            self._limit_next()
+        if self.is_plain or not ((<FrameFields>frame).rsv1 if is_first else message.decoder.encoded):
+            return None
+        inflated = self._inflate(frame)
+        if not (is_first and fin):
+            add_content(message, inflated, fin)
         return inflated
 
-    cdef bytes _inflate(self, WSFrame frame, uint64_t limit):
+    cdef bytes _inflate(self, WSFrame frame):
         """Inflate the payload where it is, with the tail behind it: what is there is put back afterwards."""
         cdef:
             bint fin = (<FrameFields>frame).fin
+            Py_ssize_t limit = self.transport._message.decoder.max_payload
             Py_ssize_t size = (<FrameFields>frame).payload_size
             char *end = frame.payload_ptr + size
             char behind[TAIL_SIZE]
+            object current = self.transport._message.size or None
         if not fin:
-            return self.transport._inflater.inflate(frame, size, limit, False, self._size or None)
+            return self.transport._inflater.inflate(frame, size, limit, False, current)
         memcpy(behind, end, TAIL_SIZE)
         memcpy(end, b"\x00\x00\xff\xff", TAIL_SIZE)
         (<FrameFields>frame).payload_size = size + TAIL_SIZE
         try:
-            return self.transport._inflater.inflate(frame, size + TAIL_SIZE, limit, True, self._size or None)
+            return self.transport._inflater.inflate(frame, size + TAIL_SIZE, limit, True, current)
         finally:
             (<FrameFields>frame).payload_size = size
             memcpy(end, behind, TAIL_SIZE)
 
-    cdef int forget(self) except -1:
+    cdef void forget(self) noexcept:
         """Nothing more will be added."""
-        self.transport._looks_ahead = False
-        self._size = 0
-        return self._limit_next()
-
-    cdef int _limit_next(self) except -1:
-        """Let the engine refuse the next frame by its header, if it is too long."""
-        cdef uint64_t limit = min(self._max_message - self._size, self._max_fragment)
-        self.transport._message_size = self._size
-        self.transport._frame_limit = limit
-        if not self.is_plain:
-            # What does not compress gets longer: by an eighth at most, if the server is not wasteful.
-            limit = min(limit + (limit >> 3) + 1024, NO_LIMIT)
-        self.transport._decoder.max_payload = limit
-        return 0
+        wsf_message_forget(&self.transport._message)
 
 
 @cython.final
@@ -183,7 +155,7 @@ cdef class Messages(WSListener):
         self._listener = listener
         self._on_message = python_override(listener, "on_ws_message")
         self._payload_type = _payload_types[payload_type]
-        self._incoming = Incoming(transport, transport._frame_limit, None)
+        self._incoming = Incoming(transport, transport._message.max_frame, transport._message.max_frame)
         self._fragments = Fragments.__new__(Fragments)
 
     @cython.nonecheck(False)  # __cinit__() sets _incoming after _listener, and nothing clears them
@@ -199,7 +171,7 @@ cdef class Messages(WSListener):
             return
         transport._takes_message = True
         try:
-            if (<FrameFields>frame).fin and self._incoming.is_plain and not self._incoming.has_more:
+            if (<FrameFields>frame).fin and self._incoming.is_plain and msg_type != WSMsgType.CONTINUATION:
                 payload = self._of_frame(frame)
             else:
                 payload = self._add(frame)
@@ -217,15 +189,16 @@ cdef class Messages(WSListener):
         """Take a frame that may be a fragment, or compressed. Returns the payload of the message that it ends, else
         None."""
         cdef:
-            bint is_first = not self._incoming.has_more
+            bint is_first = (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION
+            bint fin = (<FrameFields>frame).fin
             bytes payload = self._incoming.add(frame)
-        if is_first and not self._incoming.has_more:
+        if is_first and fin:
             return self._of_frame(frame) if payload is None else self._of_bytes(payload, False)
         if payload is None:
             self._fragments.append(frame.payload_ptr, (<FrameFields>frame).payload_size)
         else:
             self._fragments.append(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
-        return None if self._incoming.has_more else self._of_fragments()
+        return self._of_fragments() if fin else None
 
     @cython.nonecheck(False)  # on_ws_frame() has looked at `frame`
     cdef object _of_frame(self, WSFrame frame):
@@ -269,7 +242,7 @@ cdef class Messages(WSListener):
     cpdef is_user_specific_pong(self, WSFrame frame):
         # A frame that is not delivered must be a whole message that nothing later refers to.
         if not (<FrameFields>frame).msg_type & 0x08:
-            if self._incoming.has_more or not (<FrameFields>frame).fin or (<FrameFields>frame).rsv1:
+            if not (<FrameFields>frame).fin or (<FrameFields>frame).msg_type == WSMsgType.CONTINUATION or (<FrameFields>frame).rsv1:
                 return False
         return self._listener.is_user_specific_pong(frame)
 
@@ -305,14 +278,5 @@ cdef object _decode_slowly(const char *data, Py_ssize_t size):
         raise InvalidText.from_decode_error(exc) from None
 
 
-cdef int check_fragment(wsf_utf8 *utf8, const char *data, Py_ssize_t size, bint fin) except -1:
-    cdef bint inside = not wsf_utf8_complete(utf8)
-    if not wsf_utf8_feed(utf8, <const uint8_t *>data, size) or (fin and not wsf_utf8_complete(utf8)):
-        raise InvalidText.of_part(data[:size], inside)
-    return 0
-
-
 cdef bint is_text(const char *data, Py_ssize_t size) noexcept:
-    cdef wsf_utf8 utf8
-    utf8.state = 0
-    return wsf_utf8_feed(&utf8, <const uint8_t *>data, size) and wsf_utf8_complete(&utf8)
+    return wsf_is_text(<const uint8_t *>data, size)

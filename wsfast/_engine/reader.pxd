@@ -1,7 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from wsfast._engine.core cimport wsf_decoder, wsf_header, wsf_status, wsf_utf8
+from wsfast._engine.core cimport wsf_message, wsf_status
 from wsfast._engine.frame cimport WSFrame
 from wsfast._engine.memory cimport ReadBuffer
 from wsfast._engine.writer cimport FrameWriter
@@ -10,7 +10,8 @@ from wsfast._engine.writer cimport FrameWriter
 # What its methods use is set by them alone, unless another class is named.
 cdef class FrameReader(FrameWriter):
     cdef:
-        wsf_decoder _decoder
+        # The rules, and what they know of the message that is arriving. Whoever puts messages together sets its limits.
+        wsf_message _message
         char *_rest                 # a short beginning of a frame
         Py_ssize_t _rest_size
         ReadBuffer _own             # a long one: its first _own_size bytes
@@ -25,19 +26,6 @@ cdef class FrameReader(FrameWriter):
         ReadBuffer _held
         Py_ssize_t _held_size
         tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
-
-        # Kept by whoever puts messages together, and wants incomplete frames to be looked into.
-        bint _looks_ahead
-        uint64_t _frame_limit       # how long the next data frame may be, inflated
-        bint _message_is_text       # that has begun
-        bint _message_deflated
-        wsf_utf8 _text              # what has come of it, in frames that were complete
-
-        # The frame of which only the beginning has come, if it was looked into.
-        bint _ahead_is_text
-        Py_ssize_t _ahead_header
-        Py_ssize_t _ahead_checked   # of its payload
-        wsf_utf8 _text_ahead
 
         # The bytes that are being delivered: what is left of them lies from _frame_end to _read_end. A callback may
         # read on, and must deliver these first. The reference is that of _consume().
@@ -73,10 +61,7 @@ cdef class FrameReader(FrameWriter):
     cdef int _deliver_held(self) except -1
     cdef int _drop_held(self) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
-    cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
-    cdef int _look_ahead(self, const wsf_header *header, const char *payload, Py_ssize_t size) except -1
-    cdef int _check_ahead(self, const char *payload, Py_ssize_t size) except -1
 
     # Overridden by WSTransport.
     cdef Py_ssize_t _upgrade(self, bytes data) except -1
@@ -84,7 +69,6 @@ cdef class FrameReader(FrameWriter):
     cdef int _dispatch(self, WSFrame frame) except -1
     cdef int _dispatch_control(self, WSFrame frame) except -1
     cdef bint _is_expected_pong(self, WSFrame frame) except -1
-    cdef int _violated(self, wsf_status status, uint64_t payload_size) except -1
-    cdef int _invalid_text(self, bytes part) except -1
+    cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1
     cdef int _delivery_raised(self, exc, bint from_callback) except -1
     cdef int _read_done(self) except -1

@@ -7,21 +7,20 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
-from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport (
-    WSF_ERR_TOO_BIG,
     WSF_FRAME,
     WSF_INCOMPLETE,
-    wsf_decode_header,
-    wsf_decoder,
-    wsf_decoder_advance,
+    WSF_OVER,
+    WSF_PART,
     wsf_header,
+    wsf_message_next,
+    wsf_message_receive,
     wsf_monotonic_ns,
     wsf_realtime_ns,
     wsf_status,
-    wsf_utf8_feed,
 )
 from wsfast._engine.frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.link cimport State
@@ -99,6 +98,8 @@ cdef class FrameReader(FrameWriter):
             FrameReader alive = self  # a callback may drop every other reference
             ReadBuffer buffer = self._own
             Py_ssize_t start, end
+            wsf_header header
+            wsf_status status
         if self._stamp_reads:
             self._stamp()
         if self._tells_poller:
@@ -113,8 +114,12 @@ cdef class FrameReader(FrameWriter):
             if self._own_size >= self._own_frame:
                 self._own = None
                 alive._consume(buffer, 0, self._own_size)
-            elif self._ahead_is_text:
-                alive._check_ahead(buffer.data + self._ahead_header, self._own_size - self._ahead_header)
+            else:
+                # What has come of it is judged at once (RFC 6455 section 8.1).
+                status = wsf_message_next(&self._message, <const uint8_t *>buffer.data, self._own_size, &header)
+                if status < WSF_INCOMPLETE:
+                    self._own = None
+                    alive._violated(status, <const uint8_t *>buffer.data, self._own_size)
             if alive._tells_read_done:
                 alive._read_done()
             return
@@ -233,30 +238,22 @@ cdef class FrameReader(FrameWriter):
             wsf_status status
             WSFrame frame = None
             const uint8_t *p
-            Py_ssize_t start, size
+            Py_ssize_t start
         while True:
             start = self._frame_end
             if start >= end:
                 return 0
             p = <const uint8_t *>buffer.data + start
-            status = wsf_decode_header(&self._decoder, p, end - start, &header)
+            status = wsf_message_receive(&self._message, p, end - start, &header)
             if status != WSF_FRAME:
                 if status == WSF_INCOMPLETE:
                     self._keep_rest(buffer, start, end, 0)
-                else:
-                    self._violated(status, self._length_in(p, end - start))
+                elif status == WSF_PART:
+                    self._keep_rest(buffer, start, end, header.header_len + header.payload_len)
+                elif status != WSF_OVER:
+                    self._violated(status, p, end - start)
                 break
-            # No overflow: a payload is not longer than max_frame_size, which ws_connect() bounds.
-            size = header.header_len + <Py_ssize_t>header.payload_len
-            if size > end - start:
-                if self._looks_ahead:
-                    self._look_ahead(&header, <const char *>p + header.header_len, end - start - header.header_len)
-                    if self._state >= State.FAILED:
-                        break
-                self._keep_rest(buffer, start, end, size)
-                break
-            wsf_decoder_advance(&self._decoder, &header)
-            start += size
+            start += header.header_len + <Py_ssize_t>header.payload_len
             self._frame_end = start
             self._frames_received += 1
             if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
@@ -286,14 +283,6 @@ cdef class FrameReader(FrameWriter):
         self._frame_end = end
         return 0
 
-    cdef uint64_t _length_in(self, const uint8_t *p, size_t size) noexcept:
-        """The length in a refused header, for the message of the exception; 0 if it is not all there, or senseless."""
-        cdef:
-            wsf_decoder unlimited = self._decoder
-            wsf_header header
-        unlimited.max_payload = UINT64_MAX
-        return header.payload_len if wsf_decode_header(&unlimited, p, size, &header) == WSF_FRAME else 0
-
     cdef int _keep_rest(
         self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size
     ) except -1:
@@ -316,36 +305,6 @@ cdef class FrameReader(FrameWriter):
         self._own_frame = frame_size
         return 0
 
-    cdef int _look_ahead(self, const wsf_header *header, const char *payload, Py_ssize_t size) except -1:
-        """Check an incomplete frame as far as it is there: what is wrong fails at once (RFC 6455 section 8.1), and not
-        when a server pleases to send the rest. The frame is checked again when it is delivered."""
-        cdef:
-            bint goes_on = header.opcode == WSMsgType.CONTINUATION
-            bint deflated = self._message_deflated if goes_on else header.rsv & RSV1
-        self._ahead_is_text = False
-        if deflated or header.opcode & 0x08:
-            return 0
-        if header.payload_len > self._frame_limit and self._state <= State.CLOSING:
-            return self._violated(WSF_ERR_TOO_BIG, header.payload_len)
-        self._ahead_is_text = self._message_is_text if goes_on else header.opcode == WSMsgType.TEXT
-        if self._ahead_is_text:
-            self._ahead_header = header.header_len
-            self._ahead_checked = 0
-            self._text_ahead = self._text
-            self._check_ahead(payload, size)
-        return 0
-
-    cdef int _check_ahead(self, const char *payload, Py_ssize_t size) except -1:
-        """Check what is new in the `size` bytes that have come of a text."""
-        cdef const char *new = payload + self._ahead_checked
-        if not self._looks_ahead or self._state > State.CLOSING:
-            return 0  # it will not be delivered
-        if not wsf_utf8_feed(&self._text_ahead, <const uint8_t *>new, size - self._ahead_checked):
-            self._own = None
-            return self._invalid_text(payload[:size])
-        self._ahead_checked = size
-        return 0
-
     # What WSTransport does with it.
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
@@ -363,11 +322,8 @@ cdef class FrameReader(FrameWriter):
     cdef bint _is_expected_pong(self, WSFrame frame) except -1:
         """Asked for every frame while `_expect_pong`: true if it goes no further."""
 
-    cdef int _violated(self, wsf_status status, uint64_t payload_size) except -1:
-        """A frame broke the protocol."""
-
-    cdef int _invalid_text(self, bytes part) except -1:
-        """Of a frame of text this part has arrived, and it is not UTF-8."""
+    cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1:
+        """A frame broke this rule; `size` bytes of it are there."""
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
         """An exception came out of the above, or out of the reading itself."""

@@ -56,8 +56,7 @@ cdef class WSTransport(PollingReader):
         readonly bint is_secure
 
         readonly object compression
-        Inflater _inflater          # for Incoming to use; None: compression was not negotiated
-        uint64_t _message_size      # received of an unfinished message, if the listener counts it
+        Inflater _inflater          # for the listener to use; None: compression was not negotiated
 
         bint _told_paused           # what the listener was told last: pause_writing() or resume_writing()
 

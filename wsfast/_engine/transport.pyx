@@ -29,7 +29,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
-from wsfast._engine.core cimport wsf_close_code_valid, wsf_status, wsf_status_close_code, wsf_status_reason
+from wsfast._engine.core cimport (
+    wsf_close,
+    wsf_close_code_valid,
+    wsf_message_forget,
+    wsf_message_limit,
+    wsf_read_close,
+    wsf_status,
+)
 from wsfast._engine.streams cimport Deflater, Inflater
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.memory cimport scratch_of_thread
@@ -38,10 +45,11 @@ from wsfast._engine.methods cimport enter_method, python_override
 from wsfast._engine.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
 from wsfast._engine.socket cimport acknowledge_at_once
+from wsfast._engine.violation cimport violation, violation_reason
 
 from wsfast import closing
 from wsfast._engine.copying import reduced
-from wsfast.exceptions import Close, InvalidText, PayloadTooBig, ProtocolError, WSProtocolError
+from wsfast.exceptions import Close, WSProtocolError
 from wsfast._engine.keepalive import Keepalive
 from wsfast._engine.tuning import Tuning
 
@@ -150,7 +158,7 @@ cdef class WSTransport(PollingReader):
         self._opening = opening
         self._logger = logger
         self.is_secure = secure
-        self._decoder.max_payload = self._frame_limit = max_frame_size
+        wsf_message_limit(&self._message, max_frame_size, max_frame_size)
         self._auto_pong = auto_pong
         self._disconnect_on_exception = disconnect_on_exception
         self._close_timeout = close_timeout
@@ -235,18 +243,14 @@ cdef class WSTransport(PollingReader):
             raise exc
         return 0
 
-    cdef int _violated(self, wsf_status status, uint64_t payload_size) except -1:
-        code = wsf_status_close_code(status)
-        reason = (<bytes>wsf_status_reason(status)).decode()
+    cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1:
         if self._state >= State.DRAINING:
             self._state = max(self._state, <int>State.FAILED)  # nobody waits for these frames any more
             if self._disconnecting:
                 self._drain()
-        elif code == 1009:
-            self._fail(code, reason, PayloadTooBig(
-                payload_size or None, self._frame_limit, self._message_size or None))
-        else:
-            self._fail(code, reason, ProtocolError(reason))
+            return 0
+        exc = violation(&self._message, status, frame, size)
+        self._fail(exc.code, violation_reason(status, frame, size), exc)
         return 0
 
     cdef int _read_done(self) except -1:
@@ -254,11 +258,6 @@ cdef class WSTransport(PollingReader):
             # After what the callbacks sent: that has acknowledged what was read, and no packet is needed for it.
             acknowledge_at_once(self._socket_fd)
         return 0 if self._listener is None else self._listener._read_done(self)
-
-    cdef int _invalid_text(self, bytes part) except -1:
-        exc = InvalidText.of_part(part, self._text.state != 0)
-        self._fail(exc.code, closing.reason_for(exc), exc)
-        return 0
 
     cdef int _require_receiving(self) except -1:
         if self._state > State.CLOSING or self._close_received is not None:
@@ -390,7 +389,7 @@ cdef class WSTransport(PollingReader):
         self.response = response
         self.subprotocol = subprotocol
         self._rsv_allowed = rsv_allowed
-        self._decoder.rsv_allowed = rsv_allowed if self._inflater is None else RSV1
+        self._message.decoder.rsv_allowed = rsv_allowed if self._inflater is None else RSV1
         self._state = State.OPEN
         self._start_polling()
 
@@ -454,30 +453,19 @@ cdef class WSTransport(PollingReader):
         return 0
 
     cdef int _close_frame_received(self, WSFrame frame) except -1:
-        """RFC 6455 section 5.5.1: the code and reason must be legal, and the CLOSE frame is answered."""
-        cdef:
-            const uint8_t *payload = <const uint8_t *>frame.payload_ptr
-            Py_ssize_t size = (<FrameFields>frame).payload_size
-            int code = payload[0] << 8 | payload[1] if size >= 2 else 0
-        if self._close_received is not None:
-            return 0
-        if size == 1 or (size >= 2 and not wsf_close_code_valid(code)):
-            reason = f"invalid close code {code}" if size > 1 else "CLOSE frame with a payload of one byte"
-            self._fail(1002, reason, ProtocolError(reason))
-            return 0
-        try:
-            reason = PyUnicode_DecodeUTF8(frame.payload_ptr + 2, size - 2, NULL) if size > 2 else ""
-        except UnicodeDecodeError as exc:
-            self._fail(1007, "close reason is not UTF-8", InvalidText.from_decode_error(exc))
-            return 0
-        self._close_received = Close(code or closing.NO_STATUS_RECEIVED, reason)
+        """RFC 6455 section 5.5.1: the CLOSE frame is answered. The core has found its code and its reason legal."""
+        cdef wsf_close close
+        wsf_read_close(<const uint8_t *>frame.payload_ptr, (<FrameFields>frame).payload_size, &close)
+        reason = PyUnicode_DecodeUTF8(<const char *>close.reason, close.reason_size, NULL)
+        self._close_received = Close(close.code, reason)
         self._start_close_timer()
         try:
             if self._state <= State.CLOSING:
                 self._dispatch(frame)
         finally:
             if self._state == State.OPEN:
-                self._send_close_frame(code, reason.encode(), State.DRAINING)
+                self._send_close_frame(
+                    0 if close.code == closing.NO_STATUS_RECEIVED else close.code, reason.encode(), State.DRAINING)
                 if self._cork_depth == 0:
                     self._flush()
             if self._state <= State.CLOSING:
@@ -533,6 +521,7 @@ cdef class WSTransport(PollingReader):
         self._disconnecting = True
         if self._state < State.DRAINING:
             self._state = State.DRAINING
+        wsf_message_forget(&self._message)
         self._start_close_timer()
         if self._writing:
             self._drain_owed = self._owed = True

@@ -22,6 +22,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.string cimport memcpy
 
+from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.link cimport State
@@ -46,13 +47,11 @@ cdef enum:
     # How many bytes the queue may cost for each frame that it may hold, and at least. One message more may come.
     BYTES_PER_FRAME = 64 * 1024
     LEAST_HIGH_BYTES = 1024 * 1024
-    # Read past a full queue for the sake of a ping or of closing: as much as the default limit of a message.
-    SLACK = 1024 * 1024
     # What is left of a compressed read waits until there is room: the less the better.
     COMPRESSED_READ_SIZE = 32 * 1024
 
 # How long a closing connection whose queue is full waits for the receiver to take a message, in seconds.
-cdef double PATIENCE = 0.25
+cdef double PATIENCE = WSF_CLOSING_PATIENCE / 1000.0
 
 
 cdef enum Outcome:
@@ -166,7 +165,7 @@ cdef class Inbox(WSListener):
         self.waiter._loop = transport._loop
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
-        self._high_bytes = PY_SSIZE_T_MAX - SLACK
+        self._high_bytes = PY_SSIZE_T_MAX - WSF_CLOSING_SLACK
         if high is not None:
             self._high_bytes = max(min(high * BYTES_PER_FRAME, self._high_bytes), LEAST_HIGH_BYTES)
         self._most = self._high_bytes
@@ -567,7 +566,7 @@ cdef class Inbox(WSListener):
     def read_on(self):
         """Read past a full queue, but not without bounds: something is awaited that lies behind the messages."""
         self._reading_on = True
-        self._most = self._high_bytes + SLACK
+        self._most = self._high_bytes + WSF_CLOSING_SLACK
         if self.transport._lost_held is not None:
             self.transport._start_close_timer()  # for messages that nobody may ever take
         if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):

@@ -92,16 +92,18 @@ wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t
 
     unsigned opcode = p[0] & WSF_OPCODE_BITS;
     uint64_t length = p[1] & WSF_LENGTH_BITS;
+    int encoded = opcode == WSF_CONTINUATION ? d->encoded : p[0] & WSF_RSV1_BIT;
+    uint64_t maximum = encoded ? d->max_encoded : d->max_payload;
     size_t extended = 0;
     if (opcode & WSF_CONTROL_BIT) {
         status = check_control(opcode, (unsigned)length);
     } else if (length == WSF_LENGTH_16) {
         extended = n - 2 < 2 ? n - 2 : 2;
-        status = read_extended(p + 2, 2, extended, WSF_LENGTH_16, d->max_payload, &length);
+        status = read_extended(p + 2, 2, extended, WSF_LENGTH_16, maximum, &length);
     } else if (length == WSF_LENGTH_64) {
         extended = n - 2 < 8 ? n - 2 : 8;
-        status = read_extended(p + 2, 8, extended, UINT16_MAX + 1, d->max_payload, &length);
-    } else if (length > d->max_payload) {
+        status = read_extended(p + 2, 8, extended, UINT16_MAX + 1, maximum, &length);
+    } else if (length > maximum) {
         status = WSF_ERR_TOO_BIG; /* 10.4 */
     }
     if (status != WSF_FRAME)
@@ -115,16 +117,25 @@ wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t
     return WSF_FRAME;
 }
 
+wsf_status wsf_peek_header(const uint8_t *p, size_t n, wsf_header *h) {
+    wsf_decoder any = {UINT64_MAX, UINT64_MAX, WSF_RSV_BITS, 0, 0};
+    any.in_message = n > 0 && (p[0] & WSF_OPCODE_BITS) == WSF_CONTINUATION;
+    return wsf_decode_header_slow(&any, p, n, h);
+}
+
 uint16_t wsf_status_close_code(wsf_status s) {
     if (s >= WSF_INCOMPLETE)
         return 0;
-    return s == WSF_ERR_TOO_BIG ? 1009 : 1002; /* 7.4.1: message too big, protocol error */
+    /* 7.4.1: message too big, invalid frame payload data, protocol error */
+    return s == WSF_ERR_TOO_BIG ? 1009 : s == WSF_ERR_TEXT || s == WSF_ERR_CLOSE_TEXT ? 1007 : 1002;
 }
 
 const char *wsf_status_reason(wsf_status s) {
     switch (s) {
     case WSF_INCOMPLETE:
     case WSF_FRAME:
+    case WSF_PART:
+    case WSF_OVER:
         break;
     case WSF_ERR_RSV:
         return "a reserved bit is set that no extension has negotiated for this frame";
@@ -148,6 +159,12 @@ const char *wsf_status_reason(wsf_status s) {
         return "a frame is larger than the receiver's limit";
     case WSF_ERR_CLOSE_LENGTH:
         return "a close frame has a payload of one byte, which is no close code";
+    case WSF_ERR_CLOSE_CODE:
+        return "invalid close code";
+    case WSF_ERR_CLOSE_TEXT:
+        return "the reason of a close frame is not UTF-8";
+    case WSF_ERR_TEXT:
+        return "a text message is not UTF-8";
     }
     return "";
 }

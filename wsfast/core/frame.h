@@ -38,6 +38,9 @@ enum {
 /* The fields of the first two bytes of a header; two values that announce a longer length. */
 enum {
     WSF_FIN_BIT = 0x80,
+    WSF_RSV1_BIT = 0x40, /* the first frame of a compressed message, RFC 7692 section 6 */
+    WSF_RSV2_BIT = 0x20,
+    WSF_RSV3_BIT = 0x10,
     WSF_RSV_BITS = 0x70,
     WSF_OPCODE_BITS = 0x0F,
     WSF_CONTROL_BIT = 0x08,
@@ -53,6 +56,8 @@ enum {
 typedef enum wsf_status {
     WSF_INCOMPLETE = 0,              /* no violation so far: call again with more bytes */
     WSF_FRAME = 1,                   /* the header is complete and legal */
+    WSF_PART = 2,                    /* so it is, but payload is missing (message.h) */
+    WSF_OVER = 3,                    /* nothing that arrives has a meaning any more (message.h) */
     WSF_ERR_RSV = -1,                /* a reserved bit that no negotiated extension uses */
     WSF_ERR_OPCODE = -2,             /* a reserved opcode */
     WSF_ERR_MASKED = -3,             /* a masked frame from a server */
@@ -62,15 +67,20 @@ typedef enum wsf_status {
     WSF_ERR_LENGTH_SIGN = -7,        /* a 64-bit length with its top bit set */
     WSF_ERR_CONTINUATION = -8,       /* a CONTINUATION without an unfinished message */
     WSF_ERR_INTERLEAVED = -9,        /* TEXT or BINARY inside an unfinished message */
-    WSF_ERR_TOO_BIG = -10,           /* a data frame over the decoder's max_payload */
+    WSF_ERR_TOO_BIG = -10,           /* a data frame over the decoder's limit, or its message */
     WSF_ERR_CLOSE_LENGTH = -11,      /* a CLOSE with a payload of one byte: half a close code */
+    WSF_ERR_CLOSE_CODE = -12,        /* a CLOSE with a code that must not travel (message.h) */
+    WSF_ERR_CLOSE_TEXT = -13,        /* a CLOSE with a reason that is not UTF-8 (message.h) */
+    WSF_ERR_TEXT = -14,              /* a text message that is not UTF-8 (message.h) */
 } wsf_status;
 
-/* The decoder's state between frames. The caller initialises it and may change its limit. */
+/* The decoder's state between frames. The caller initialises it and may change its limits. */
 typedef struct wsf_decoder {
     uint64_t max_payload; /* of a data frame, inclusive; control frames have their own limit */
+    uint64_t max_encoded; /* as max_payload, or more: of a message that began with RSV1 */
     uint8_t rsv_allowed;  /* the WSF_RSV_BITS that a negotiated extension may set */
     uint8_t in_message;   /* 1 while a fragmented message is open */
+    uint8_t encoded;      /* 1 if the open message began with RSV1: an extension encoded it */
 } wsf_decoder;
 
 /* A decoded header. The frame is header_len + payload_len bytes long. */
@@ -95,6 +105,29 @@ const char *wsf_status_reason(wsf_status s);
 wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t n, wsf_header *h);
 
 /*
+ * Decodes the header if it is as nearly every one of a feed: of a whole data message, unmasked,
+ * with a length of 7 or 16 bits. Returns 0 for whatever differs in any way, and for every
+ * violation.
+ */
+static inline int wsf_decode_common(const wsf_decoder *d, const uint8_t *p, size_t n,
+                                    wsf_header *h) {
+    if (n < 4 || p[1] > WSF_LENGTH_16 || d->in_message)
+        return 0;
+    unsigned known = p[0] & ~(unsigned)d->rsv_allowed;
+    int extended = p[1] == WSF_LENGTH_16;
+    unsigned length = extended ? (unsigned)p[2] << 8 | p[3] : p[1];
+    if ((known != (WSF_FIN_BIT | WSF_TEXT) && known != (WSF_FIN_BIT | WSF_BINARY)) ||
+        (length >= WSF_LENGTH_16) != extended || length > d->max_payload)
+        return 0;
+    h->payload_len = length;
+    h->header_len = extended ? 4 : 2;
+    h->opcode = p[0] & WSF_OPCODE_BITS;
+    h->fin = 1;
+    h->rsv = p[0] & WSF_RSV_BITS;
+    return 1;
+}
+
+/*
  * Decodes the header of a server's frame from the n bytes at p that have arrived so far. It does
  * not read bytes behind the header. Returns
  *
@@ -109,34 +142,25 @@ wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t
  */
 static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *p, size_t n,
                                            wsf_header *h) {
-    /*
-     * Nearly every frame of a feed is a whole data message, unmasked, with a length of 7 or 16
-     * bits. All other headers, and every violation, take the slow path.
-     */
-    if (n >= 4 && p[1] <= WSF_LENGTH_16 && !d->in_message) {
-        unsigned known = p[0] & ~(unsigned)d->rsv_allowed;
-        int extended = p[1] == WSF_LENGTH_16;
-        unsigned length = extended ? (unsigned)p[2] << 8 | p[3] : p[1];
-        if ((known == (WSF_FIN_BIT | WSF_TEXT) || known == (WSF_FIN_BIT | WSF_BINARY)) &&
-            (length >= WSF_LENGTH_16) == extended && length <= d->max_payload) {
-            h->payload_len = length;
-            h->header_len = extended ? 4 : 2;
-            h->opcode = p[0] & WSF_OPCODE_BITS;
-            h->fin = 1;
-            h->rsv = p[0] & WSF_RSV_BITS;
-            return WSF_FRAME;
-        }
-    }
-    return wsf_decode_header_slow(d, p, n, h);
+    return wsf_decode_common(d, p, n, h) ? WSF_FRAME : wsf_decode_header_slow(d, p, n, h);
 }
+
+/*
+ * As wsf_decode_header, for whoever asks how long the frame is that these bytes announce, and not
+ * whether the connection may receive it.
+ */
+wsf_status wsf_peek_header(const uint8_t *p, size_t n, wsf_header *h);
 
 /*
  * Records that the caller took the frame with this header, which d decoded. A control frame may
  * come between the fragments of a message, and leaves the message open (RFC 6455 section 5.4).
  */
 static inline void wsf_decoder_advance(wsf_decoder *d, const wsf_header *h) {
-    if (!(h->opcode & WSF_CONTROL_BIT))
-        d->in_message = !h->fin;
+    if (h->opcode & WSF_CONTROL_BIT)
+        return;
+    if (h->opcode != WSF_CONTINUATION)
+        d->encoded = (h->rsv & WSF_RSV1_BIT) != 0;
+    d->in_message = !h->fin;
 }
 
 /* The size of the masked header of a frame with n bytes of payload: 6, 8 or 14. */

@@ -27,6 +27,12 @@ int wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n);
 /* 1 if the bytes so far are valid and end between two characters, so the text may end here. */
 static inline int wsf_utf8_complete(const wsf_utf8 *v) { return v->state == 0; }
 
+/* 1 if the n bytes are a text. */
+static inline int wsf_is_text(const uint8_t *p, size_t n) {
+    wsf_utf8 v = {0};
+    return wsf_utf8_feed(&v, p, n) && wsf_utf8_complete(&v);
+}
+
 /* 1 if all of the n bytes are ASCII. n must be at least 8. */
 int wsf_is_ascii(const uint8_t *p, size_t n);
 

@@ -9,12 +9,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
 
-from wsfast._engine.core cimport wsf_utf8
+from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
 from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_wished
-from wsfast._engine.messages cimport check_fragment, take_reference
+from wsfast._engine.messages cimport take_reference
+from wsfast._engine.violation cimport add_content
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
 from wsfast.sync import _native
@@ -47,7 +48,7 @@ cdef extern from *:
     } crate;
     """
     enum:
-        WST_INTERRUPTED, WST_TEXT
+        WST_OK, WST_INTERRUPTED
         WST_RESUME, WST_STREAM, WST_VALIDATE, WST_AGAIN
 
     int raise_what_is_set "wsf_error_is_set"() except -1
@@ -56,11 +57,13 @@ cdef extern from *:
         pass
     ctypedef struct wst_message:
         const char *data
-        int fin
-        int compressed
+        size_t size
+        bint text
+        bint fin
+        bint compressed
 
     cdef struct Crate:
-        int64_t (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
+        int (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
         int (*send)(wst_connection *connection, int head, const char *data, size_t size) noexcept nogil
         wst_message *(*get_message)(wst_connection *connection) noexcept nogil
     Crate crate
@@ -71,20 +74,16 @@ cdef void *address_of(name) except NULL:
     return <void *><uintptr_t>int(_native.ffi.cast("uintptr_t", function))
 
 
-crate.recv = <int64_t (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")
+crate.recv = <int (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")
 crate.send = <int (*)(wst_connection *, int, const char *, size_t) noexcept nogil>address_of("wst_send")
 crate.get_message = <wst_message *(*)(wst_connection *) noexcept nogil>address_of("wst_get_message")
 
 cdef object HANDLE = _native.ffi.typeof("wst_connection *")
 
-# The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
+# The first byte of a frame (RFC 6455 section 5.2).
 cdef enum:
-    WHOLE_TEXT = 0x81
-    WHOLE_BINARY = 0x82
-    CLOSE = 0x8  # of opcodes, this bit is in those of control frames
-
-# The largest limit that an Inflater takes; the crate's "none" is more.
-cdef Py_ssize_t NO_LIMIT = 1 << 62
+    WHOLE_TEXT = WSF_FIN_BIT | WSF_TEXT
+    WHOLE_BINARY = WSF_FIN_BIT | WSF_BINARY
 
 
 # tp_clear would cut _handle, which frees the connection, while _connection still points at it.
@@ -102,16 +101,13 @@ cdef class Connection:
     # If compression was negotiated: what deflates messages (compression.py), and what inflates them.
     cdef object _deflater
     cdef Inflater _inflater
-    cdef Py_ssize_t _max_message
-    cdef Py_ssize_t _max_fragment
     # What was inflated of a compressed message and is not given to the user: None, the bytes of one frame, or a
     # bytearray of several; whether it is text, and ends the message.
     cdef object _inflated
     cdef bint _is_text
     cdef bint _is_complete
-    # The size of that message so far, also of what was given to the user, and its UTF-8.
-    cdef Py_ssize_t _inflated_size
-    cdef wsf_utf8 _utf8
+    # The rules for that message, also for what of it was given to the user. Those of its frames the crate applies.
+    cdef wsf_message _contents
 
     def __cinit__(self, handle, *arguments, **options):
         if not isinstance(handle, _native.ffi.CData) or _native.ffi.typeof(handle) is not HANDLE or not handle:
@@ -124,8 +120,7 @@ cdef class Connection:
         """Compression was negotiated. The limits are in bytes, inflated."""
         self._inflater = Inflater(agreed)
         self._deflater = LockedDeflater(agreed)
-        self._max_message = min(max_message, NO_LIMIT)
-        self._max_fragment = min(max_fragment, NO_LIMIT)
+        wsf_message_limit(&self._contents, max_message, max_fragment)
 
     # ---- receiving
 
@@ -140,16 +135,15 @@ cdef class Connection:
         :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
         """
         cdef int flags = WST_VALIDATE if decode is False else 0
-        cdef int64_t result
         self._begin("recv")
         try:
             if self._inflated is not None:
                 return self._take_compressed(timeout, decode, 0)
-            result = self._wait_for_message(timeout, flags)
+            self._wait_for_message(timeout, flags)
             if self._message.compressed:
-                self._inflate(result)
+                self._inflate()
                 return self._take_compressed(timeout, decode, WST_RESUME)
-            return self._take(result, decode)
+            return self._take(decode)
         finally:
             self._receiving = False
 
@@ -165,10 +159,10 @@ cdef class Connection:
         return 0
 
     @cython.final
-    cdef int64_t _wait_for_message(self, timeout, int flags) except -1:
-        """The kind and the size of a message that is lent until the next call; see wst_recv()."""
+    cdef int _wait_for_message(self, timeout, int flags) except -1:
+        """Afterwards `_message` is lent, until the next call; see wst_recv()."""
         cdef double seconds = -1.0
-        cdef int64_t result
+        cdef int result
         cdef int again = self._again
         if timeout is not None:
             seconds = timeout
@@ -177,20 +171,20 @@ cdef class Connection:
         self._again = 0
         with nogil:
             result = crate.recv(self._connection, seconds, flags | again)
-        while WST_TEXT < result < 0:
+        while result != WST_OK:
             if result == WST_INTERRUPTED:
                 PyErr_CheckSignals()
             else:
                 self._stopped(result, timeout)
             with nogil:
                 result = crate.recv(self._connection, -1.0, flags | WST_RESUME)
-        return result
+        return 0
 
     @cython.final
-    cdef _take(self, int64_t result, decode):
+    cdef _take(self, decode):
         """Copy the message that is lent, into the object that the user gets."""
-        cdef bint text = result < 0
-        cdef Py_ssize_t size = WST_TEXT - result if text else result
+        cdef bint text = self._message.text
+        cdef Py_ssize_t size = self._message.size
         cdef PyObject *message
         if text if decode is None else decode:
             message = text_or_null(self._message.data, size, NULL)
@@ -218,7 +212,8 @@ cdef class Connection:
         """
         cdef object message = self._inflated
         while not self._is_complete:
-            self._inflate(self._wait_for_message(timeout, flags))
+            self._wait_for_message(timeout, flags)
+            self._inflate()
             message = self._inflated
             flags = WST_RESUME
         if self._is_text if decode is None else decode:
@@ -232,11 +227,11 @@ cdef class Connection:
         self._inflated = None
         return message
 
-    cdef int _inflate(self, int64_t result) except -1:
+    cdef int _inflate(self) except -1:
         """Inflate the frame that is lent, with the tail behind the last one, and check what is to be text."""
-        cdef bint text = result < 0
+        cdef bint text = self._message.text
         cdef bint fin = self._message.fin
-        cdef Py_ssize_t size = WST_TEXT - result if text else result
+        cdef Py_ssize_t size = self._message.size
         cdef bytes data
         self._again = WST_AGAIN  # until the stream has got it
         data = PyBytes_FromStringAndSize(NULL, size + TAIL_SIZE if fin else size)
@@ -246,10 +241,9 @@ cdef class Connection:
             memcpy(PyBytes_AS_STRING(data) + size, b"\x00\x00\xff\xff", TAIL_SIZE)
         try:
             data = self._inflater.inflate(
-                data, PyBytes_GET_SIZE(data), min(self._max_message - self._inflated_size, self._max_fragment), fin,
-                self._inflated_size or None)
-            if text:
-                check_fragment(&self._utf8, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), fin)
+                data, PyBytes_GET_SIZE(data), self._contents.decoder.max_payload, fin, self._contents.size or None)
+            self._contents.opcode = WSF_TEXT if text else WSF_BINARY
+            add_content(&self._contents, data, fin)
             if self._inflated is None:
                 self._inflated = data
             else:
@@ -264,7 +258,6 @@ cdef class Connection:
             self._inflated = None
             self._fail(1011, "out of memory", exc, _native.lib.wst_fail_receiving)
             raise
-        self._inflated_size = 0 if fin else self._inflated_size + PyBytes_GET_SIZE(data)
         self._is_text = text
         self._is_complete = fin
         return 0
@@ -275,18 +268,15 @@ cdef class Connection:
 
         After a MemoryError the next call gives the same frame.
         """
-        cdef int64_t result
-        cdef bint text
         if self._inflated is None:
-            result = self._wait_for_message(None, flags | WST_STREAM)
+            self._wait_for_message(None, flags | WST_STREAM)
             if not self._message.compressed:
-                text = result < 0
                 self._again = WST_AGAIN
-                data = PyBytes_FromStringAndSize(self._message.data, WST_TEXT - result if text else result)
-                answer = text, data, self._message.fin != 0
+                data = PyBytes_FromStringAndSize(self._message.data, self._message.size)
+                answer = self._message.text, data, self._message.fin
                 self._again = 0
                 return answer
-            self._inflate(result)
+            self._inflate()
         # And what a recv() that timed out had of the beginning.
         answer = self._is_text, bytes(self._inflated), self._is_complete
         self._inflated = None
@@ -324,7 +314,7 @@ cdef class Connection:
         self._send_one(head, message)
 
     cdef int _send_one(self, int head, message) except -1:
-        if self._deflater is None or head & CLOSE:
+        if self._deflater is None or head & WSF_CONTROL_BIT:
             return self._put(head, message)
         if isinstance(message, str):
             message = message.encode()

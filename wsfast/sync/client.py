@@ -53,8 +53,6 @@ __all__ = [
 
 refuse_gevent()
 
-_NO_LIMIT = 2**64 - 1
-
 # What one read of the opening takes; a reply is some 200 bytes.
 _READ = 16 * 1024
 
@@ -403,9 +401,8 @@ def unix_connect(
 
 def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tuning) -> Any:
     options = ffi.new("wst_options *")
-    sizes = ("max_message", limits.message), ("max_fragment", limits.fragment), ("max_queue", limits.queue[0])
-    for name, limit in sizes:
-        setattr(options, name, _NO_LIMIT if limit is None else limit)
+    options.max_message, options.max_fragment = limits.message, limits.fragment
+    options.max_queue = -1 if limits.queue[0] is None else limits.queue[0]
     times = (
         ("ping_interval", pinging.interval),
         ("ping_timeout", pinging.timeout),

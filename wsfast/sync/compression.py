@@ -9,14 +9,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from wsfast._engine.frame import FIN_BIT, OPCODE_BITS, RSV1_BIT
 from wsfast._engine.streams import TAIL, Deflater
 from wsfast.deflate import AgreedDeflate
 from wsfast.sync._native import ffi
 
 __all__ = ["LockedDeflater"]
-
-# Bits of the first byte of a frame (RFC 6455 section 5.2).
-_FIN, _RSV1, _OPCODE = 0x80, 0x40, 0x0F
 
 
 class LockedDeflater:
@@ -47,14 +45,14 @@ class LockedDeflater:
                 self._busy = False
 
     def _send(self, deflater: Deflater, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
-        fin = bool(head & _FIN)
+        fin = bool(head & FIN_BIT)
         compressed = deflater.wants(head, len(data))
         try:
             if compressed:
                 data = deflater.deflate(ffi.buffer(data) if isinstance(data, ffi.CData) else data, fin)
                 data = data[: -len(TAIL)] if fin else data
-            begins = head & _OPCODE != 0
-            put(head & 0xFF | (_RSV1 if compressed and begins else 0), data)
+            begins = head & OPCODE_BITS != 0
+            put(head & 0xFF | (RSV1_BIT if compressed and begins else 0), data)
         except BaseException:
             if compressed:
                 deflater.reset()  # the server may not get what the next message would refer to

@@ -17,10 +17,11 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
+from wsfast._engine.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
-from wsfast.codes import close_code_on_wire_ok
+from wsfast.codes import WSMsgType, close_code_on_wire_ok
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,
@@ -40,9 +41,6 @@ from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 __all__ = ["ClientConnection"]
 
 Data = str | bytes
-
-# The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
-_FIN, _CONTINUATION, _TEXT, _BINARY, _PONG = 0x80, 0x0, 0x1, 0x2, 0xA
 
 # How long somebody waits for another thread, which is receiving, before it looks whether that goes on; in seconds.
 _TURN = 0.02
@@ -276,13 +274,13 @@ class ClientConnection(Connection, Identity):
         first = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
         begun = False
         try:
-            self._send_frame((_TEXT if as_text else _BINARY) | wish, first)
+            self._send_frame((WSMsgType.TEXT if as_text else WSMsgType.BINARY) | wish, first)
             begun = self._fragments = True
             for fragment in fragments:
                 if not isinstance(fragment, kinds):
                     raise TypeError("iterable must contain uniform types")
-                self._send_frame(_CONTINUATION, fragment)
-            self._send_frame(_FIN | _CONTINUATION, b"")
+                self._send_frame(WSMsgType.CONTINUATION, fragment)
+            self._send_frame(FIN_BIT | WSMsgType.CONTINUATION, b"")
         except ConnectionClosed:
             raise
         except BaseException as exc:
@@ -355,7 +353,7 @@ class ClientConnection(Connection, Identity):
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
         """
-        self._send_frame(_FIN | _PONG, control_payload(data))
+        self._send_frame(FIN_BIT | WSMsgType.PONG, control_payload(data))
 
     def _wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set."""

@@ -69,21 +69,22 @@ def _config(tls: TLS, context: ssl.SSLContext) -> Any:
         tls.maximum_version == ssl.TLSVersion.TLSv1_3
     )
     certificate, key = _client_pem(tls.client_cert)
-    reason = ffi.new("char[256]")
-    made = lib.wst_tls_config_new(
-        _field(context, 0),
-        tls.check_hostname,
-        versions,
-        alpn,
-        len(alpn),
-        certificate,
-        len(certificate),
-        key,
-        len(key),
-        context.keylog_filename is not None,
-        reason,
-        len(reason),
+    wanted = ffi.new(
+        "wst_tls_settings *",
+        {
+            "context": _field(context, 0),
+            "check_name": tls.check_hostname,
+            "versions": versions,
+            "keylog": context.keylog_filename is not None,
+        },
     )
+    texts = {"alpn": alpn, "chain": certificate, "key": key}
+    borrowed = {name: ffi.from_buffer(text) for name, text in texts.items()}
+    for name, text in borrowed.items():
+        setattr(wanted, name, text)
+        setattr(wanted, f"{name}_size", len(text))
+    reason = ffi.new("char[256]")
+    made = lib.wst_tls_config_new(wanted, reason, len(reason))
     if made == ffi.NULL:
         raise ValueError(f"ssl: {ffi.string(reason).decode(errors='replace')}")
     return ffi.gc(made, lib.wst_tls_config_free)

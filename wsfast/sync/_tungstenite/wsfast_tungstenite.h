@@ -1,8 +1,8 @@
 /*
  * The contract between wsfast.sync and its crate: the only place where it is written down.
  *
- * cffi reads this file and compiles the calls; so it is plain declarations, without preprocessor lines. A test
- * compares it with what the library exports, and `cargo test` the numbers with those of the crate.
+ * cffi reads this file and compiles the calls; so it is plain declarations, without preprocessor lines. The crate takes
+ * its numbers from here (build.rs); a test compares the functions with those of the library, and `cargo test` the fields.
  *
  * Rules. A wst_connection owns its descriptor and may be used by any number of threads at once. No function holds
  * a lock while it sleeps, but wst_recv the one that makes it the only receiver. A function sleeps once at most. If it is
@@ -26,8 +26,7 @@ enum wst_result {
     WST_BUSY = -7,    /* another thread is receiving, or sending a fragmented message */
     WST_EOF = -8,     /* the peer closed the connection during the opening */
     WST_PANIC = -9,   /* a bug */
-    WST_NO_MEMORY = -10, /* there is no memory. Nothing is lost: call again; unless the connection is closed now */
-    WST_TEXT = -1000  /* a message of text: its size is WST_TEXT minus the result; 0 and more is the size of a binary one */
+    WST_NO_MEMORY = -10 /* there is no memory. Nothing is lost: call again; unless the connection is closed now */
 };
 
 /* The life of a connection, with the numbers of websockets' State. */
@@ -51,7 +50,7 @@ enum wst_cause {
     WST_CAUSE_NONE = 0,
     WST_CAUSE_EOF = 1,           /* the peer closed the connection without a CLOSE frame */
     WST_CAUSE_OS = 2,            /* number: errno */
-    WST_CAUSE_PROTOCOL = 3,      /* message */
+    WST_CAUSE_PROTOCOL = 3,      /* message, which the CLOSE frame has too */
     WST_CAUSE_TOO_BIG = 4,       /* size of the frame (-1: unknown), limit left for it, current size of its message (-1: none) */
     WST_CAUSE_NO_MEMORY = 5,     /* in the middle of a frame: the rest of it could not be kept */
     WST_CAUSE_TEXT = 6,          /* message; text that is not UTF-8 */
@@ -64,9 +63,9 @@ enum wst_cause {
 };
 
 typedef struct {
-    uint64_t max_message; /* bytes; UINT64_MAX: no limit */
-    uint64_t max_fragment;
-    uint64_t max_queue; /* frames read while nobody receives, of max_message or 16 MiB together; UINT64_MAX: no limit of either */
+    uint64_t max_message;  /* bytes, inflated */
+    uint64_t max_fragment; /* bytes of a frame, inflated */
+    int64_t max_queue;     /* frames read while nobody receives, of max_message or 16 MiB together; -1: no limit of either */
     double ping_interval;
     double ping_timeout;
     double close_timeout;
@@ -78,9 +77,27 @@ typedef struct {
 /* A received message or, with WST_STREAM or if it is compressed, a frame of one: until the next is received. */
 typedef struct {
     const char *data;
+    size_t size;
+    int text;
     int fin;
     int compressed; /* then the caller inflates it, and checks the limits of what it becomes and that it is text */
 } wst_message;
+
+/*
+ * How to speak TLS by rustls. Sizes are in bytes; pointers are borrowed for the call.
+ */
+typedef struct {
+    void *context;     /* an SSL_CTX, which verifies: the chain, and the name too if check_name is 1 */
+    int check_name;
+    int versions;      /* 1 TLS 1.2, 2 TLS 1.3, 3 both */
+    int keylog;        /* 1: write the file that SSLKEYLOGFILE names */
+    const char *alpn;  /* the protocols to offer, each after its size in one byte */
+    size_t alpn_size;
+    const char *chain; /* the client's certificate and its key in PEM; chain_size 0: it has none */
+    size_t chain_size;
+    const char *key;
+    size_t key_size;
+} wst_tls_settings;
 
 /* What a connection has done, with the names of WSStats. */
 typedef struct {
@@ -121,15 +138,8 @@ typedef struct {
  */
 int wst_openssl_load(const char *path, void *ssl, void *context, char *reason, size_t reason_size);
 
-/*
- * How to speak TLS by rustls. context: an SSL_CTX, which verifies: the chain, and the name too if check_name is 1.
- * versions: 1 TLS 1.2, 2 TLS 1.3, 3 both. alpn: the protocols to offer, each after its size in one byte.
- * chain and key: the client's certificate in PEM, or NULL.
- * keylog: whether to write the file that SSLKEYLOGFILE names. Returns NULL and a reason if that cannot be done.
- */
-wst_tls_config *wst_tls_config_new(void *context, int check_name, int versions, const char *alpn, size_t alpn_size,
-                                   const char *chain, size_t chain_size, const char *key, size_t key_size, int keylog,
-                                   char *reason, size_t reason_size);
+/* Returns NULL and a reason if that cannot be done. */
+wst_tls_config *wst_tls_config_new(const wst_tls_settings *settings, char *reason, size_t reason_size);
 void wst_tls_config_free(wst_tls_config *config);
 
 /* Takes over the connected, blocking socket fd. Never NULL, and never fails. */
@@ -157,10 +167,10 @@ int wst_open(wst_connection *connection, const char *trailing, size_t size, int 
 /* Where messages are told; part of the connection. */
 wst_message *wst_get_message(wst_connection *connection);
 /*
- * Receives a message, and returns its kind and size, see WST_TEXT. One thread at a time, until it has copied the message.
- * timeout 0: only what is there.
+ * Receives a message: WST_OK if it is there. One thread at a time, until it has copied the message. timeout 0: only what
+ * is there.
  */
-int64_t wst_recv(wst_connection *connection, double timeout, int flags);
+int wst_recv(wst_connection *connection, double timeout, int flags);
 /* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
 int wst_send(wst_connection *connection, int head, const char *data, size_t size);
 /*

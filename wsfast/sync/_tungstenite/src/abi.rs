@@ -1,56 +1,69 @@
 //! The numbers and the structures of wsfast_tungstenite.h, and what the crate says in terms of them.
 
-use std::borrow::Cow;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
 use crate::connection::{Connection, Options, Stop};
 use crate::ending::{Cause, Close, Ending, Phase};
-use crate::locked;
 use crate::reader::Limits;
 use crate::receiving::Received;
+use crate::rustls_session::Settings;
 use crate::writer::Sent;
 
-pub const OK: c_int = 0;
-pub const INTERRUPTED: c_int = -1;
-pub const TIMEOUT: c_int = -2;
-pub const CLOSED: c_int = -3;
-pub const PONG: c_int = -4;
-pub const BLOCKED: c_int = -5;
-pub const FULL: c_int = -6;
-pub const BUSY: c_int = -7;
-pub const EOF: c_int = -8;
-pub const PANIC: c_int = -9;
-pub const NO_MEMORY: c_int = -10;
-pub const TEXT: c_int = -1000;
-
-pub const RESUME: c_int = 1;
-pub const STREAM: c_int = 2;
-pub const VALIDATE: c_int = 4;
-pub const AGAIN: c_int = 8;
+include!(concat!(env!("OUT_DIR"), "/border.rs"));
 
 #[repr(C)]
 pub struct CMessage {
     pub data: *const c_char,
+    pub size: usize,
+    pub text: c_int,
     pub fin: c_int,
     pub compressed: c_int,
 }
 
 impl CMessage {
     pub fn new() -> Self {
-        CMessage { data: std::ptr::null(), fin: 0, compressed: 0 }
+        CMessage { data: std::ptr::null(), size: 0, text: 0, fin: 0, compressed: 0 }
     }
 
-    /// Returns the kind and the size of the message, as wst_recv() does.
-    pub fn tell(&mut self, received: &Received) -> i64 {
-        self.data = received.data.cast();
-        self.fin = c_int::from(received.fin);
-        self.compressed = c_int::from(received.kind.compressed);
-        let size = received.size as i64;
-        if received.kind.text {
-            i64::from(TEXT) - size
-        } else {
-            size
+    pub fn tell(&mut self, received: &Received) {
+        *self = CMessage {
+            data: received.data.cast(),
+            size: received.size,
+            text: c_int::from(received.kind.text),
+            fin: c_int::from(received.fin),
+            compressed: c_int::from(received.kind.compressed),
+        };
+    }
+}
+
+#[repr(C)]
+pub struct CTlsSettings {
+    pub context: *mut c_void,
+    pub check_name: c_int,
+    pub versions: c_int,
+    pub keylog: c_int,
+    pub alpn: *const c_char,
+    pub alpn_size: usize,
+    pub chain: *const c_char,
+    pub chain_size: usize,
+    pub key: *const c_char,
+    pub key_size: usize,
+}
+
+impl CTlsSettings {
+    /// # Safety
+    /// The pointers are as wsfast_tungstenite.h says.
+    pub unsafe fn parse(&self) -> Settings<'_> {
+        let key = || (bytes(self.chain, self.chain_size), bytes(self.key, self.key_size));
+        Settings {
+            context: self.context,
+            check_name: self.check_name != 0,
+            tls12: self.versions & 1 != 0,
+            tls13: self.versions & 2 != 0,
+            alpn: bytes(self.alpn, self.alpn_size),
+            client: (self.chain_size > 0).then(key),
+            keylog: self.keylog != 0,
         }
     }
 }
@@ -59,7 +72,7 @@ impl CMessage {
 pub struct COptions {
     pub max_message: u64,
     pub max_fragment: u64,
-    pub max_queue: u64,
+    pub max_queue: i64,
     pub ping_interval: f64,
     pub ping_timeout: f64,
     pub close_timeout: f64,
@@ -103,7 +116,7 @@ pub struct CStats {
 impl CStats {
     pub fn tell(&mut self, connection: &Connection) {
         let counts = &connection.counts;
-        let writer = locked(&connection.writer);
+        let writer = connection.sender.writer();
         *self = CStats {
             frames_received: counts.frames.get(),
             bytes_received: counts.bytes.get(),
@@ -147,82 +160,67 @@ impl CEnding {
         (self.sent_code, self.sent_size) = describe(&ending.sent, &mut self.sent_reason);
         self.rcvd_then_sent = c_int::from(ending.received_then_sent);
         (self.number, self.size, self.limit, self.current) = (0, 0, 0, -1);
-        let mut message = Cow::Borrowed("");
         self.cause = match &ending.cause {
-            Cause::None => 0,
-            Cause::Eof => 1,
+            Cause::None => WST_CAUSE_NONE,
+            Cause::Eof => WST_CAUSE_EOF,
             Cause::Os(errno) => {
                 self.number = i64::from(*errno);
-                2
+                WST_CAUSE_OS
             }
-            Cause::Protocol(violation) => {
-                message = violation.reason().into();
-                3
-            }
-            Cause::CloseCode(_) => {
-                message = ending.cause.close().1.into();
-                3
-            }
+            Cause::Protocol(violation) if violation.close_code() == 1007 => WST_CAUSE_TEXT,
+            Cause::Protocol(_) => WST_CAUSE_PROTOCOL,
             Cause::TooBig { size, limit, current } => {
                 self.size = size.map_or(-1, |size| size as i64);
                 self.limit = *limit as i64;
                 self.current = current.map_or(-1, |current| current as i64);
-                4
+                WST_CAUSE_TOO_BIG
             }
-            Cause::NoMemory => 5,
-            Cause::Text(text) => {
-                message = (*text).into();
-                6
-            }
-            Cause::Keepalive => 7,
-            Cause::CloseTimeout => 8,
-            Cause::Tls(text) => {
-                message = text.into();
-                9
-            }
-            Cause::Certificate { code, message: text } => {
+            Cause::NoMemory => WST_CAUSE_NO_MEMORY,
+            Cause::Keepalive => WST_CAUSE_KEEPALIVE,
+            Cause::CloseTimeout => WST_CAUSE_CLOSE_TIMEOUT,
+            Cause::Tls(_) => WST_CAUSE_TLS,
+            Cause::Certificate { code, .. } => {
                 self.number = i64::from(*code);
-                message = text.into();
-                10
+                WST_CAUSE_CERTIFICATE
             }
-            Cause::Local => 11,
-            Cause::Panic => 12,
+            Cause::Local => WST_CAUSE_LOCAL,
+            Cause::Panic => WST_CAUSE_PANIC,
         };
-        self.message_size = copy_text(&mut self.message, message.as_bytes());
+        self.message_size = copy_text(&mut self.message, ending.cause.to_string().as_bytes());
     }
 }
 
 pub fn code(stop: Stop) -> c_int {
     match stop {
-        Stop::Interrupted => INTERRUPTED,
-        Stop::Timeout => TIMEOUT,
-        Stop::Closed => CLOSED,
-        Stop::Pong => PONG,
-        Stop::Busy => BUSY,
-        Stop::Eof => EOF,
-        Stop::NoMemory => NO_MEMORY,
+        Stop::Interrupted => WST_INTERRUPTED,
+        Stop::Timeout => WST_TIMEOUT,
+        Stop::Closed => WST_CLOSED,
+        Stop::Pong => WST_PONG,
+        Stop::Busy => WST_BUSY,
+        Stop::Eof => WST_EOF,
+        Stop::NoMemory => WST_NO_MEMORY,
     }
 }
 
 pub fn result(result: Result<(), Stop>) -> c_int {
-    result.map_or_else(code, |()| OK)
+    result.map_or_else(code, |()| WST_OK)
 }
 
-pub fn sent(result: Result<Option<Sent>, Stop>) -> c_int {
+pub fn sent(result: Result<Sent, Stop>) -> c_int {
     match result {
-        Ok(Some(Sent::All | Sent::Held)) => OK,
-        Ok(Some(Sent::Blocked)) => BLOCKED,
-        Ok(None) => FULL,
+        Ok(Sent::All | Sent::Held) => WST_OK,
+        Ok(Sent::Blocked) => WST_BLOCKED,
+        Ok(Sent::Full) => WST_FULL,
         Err(stop) => code(stop),
     }
 }
 
 pub fn state(phase: Phase) -> c_int {
     match phase {
-        Phase::Connecting => 0,
-        Phase::Open => 1,
-        Phase::Closing | Phase::Draining => 2,
-        Phase::Closed => 3,
+        Phase::Connecting => WST_STATE_CONNECTING,
+        Phase::Open => WST_STATE_OPEN,
+        Phase::Closing | Phase::Draining => WST_STATE_CLOSING,
+        Phase::Closed => WST_STATE_CLOSED,
     }
 }
 
@@ -258,38 +256,20 @@ pub unsafe fn bytes<'a>(data: *const c_char, size: usize) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     const DECLARATIONS: &str = include_str!("../wsfast_tungstenite.h");
 
-    fn declared(name: &str) -> c_int {
-        let after = DECLARATIONS.split(&format!("{name} = ")).nth(1).expect(name);
-        let digits: String = after.chars().take_while(|c| c.is_ascii_digit() || *c == '-').collect();
-        digits.parse().expect(name)
-    }
-
     #[test]
-    fn numbers_are_those_of_the_declarations() {
-        let numbers = [
-            ("WST_TEXT", TEXT),
-            ("WST_OK", OK),
-            ("WST_INTERRUPTED", INTERRUPTED),
-            ("WST_TIMEOUT", TIMEOUT),
-            ("WST_CLOSED", CLOSED),
-            ("WST_PONG", PONG),
-            ("WST_BLOCKED", BLOCKED),
-            ("WST_FULL", FULL),
-            ("WST_BUSY", BUSY),
-            ("WST_EOF", EOF),
-            ("WST_PANIC", PANIC),
-            ("WST_NO_MEMORY", NO_MEMORY),
-            ("WST_RESUME", RESUME),
-            ("WST_STREAM", STREAM),
-            ("WST_VALIDATE", VALIDATE),
-            ("WST_AGAIN", AGAIN),
-        ];
-        for (name, number) in numbers {
-            assert_eq!(declared(name), number, "{name}");
+    fn every_number_of_the_declarations_is_here() {
+        let here = include_str!(concat!(env!("OUT_DIR"), "/border.rs"));
+        let names: Vec<_> = DECLARATIONS
+            .lines()
+            .map(|line| line.split("/*").next().unwrap().trim())
+            .filter(|line| line.starts_with("WST_"))
+            .map(|line| line.split(' ').next().unwrap())
+            .collect();
+        assert!(names.len() > 30);
+        for name in names {
+            assert!(here.contains(&format!("pub const {name}: ")), "{name}");
         }
     }
 
@@ -307,6 +287,7 @@ mod tests {
             ("wst_options", "COptions"),
             ("wst_message", "CMessage"),
             ("wst_ending", "CEnding"),
+            ("wst_tls_settings", "CTlsSettings"),
             ("wst_stats", "CStats"),
         ] {
             let body = here.split(&format!("pub struct {rust} {{\n")).nth(1).unwrap().split("\n}").next().unwrap();

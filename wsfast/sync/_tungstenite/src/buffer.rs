@@ -7,6 +7,7 @@
 //!
 //! No allocation here aborts the process: a peer decides how large they are, and `NoMemory` is an answer.
 
+use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -25,6 +26,14 @@ const KEEP: usize = 2 * TRUST;
 /// There is no memory. Nothing has changed: the same may be tried again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoMemory;
+
+impl fmt::Display for NoMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no memory")
+    }
+}
+
+impl std::error::Error for NoMemory {}
 
 impl From<NoMemory> for Errno {
     fn from(_: NoMemory) -> Errno {

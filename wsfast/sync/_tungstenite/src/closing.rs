@@ -1,20 +1,18 @@
 //! Closing: the handshake of RFC 6455 section 7, under one deadline, and every other way to come to an end.
 
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::connection::{Connection, Stop};
+use crate::core::read_close;
 use crate::ending::{Cause, Close, Phase};
-use crate::frame;
 use crate::locked;
 use crate::reader::Reader;
 use crate::socket::{Errno, CUT, NO_MEMORY};
-use crate::writer::Sent;
 
 impl Connection {
     /// Starts the closing handshake. See wst_close().
     pub fn close(&self, close: Close) {
-        let Some(_user) = self.socket.enter() else { return };
+        let Some(_user) = self.wire.enter() else { return };
         if self.phase() == Phase::Connecting {
             self.finalize(Cause::Local);
             return;
@@ -24,7 +22,7 @@ impl Connection {
             self.drain(&mut reader);
         }
         if self.phase() == Phase::Open {
-            self.close_sent(close, Phase::Closing);
+            self.send_close(&close, Phase::Closing);
         }
     }
 
@@ -48,8 +46,8 @@ impl Connection {
 
     /// Fails the connection because of the frame that was received last.
     pub(crate) fn violate(&self, reader: &mut Reader, cause: Cause) {
-        let (code, reason) = cause.close();
-        self.end_reading(Some(reader), cause, Close::new(code, reason.as_bytes()));
+        let close = cause.close();
+        self.end_reading(Some(reader), cause, close);
     }
 
     /// As `violate`, because of the frame that `receive` is at: others may have been received behind it.
@@ -60,65 +58,34 @@ impl Connection {
 
     fn end_reading(&self, reader: Option<&mut Reader>, cause: Cause, close: Close) {
         if let Some(reader) = reader {
-            reader.discard = true;
+            reader.message.end();
         }
         if cause == Cause::Local {
             self.ending().set_cause(cause);
         } else {
             self.ending().set_violation(cause);
         }
-        let Some(_user) = self.socket.enter() else { return };
-        self.close_sent(close, Phase::Draining);
-        self.end_writing();
+        let Some(_user) = self.wire.enter() else { return };
+        self.send_close(&close, Phase::Draining);
+        self.sender.end(&self.wire);
     }
 
-    /// Sends CLOSE, unless one was sent, and goes on to `phase`.
-    pub(crate) fn close_sent(&self, close: Close, phase: Phase) {
-        let Some(_user) = self.socket.enter() else { return };
-        let mut writer = locked(&self.writer);
-        {
-            let mut ending = self.ending();
-            if self.phase() >= phase {
-                return;
-            }
-            ending.begin(self.close_timeout);
-            self.phase.store(phase as u8, Ordering::Release);
-            if ending.sent.is_some() {
-                return;
-            }
-            ending.received_then_sent = ending.received.is_some();
-            ending.sent = Some(close.clone());
-        }
-        let sent = writer.put(&self.socket, self.session(), frame::FIN | frame::CLOSE, &close.payload());
-        self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
+    pub(crate) fn send_close(&self, close: &Close, phase: Phase) {
+        self.sender.close(&self.wire, &self.closer, close, phase);
     }
 
-    pub(crate) fn close_received(&self, reader: &mut Reader, payload: &[u8]) {
-        match frame::parse_close(payload) {
-            Err(cause) => self.violate(reader, cause),
-            Ok((code, reason)) => {
-                let close = Close::new(code, reason);
-                reader.discard = true;
-                self.ending().received = Some(close.clone());
-                self.close_sent(close, Phase::Draining);
-                self.end_writing();
-            }
-        }
-    }
-
-    /// Nothing follows our CLOSE.
-    pub(crate) fn end_writing(&self) {
-        let Some(_user) = self.socket.enter() else { return };
-        let mut writer = locked(&self.writer);
-        writer.end();
-        let sent = writer.flush(&self.socket, self.session());
-        self.residue.store(sent == Ok(Sent::Blocked), Ordering::Release);
+    pub(crate) fn close_received(&self, payload: &[u8]) {
+        let (code, reason) = read_close(payload);
+        let close = Close::new(code, reason);
+        self.ending().received = Some(close.clone());
+        self.send_close(&close, Phase::Draining);
+        self.sender.end(&self.wire);
     }
 
     /// Goes on with closing, and sleeps once. See wst_finish().
     pub fn finish(&self) -> Result<(), Stop> {
-        let Some(_user) = self.socket.enter() else { return Ok(()) };
-        self.flush_quietly();
+        let Some(_user) = self.wire.enter() else { return Ok(()) };
+        self.sender.flush_quietly(&self.wire);
         let now = Instant::now();
         let mut wake = self.ending().deadline;
         let reads = match self.try_reader() {
@@ -147,16 +114,10 @@ impl Connection {
 
     /// The connection is over, and whoever sleeps in it wakes.
     pub fn finalize(&self, cause: Cause) {
-        {
-            let mut ending = self.ending();
-            if self.phase() == Phase::Closed {
-                return;
-            }
-            ending.set_cause(cause);
-            self.phase.store(Phase::Closed as u8, Ordering::Release);
+        if self.closer.end(cause) {
+            self.sender.forget_residue();
+            self.wire.socket.retire();
         }
-        self.residue.store(false, Ordering::Release);
-        self.socket.retire();
     }
 
     pub(crate) fn end_of_stream(&self, reader: &mut Reader) {

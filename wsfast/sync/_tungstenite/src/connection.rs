@@ -12,21 +12,19 @@
 //! The receiver may sleep for longer, for nobody else reads; a deadline of closing is watched by who closes, and the end
 //! of the connection wakes everybody.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::buffer::NoMemory;
 use crate::counts::Counts;
-use crate::ending::{Ending, Phase};
+use crate::ending::{Closer, Ending, Phase};
 use crate::frame::Short;
 use crate::keepalive::Keepalive;
-use crate::locked;
+use crate::pings::Pings;
 use crate::reader::{Limits, Reader};
-use crate::socket::Socket;
-use crate::tls::Session;
-use crate::writer::Writer;
+use crate::sender::Sender;
+use crate::wire::Wire;
 
 /// How long somebody sleeps at the most without the reader's lock.
 pub const TURN: Duration = Duration::from_millis(20);
@@ -54,41 +52,35 @@ pub enum Stop {
     NoMemory,
 }
 
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stop::Interrupted => "a signal may have come",
+            Stop::Timeout => "the time is over",
+            Stop::Closed => "the connection is closed",
+            Stop::Pong => "pings were answered",
+            Stop::Busy => "another thread is at it",
+            Stop::Eof => "the peer closed the connection during the opening",
+            Stop::NoMemory => return NoMemory.fmt(f),
+        })
+    }
+}
+
+impl std::error::Error for Stop {}
+
 impl From<NoMemory> for Stop {
     fn from(_: NoMemory) -> Stop {
         Stop::NoMemory
     }
 }
 
-pub struct Ping {
-    pub payload: Short,
-    pub at: Instant,
-    /// The user's, who wants to hear of it.
-    pub reported: bool,
-}
-
-#[derive(Default)]
-pub struct Pings {
-    pub sent: Vec<Ping>,
-    /// With room for all that are sent.
-    pub answered: VecDeque<Short>,
-}
-
 pub struct Connection {
-    pub(crate) socket: Socket,
-    pub(crate) session: OnceLock<Mutex<Session>>,
+    pub(crate) wire: Wire,
     pub(crate) reader: Mutex<Reader>,
-    pub(crate) writer: Mutex<Writer>,
-    /// The writer keeps something that the kernel did not take.
-    pub(crate) residue: AtomicBool,
-    pub(crate) phase: AtomicU8,
-    pub(crate) ending: Mutex<Ending>,
+    pub(crate) sender: Sender,
+    pub(crate) closer: Closer,
+    pub(crate) pings: Pings,
     pub(crate) counts: Counts,
-    pub(crate) pings: Mutex<Pings>,
-    pub(crate) pongs: AtomicBool,
-    /// Seconds, as bits of an f64.
-    pub(crate) latency: AtomicU64,
-    pub(crate) close_timeout: Option<Duration>,
     pub(crate) busy_poll: Duration,
     pub(crate) max_read: usize,
     pub(crate) quickack: bool,
@@ -96,7 +88,7 @@ pub struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.socket.release();
+        self.wire.socket.release();
     }
 }
 
@@ -104,18 +96,12 @@ impl Connection {
     pub fn new(fd: i32, options: Options) -> Self {
         let keepalive = Keepalive::new(options.ping_interval, options.ping_timeout);
         Connection {
-            socket: Socket::new(fd),
-            session: OnceLock::new(),
+            wire: Wire::new(fd),
             reader: Mutex::new(Reader::new(options.limits, keepalive)),
-            writer: Mutex::new(Writer::new()),
-            residue: AtomicBool::new(false),
-            phase: AtomicU8::new(Phase::Connecting as u8),
-            ending: Mutex::new(Ending::default()),
+            sender: Sender::new(),
+            closer: Closer::new(options.close_timeout),
+            pings: Pings::default(),
             counts: Counts::default(),
-            pings: Mutex::new(Pings::default()),
-            pongs: AtomicBool::new(false),
-            latency: AtomicU64::new(0),
-            close_timeout: options.close_timeout,
             busy_poll: options.busy_poll,
             max_read: options.max_read,
             quickack: options.quickack,
@@ -123,29 +109,24 @@ impl Connection {
     }
 
     pub fn phase(&self) -> Phase {
-        self.phase.load(Ordering::Acquire).into()
-    }
-
-    /// As a question about `phase()`, but cheaper: it is asked for every frame.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == Phase::Draining as u8
+        self.closer.phase()
     }
 
     pub fn ending(&self) -> MutexGuard<'_, Ending> {
-        locked(&self.ending)
+        self.closer.ending()
     }
 
     pub fn latency(&self) -> f64 {
-        f64::from_bits(self.latency.load(Ordering::Relaxed))
+        self.pings.latency()
+    }
+
+    pub fn take_pong(&self) -> Option<Short> {
+        self.pings.take()
     }
 
     pub fn dup(&self) -> Option<i32> {
-        let _user = self.socket.enter()?;
-        self.socket.dup().ok()
-    }
-
-    pub(crate) fn session(&self) -> Option<&Mutex<Session>> {
-        self.session.get()
+        let _user = self.wire.enter()?;
+        self.wire.socket.dup().ok()
     }
 
     pub(crate) fn try_reader(&self) -> Option<MutexGuard<'_, Reader>> {

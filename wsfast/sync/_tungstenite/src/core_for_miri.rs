@@ -1,6 +1,6 @@
-//! What the crate asks of the C core, simple and slow, for Miri: it judges Rust, and runs no C.
+//! What the crate asks of the C core, simple and slow, for Miri: it judges Rust, and runs no C. Whatever arrives is legal.
 
-use super::{c_char, c_int, Header, MaskKernel, Rules, Utf8};
+use super::{c_char, c_int, CloseParts, Header, MaskKernel, Message, CLOSE, CONTINUATION, RSV1};
 
 unsafe extern "C" fn mask(target: *mut u8, source: *const u8, size: usize, key: u32) {
     for i in 0..size {
@@ -26,12 +26,11 @@ pub unsafe fn wsf_mask_key(key: *mut u32) -> c_int {
     0
 }
 
-/// Anything is text.
-pub unsafe fn wsf_utf8_feed(_state: *mut Utf8, _bytes: *const u8, _size: usize) -> c_int {
+pub unsafe fn inline_is_text(_bytes: *const u8, _size: usize) -> c_int {
     1
 }
 
-pub unsafe fn wsf_judge_header(_rules: *const Rules, bytes: *const u8, size: usize, header: *mut Header) -> c_int {
+pub unsafe fn wsf_peek_header(bytes: *const u8, size: usize, header: *mut Header) -> c_int {
     let bytes = std::slice::from_raw_parts(bytes, size);
     if size < 2 {
         return 0;
@@ -53,6 +52,58 @@ pub unsafe fn wsf_judge_header(_rules: *const Rules, bytes: *const u8, size: usi
     1
 }
 
-pub unsafe fn wsf_status_reason(_status: c_int) -> *const c_char {
-    c"a violation".as_ptr()
+pub unsafe fn wsf_message_limit(message: *mut Message, max_message: u64, max_frame: u64) {
+    ((*message).max_message, (*message).max_frame) = (max_message, max_frame);
+}
+
+pub unsafe fn inline_message_next(message: *mut Message, bytes: *const u8, size: usize, header: *mut Header) -> c_int {
+    match wsf_peek_header(bytes, size, header) {
+        _ if (*message).over != 0 => 3,
+        1 if (*header).payload_len > (size - usize::from((*header).header_len)) as u64 => 2,
+        status => status,
+    }
+}
+
+pub unsafe fn inline_message_take(message: *mut Message, header: *const Header, _payload: *const u8) -> c_int {
+    if (*header).opcode == CLOSE {
+        (*message).over = 1;
+    } else if (*header).opcode < CLOSE {
+        if (*header).opcode != CONTINUATION {
+            (*message).opcode = (*header).opcode;
+            (*message).decoder.encoded = u8::from((*header).rsv & RSV1 != 0);
+        }
+        (*message).decoder.in_message = u8::from((*header).fin == 0);
+    }
+    1
+}
+
+pub unsafe fn inline_message_receive(
+    message: *mut Message,
+    bytes: *const u8,
+    size: usize,
+    header: *mut Header,
+) -> c_int {
+    match inline_message_next(message, bytes, size, header) {
+        1 => inline_message_take(message, header, bytes),
+        status => status,
+    }
+}
+
+pub unsafe fn wsf_message_forget(message: *mut Message) {
+    (*message).whole = 0;
+}
+
+pub unsafe fn wsf_read_close(payload: *const u8, size: usize, parts: *mut CloseParts) -> c_int {
+    (*parts).code = if size < 2 { 1005 } else { u16::from_be_bytes([*payload, *payload.add(1)]) };
+    (*parts).reason_size = size.saturating_sub(2) as u8;
+    1
+}
+
+pub unsafe fn wsf_status_close_code(_status: c_int) -> u16 {
+    1002
+}
+
+pub unsafe fn wsf_violation_reason(to: *mut c_char, _status: c_int, _code: std::ffi::c_uint) -> usize {
+    *to = 0;
+    0
 }

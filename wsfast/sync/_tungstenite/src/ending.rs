@@ -1,8 +1,12 @@
 //! How a connection comes to its end: the CLOSE frames of both directions, and the cause.
 
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::core::Violation;
+use crate::locked;
 use crate::socket::Errno;
 
 /// The life of a connection. Each step goes down.
@@ -37,15 +41,12 @@ pub enum Cause {
     Eof,
     Os(Errno),
     Protocol(Violation),
-    /// A CLOSE frame with this code.
-    CloseCode(u16),
     TooBig {
         /// None if the frame said so much of it only as to be refused.
         size: Option<u64>,
         limit: u64,
         current: Option<u64>,
     },
-    Text(&'static str),
     Keepalive,
     CloseTimeout,
     Tls(String),
@@ -66,18 +67,31 @@ impl Cause {
         matches!(self, Cause::None | Cause::Eof | Cause::Os(_) | Cause::CloseTimeout)
     }
 
-    /// The code and the reason of the CLOSE frame for a violation.
-    pub fn close(&self) -> (u16, String) {
+    /// The CLOSE frame that says so.
+    pub fn close(&self) -> Close {
+        let code = match self {
+            Cause::TooBig { .. } => Violation::TOO_BIG.close_code(),
+            Cause::Protocol(violation) => violation.close_code(),
+            _ => 1011,
+        };
+        Close::new(code, self.to_string().as_bytes())
+    }
+}
+
+/// What the peer may hear of it, the same words in every face.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::TooBig { .. } => (1009, Violation::TOO_BIG.reason().to_string()),
-            Cause::Text(message) => (1007, message.to_string()),
-            Cause::Keepalive => (1011, "keepalive ping timeout".to_string()),
-            Cause::Protocol(violation) => (1002, violation.reason().to_string()),
-            Cause::CloseCode(code) => (1002, format!("invalid close code {code}")),
-            _ => (1011, String::new()),
+            Cause::TooBig { .. } => Violation::TOO_BIG.fmt(f),
+            Cause::Protocol(violation) => violation.fmt(f),
+            Cause::Keepalive => f.write_str("keepalive ping timeout"),
+            Cause::Tls(message) | Cause::Certificate { message, .. } => f.write_str(message),
+            _ => Ok(()),
         }
     }
 }
+
+impl std::error::Error for Cause {}
 
 /// The code and the reason of a CLOSE frame; 1005 stands for an empty one.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +147,66 @@ impl Ending {
     }
 }
 
+/// How far a connection is, and how it comes to its end. Any thread may ask, without any other lock.
+pub struct Closer {
+    phase: AtomicU8,
+    ending: Mutex<Ending>,
+    timeout: Option<Duration>,
+}
+
+impl Closer {
+    /// `timeout`: of the closing handshake.
+    pub fn new(timeout: Option<Duration>) -> Self {
+        Closer { phase: AtomicU8::new(Phase::Connecting as u8), ending: Mutex::default(), timeout }
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase.load(Ordering::Acquire).into()
+    }
+
+    /// As a question about `phase()`, but cheaper: it is asked for every frame.
+    pub fn is_draining(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == Phase::Draining as u8
+    }
+
+    pub fn ending(&self) -> MutexGuard<'_, Ending> {
+        locked(&self.ending)
+    }
+
+    /// The opening is over. False if the connection is, too.
+    pub fn open(&self) -> bool {
+        let (from, to) = (Phase::Connecting as u8, Phase::Open as u8);
+        self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Goes on to `phase`, and sets the deadline. True if `close` is to be sent: it is noted that it was.
+    pub fn begin(&self, close: &Close, phase: Phase) -> bool {
+        let mut ending = self.ending();
+        if self.phase() >= phase {
+            return false;
+        }
+        ending.begin(self.timeout);
+        self.phase.store(phase as u8, Ordering::Release);
+        if ending.sent.is_some() {
+            return false;
+        }
+        ending.received_then_sent = ending.received.is_some();
+        ending.sent = Some(close.clone());
+        true
+    }
+
+    /// The connection is over. False if it was.
+    pub fn end(&self, cause: Cause) -> bool {
+        let mut ending = self.ending();
+        if self.phase() == Phase::Closed {
+            return false;
+        }
+        ending.set_cause(cause);
+        self.phase.store(Phase::Closed as u8, Ordering::Release);
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,8 +224,8 @@ mod tests {
         for (first, told) in [(Cause::Eof, true), (Cause::None, true), (Cause::Keepalive, false), (Cause::Local, false)]
         {
             let mut ending = Ending { cause: first, ..Ending::default() };
-            ending.set_violation(Cause::Text("wrong"));
-            assert_eq!(ending.cause == Cause::Text("wrong"), told);
+            ending.set_violation(Cause::Protocol(Violation::TEXT));
+            assert_eq!(ending.cause == Cause::Protocol(Violation::TEXT), told);
         }
     }
 

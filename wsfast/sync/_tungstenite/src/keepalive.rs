@@ -1,6 +1,13 @@
-//! When a ping is due, and when its answer is overdue.
+//! Keepalive, and the other deadlines of a connection: what whoever waits has to see to by the clock.
 
 use std::time::{Duration, Instant};
+
+use crate::connection::{Connection, Stop};
+use crate::core::{mask_key, FIN, PING};
+use crate::ending::{Cause, Phase};
+use crate::reader::Reader;
+use crate::socket::NO_MEMORY;
+use crate::writer::Sent;
 
 /// Pings by the clock. Whoever waits asks it when to wake.
 pub struct Keepalive {
@@ -46,6 +53,59 @@ impl Keepalive {
         match self.next {
             Some(next) if now >= next => Due::Ping,
             next => Due::Wake(next),
+        }
+    }
+}
+
+impl Connection {
+    /// What is due by the clock. Returns when to ask again; an error once the connection is closed.
+    pub(crate) fn timers(&self, reader: &mut Reader, now: Instant) -> Result<Option<Instant>, Stop> {
+        match self.phase() {
+            Phase::Closed => Err(Stop::Closed),
+            Phase::Closing | Phase::Draining => {
+                let deadline = self.ending().deadline;
+                if deadline.is_some_and(|deadline| deadline <= now) {
+                    self.finalize(Cause::CloseTimeout);
+                    return Err(Stop::Closed);
+                }
+                Ok(deadline)
+            }
+            _ => loop {
+                match reader.keepalive.due(now) {
+                    Due::Wake(wake) => return Ok(wake),
+                    Due::Ping => self.keepalive_ping(reader, now),
+                    Due::Overdue => {
+                        // Nobody may have looked for a long time, so look first.
+                        match self.read(reader, libc::MSG_DONTWAIT) {
+                            Err(NO_MEMORY) => return Err(Stop::NoMemory),
+                            Ok(size) if size > 0 => {
+                                // It is to be parsed before anybody sleeps.
+                                return Ok(Some(now));
+                            }
+                            _ => {
+                                self.send_close(&Cause::Keepalive.close(), Phase::Draining);
+                                self.finalize(Cause::Keepalive);
+                                return Err(Stop::Closed);
+                            }
+                        }
+                    }
+                }
+            },
+        }
+    }
+
+    fn keepalive_ping(&self, reader: &mut Reader, now: Instant) {
+        reader.keepalive.pinged(now);
+        let payload = mask_key().unwrap_or(0).to_ne_bytes();
+        if self.pings.remember(&payload, false).is_err() {
+            return; // any other sign of life will do
+        }
+        // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.
+        if !matches!(
+            self.sender.send_control(&self.wire, FIN | PING, &payload),
+            Ok(Sent::All | Sent::Blocked | Sent::Held)
+        ) {
+            self.pings.forget(&payload);
         }
     }
 }

@@ -25,13 +25,16 @@ mod nested_session;
 mod opening;
 mod openssl;
 mod openssl_session;
+mod pings;
 mod reader;
 mod receiving;
 mod rustls_session;
+mod sender;
 mod sending;
 mod socket;
 mod tls;
 mod verifier;
+mod wire;
 mod writer;
 
 use std::cell::UnsafeCell;
@@ -39,14 +42,10 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use abi::{
-    bytes, close_frame, code, copy_text, result, seconds, sent, CEnding, CMessage, COptions, CStats, AGAIN, CLOSED, OK,
-    PANIC, RESUME, STREAM, VALIDATE,
-};
+use abi::*;
 use connection::{Connection, Stop};
 use ending::Cause;
 use receiving::{Received, Wish};
-use rustls_session::Settings;
 use tls::Session;
 
 /// What Python has in its hand. The message is the receiver's: there is one, and it is told who by Python.
@@ -73,10 +72,13 @@ unsafe fn guarded<T>(handle: *const Handle, panicked: T, body: impl FnOnce(&Conn
 }
 
 /// Lends a message to the caller, who is the only receiver.
-unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> i64 {
+unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
     match found {
-        Ok(received) => (*(*handle).message.get()).tell(&received),
-        Err(stop) => i64::from(code(stop)),
+        Ok(received) => {
+            (*(*handle).message.get()).tell(&received);
+            WST_OK
+        }
+        Err(stop) => code(stop),
     }
 }
 
@@ -99,43 +101,22 @@ pub unsafe extern "C" fn wst_openssl_load(
 ) -> c_int {
     let path = (!path.is_null()).then(|| CStr::from_ptr(path));
     match catch_unwind(|| openssl::load(path).and_then(|openssl| openssl.check(ssl, context))) {
-        Ok(Ok(())) => OK,
+        Ok(Ok(())) => WST_OK,
         Ok(Err(why)) => {
             tell_reason(reason, reason_size, why);
-            CLOSED
+            WST_CLOSED
         }
-        Err(_) => PANIC,
+        Err(_) => WST_PANIC,
     }
 }
 
 #[no_mangle]
-#[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn wst_tls_config_new(
-    context: *mut c_void,
-    check_name: c_int,
-    versions: c_int,
-    alpn: *const c_char,
-    alpn_size: usize,
-    chain: *const c_char,
-    chain_size: usize,
-    key: *const c_char,
-    key_size: usize,
-    keylog: c_int,
+    settings: *const CTlsSettings,
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Arc<rustls::ClientConfig> {
-    let build = || {
-        let settings = Settings {
-            context,
-            check_name: check_name != 0,
-            tls12: versions & 1 != 0,
-            tls13: versions & 2 != 0,
-            alpn: bytes(alpn, alpn_size),
-            client: (chain_size > 0).then(|| (bytes(chain, chain_size), bytes(key, key_size))),
-            keylog: keylog != 0,
-        };
-        settings.build()
-    };
+    let build = || (*settings).parse().build();
     match catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
         Ok(config) => Box::into_raw(Box::new(Arc::new(config))),
         Err(why) => {
@@ -169,7 +150,7 @@ pub unsafe extern "C" fn wst_tls_handshake(
     name_size: usize,
     timeout: f64,
 ) -> c_int {
-    guarded(handle, PANIC, |connection| {
+    guarded(handle, WST_PANIC, |connection| {
         let new = || Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
         result(connection.handshake(new, seconds(timeout)))
     })
@@ -182,7 +163,7 @@ pub unsafe extern "C" fn wst_tls_nest(
     name: *const c_char,
     name_size: usize,
 ) -> c_int {
-    guarded(handle, PANIC, |connection| {
+    guarded(handle, WST_PANIC, |connection| {
         let inner = Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
         result(connection.nest(inner))
     })
@@ -190,17 +171,17 @@ pub unsafe extern "C" fn wst_tls_nest(
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, context: *mut c_void) -> c_int {
-    guarded(handle, PANIC, |connection| result(connection.adopt(Session::adopt(ssl, context))))
+    guarded(handle, WST_PANIC, |connection| result(connection.adopt(Session::adopt(ssl, context))))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_send_raw(handle: *const Handle, data: *const c_char, size: usize, timeout: f64) -> c_int {
-    guarded(handle, PANIC, |connection| result(connection.send_raw(bytes(data, size), seconds(timeout))))
+    guarded(handle, WST_PANIC, |connection| result(connection.send_raw(bytes(data, size), seconds(timeout))))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_recv_raw(handle: *const Handle, data: *mut c_char, size: usize, timeout: f64) -> i64 {
-    guarded(handle, i64::from(PANIC), |connection| {
+    guarded(handle, i64::from(WST_PANIC), |connection| {
         let target = std::slice::from_raw_parts_mut(data.cast::<u8>(), size);
         match connection.recv_raw(target, seconds(timeout)) {
             Ok(size) => size as i64,
@@ -216,7 +197,7 @@ pub unsafe extern "C" fn wst_open(
     size: usize,
     deflate: c_int,
 ) -> c_int {
-    guarded(handle, PANIC, |connection| result(connection.open(bytes(trailing, size), deflate != 0)))
+    guarded(handle, WST_PANIC, |connection| result(connection.open(bytes(trailing, size), deflate != 0)))
 }
 
 #[no_mangle]
@@ -225,14 +206,14 @@ pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut CMessage
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_int) -> i64 {
-    guarded(handle, i64::from(PANIC), |connection| {
+pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_int) -> c_int {
+    guarded(handle, WST_PANIC, |connection| {
         let timeout = (timeout >= 0.0).then_some(timeout);
         let wish = Wish {
-            resume: flags & RESUME != 0,
-            stream: flags & STREAM != 0,
-            validate: flags & VALIDATE != 0,
-            again: flags & AGAIN != 0,
+            resume: flags & WST_RESUME != 0,
+            stream: flags & WST_STREAM != 0,
+            validate: flags & WST_VALIDATE != 0,
+            again: flags & WST_AGAIN != 0,
         };
         tell(handle, connection.receive(timeout, wish))
     })
@@ -240,12 +221,12 @@ pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_send(handle: *const Handle, head: c_int, data: *const c_char, size: usize) -> c_int {
-    guarded(handle, PANIC, |connection| sent(connection.send(head as u8, bytes(data, size))))
+    guarded(handle, WST_PANIC, |connection| sent(connection.send(head as u8, bytes(data, size))))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int {
-    guarded(handle, PANIC, |connection| sent(connection.cork(corked != 0)))
+    guarded(handle, WST_PANIC, |connection| sent(connection.cork(corked != 0)))
 }
 
 #[no_mangle]
@@ -255,24 +236,24 @@ pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut CStat
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_send_ping(handle: *const Handle, data: *const c_char, size: usize) -> c_int {
-    guarded(handle, PANIC, |connection| sent(connection.send_ping(bytes(data, size))))
+    guarded(handle, WST_PANIC, |connection| sent(connection.send_ping(bytes(data, size))))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_flush(handle: *const Handle) -> c_int {
-    guarded(handle, PANIC, |connection| result(connection.flush()))
+    guarded(handle, WST_PANIC, |connection| result(connection.flush()))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64) -> c_int {
-    guarded(handle, PANIC, |connection| result(connection.pump((timeout >= 0.0).then_some(timeout))))
+    guarded(handle, WST_PANIC, |connection| result(connection.pump((timeout >= 0.0).then_some(timeout))))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char) -> c_int {
     guarded(handle, -1, |connection| match connection.take_pong() {
         None => -1,
-        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), payload.bytes()),
+        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), core::MAX_CONTROL), payload.bytes()),
     })
 }
 
@@ -283,17 +264,17 @@ pub unsafe extern "C" fn wst_latency(handle: *const Handle) -> f64 {
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_close(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
-    guarded(handle, PANIC, |connection| {
+    guarded(handle, WST_PANIC, |connection| {
         connection.close(close_frame(code, bytes(reason, size)));
-        OK
+        WST_OK
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_fail(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
-    guarded(handle, PANIC, |connection| {
+    guarded(handle, WST_PANIC, |connection| {
         connection.fail(close_frame(code, bytes(reason, size)));
-        OK
+        WST_OK
     })
 }
 
@@ -304,22 +285,22 @@ pub unsafe extern "C" fn wst_fail_receiving(
     reason: *const c_char,
     size: usize,
 ) -> c_int {
-    guarded(handle, PANIC, |connection| {
+    guarded(handle, WST_PANIC, |connection| {
         connection.fail_receiving(close_frame(code, bytes(reason, size)));
-        OK
+        WST_OK
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_finish(handle: *const Handle) -> c_int {
-    guarded(handle, PANIC, |connection| result(connection.finish()))
+    guarded(handle, WST_PANIC, |connection| result(connection.finish()))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_abort(handle: *const Handle) -> c_int {
-    guarded(handle, PANIC, |connection| {
+    guarded(handle, WST_PANIC, |connection| {
         connection.abort();
-        OK
+        WST_OK
     })
 }
 
@@ -358,9 +339,9 @@ mod tests {
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);
-            assert_eq!(guarded(connection, PANIC, |_| panic!("a test")), PANIC);
-            assert_eq!(wst_get_state(connection), 3);
-            assert_eq!(wst_send(connection, 0x81, std::ptr::null(), 0), abi::CLOSED);
+            assert_eq!(guarded(connection, WST_PANIC, |_| panic!("a test")), WST_PANIC);
+            assert_eq!(wst_get_state(connection), WST_STATE_CLOSED);
+            assert_eq!(wst_send(connection, 0x81, std::ptr::null(), 0), WST_CLOSED);
             wst_free(connection);
         }
     }

@@ -174,7 +174,7 @@ fn run(seed: u64, messages: usize, most: usize) {
             0 => drop(connection.pump(Some(0.0))),
             1 => drop(connection.send(0x82, &[5; 100])),
             2 => drop(connection.send_ping(b"data")),
-            3 => connection.flush_quietly(),
+            3 => connection.sender.flush_quietly(&connection.wire),
             4 => _ = connection.take_pong(),
             _ => {
                 let again = lent.is_some() && random.one_in(4);
@@ -264,7 +264,7 @@ fn threads() {
                 scope.spawn(|| {
                     while !over.load(Ordering::Relaxed) {
                         drop(connection.pump(Some(0.0)));
-                        connection.flush_quietly();
+                        connection.sender.flush_quietly(&connection.wire);
                         _ = connection.take_pong();
                         std::thread::yield_now();
                     }

@@ -1,7 +1,5 @@
 //! The opening: the TLS handshake, and the bytes of the upgrade, which Python writes and judges.
 
-use std::sync::atomic::Ordering;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, Stop};
@@ -21,26 +19,24 @@ impl Connection {
         new: impl FnOnce() -> Result<Session, String>,
         timeout: Option<Duration>,
     ) -> Result<(), Stop> {
-        let _user = self.socket.enter().ok_or(Stop::Closed)?;
+        let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        if self.session.get().is_none() {
+        if self.wire.session().is_none() {
             match new() {
-                Ok(session) => {
-                    let _ = self.session.set(Mutex::new(session));
-                }
+                Ok(session) => self.wire.secure(session),
                 Err(reason) => {
                     self.finalize(Cause::Tls(reason));
                     return Err(Stop::Closed);
                 }
             }
         }
-        let session = self.session.get().ok_or(Stop::Closed)?;
+        let session = self.wire.session().ok_or(Stop::Closed)?;
         let mut reader = locked(&self.reader);
         let mut slept = false;
         loop {
             let (sent, shaking) = {
                 let mut session = locked(session);
-                (session.flush(&self.socket), session.is_handshaking())
+                (session.flush(&self.wire.socket), session.is_handshaking())
             };
             match sent {
                 Err(errno) => return Err(self.lost(errno)),
@@ -65,7 +61,7 @@ impl Connection {
         let reader = locked(&self.reader);
         // What came behind the reply of the proxy is the beginning of it.
         let early = reader.buffer.unread().len();
-        let nested = inner.map_err(Cause::Tls).and_then(|inner| match self.session.get() {
+        let nested = inner.map_err(Cause::Tls).and_then(|inner| match self.wire.session() {
             Some(outer) if early == 0 => {
                 locked(outer).nest(inner);
                 Ok(())
@@ -86,10 +82,7 @@ impl Connection {
             let early = reader.buffer.unread().to_vec();
             reader.buffer.forget_unread();
             reader.ended |= session.read(&early, &mut reader.buffer)?;
-            match self.session.get() {
-                Some(outer) => locked(outer).nest(session),
-                None => drop(self.session.set(Mutex::new(session))),
-            }
+            self.wire.secure(session);
             Ok(())
         });
         adopted.map_err(|cause| {
@@ -100,12 +93,12 @@ impl Connection {
 
     /// Sends the upgrade request. After `Stop::Interrupted` it is called again, without data.
     pub fn send_raw(&self, data: &[u8], timeout: Option<Duration>) -> Result<(), Stop> {
-        let _user = self.socket.enter().ok_or(Stop::Closed)?;
+        let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut slept = false;
-        locked(&self.writer).put_raw(data)?;
+        self.sender.put_raw(data)?;
         loop {
-            match self.flush_writer(&mut locked(&self.writer)) {
+            match self.sender.flush(&self.wire) {
                 Ok(Sent::All) => return Ok(()),
                 Ok(_) if slept => return Err(Stop::Interrupted),
                 Ok(_) => self.sleep(libc::POLLOUT, deadline)?,
@@ -121,7 +114,7 @@ impl Connection {
 
     /// Receives some bytes into `data`, and returns how many.
     pub fn recv_raw(&self, data: &mut [u8], timeout: Option<Duration>) -> Result<usize, Stop> {
-        let _user = self.socket.enter().ok_or(Stop::Closed)?;
+        let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut reader = locked(&self.reader);
         if reader.buffer.unread().is_empty() {
@@ -149,23 +142,19 @@ impl Connection {
     /// The upgrade is done; `trailing` came after it.
     pub fn open(&self, trailing: &[u8], deflate: bool) -> Result<(), Stop> {
         let mut reader = locked(&self.reader);
-        reader.deflate = deflate;
+        if deflate {
+            reader.message.inflate();
+        }
         reader.buffer.prepend(trailing)?;
         reader.keepalive.start(Instant::now());
-        let opened = self.phase.compare_exchange(
-            Phase::Connecting as u8,
-            Phase::Open as u8,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        opened.map(|_| ()).map_err(|_| Stop::Closed)
+        self.closer.open().then_some(()).ok_or(Stop::Closed)
     }
 
     /// Sleeps until one of `events`, during the opening; for a `PULSE` at the most, since a signal that comes before poll(2)
     /// sleeps does not wake it.
     pub(crate) fn sleep(&self, events: i16, deadline: Option<Instant>) -> Result<(), Stop> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match self.socket.poll(events, Some(left.map_or(PULSE, |left| left.min(PULSE)))) {
+        match self.wire.socket.poll(events, Some(left.map_or(PULSE, |left| left.min(PULSE)))) {
             Ok(0) if left.is_some_and(|left| left <= PULSE) => Err(Stop::Timeout),
             Ok(0) => Err(Stop::Interrupted),
             Ok(_) => Ok(()),

@@ -7,21 +7,19 @@ use std::time::{Duration, Instant};
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 use crate::buffer::{Buffer, NoMemory};
-use crate::core::{Rules, Utf8, Violation};
+use crate::core::{announced, Message, Next, Violation, CLOSING_PATIENCE, CLOSING_SLACK, RSV1};
 use crate::ending::{Cause, Phase};
-use crate::frame::{self, Head, Short, RSV1};
+use crate::frame::Short;
 use crate::keepalive::Keepalive;
 
 /// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
 /// limits by default.
 const QUEUE: usize = 16 * 1024 * 1024;
 
-/// While the connection closes, this much more is read past a full queue: the peer's CLOSE is behind it.
-const SLACK: usize = 1024 * 1024;
 /// What a queued frame counts against it besides its payload.
 const OVERHEAD: usize = 64;
-/// Then the receiver has so long to take a message, or what comes is dropped.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// How long a full queue waits for its receiver while the connection closes.
+const PATIENCE: Duration = Duration::from_millis(CLOSING_PATIENCE);
 
 pub struct Limits {
     pub message: u64,
@@ -101,19 +99,6 @@ impl Assembly {
     }
 }
 
-/// A message of which not all frames arrived.
-struct Begun {
-    kind: Kind,
-    size: u64,
-    utf8: Utf8,
-}
-
-/// A frame of text of which not all bytes arrived.
-struct Ahead {
-    utf8: Utf8,
-    checked: usize,
-}
-
 pub struct Reader {
     /// What arrived, and what the receiver was lent of it.
     pub buffer: Buffer,
@@ -121,13 +106,10 @@ pub struct Reader {
     pub lent: Option<Frame>,
     /// What is lent was not given to the caller, for want of memory: it is the next frame.
     pub again: bool,
-    begun: Option<Begun>,
-    ahead: Option<Ahead>,
-    /// Compression was negotiated.
-    pub deflate: bool,
-    /// Nothing that arrives has a meaning any more.
-    pub discard: bool,
-    pub limits: Limits,
+    /// The rules, and what they know of the message that is arriving.
+    pub message: Message,
+    /// Frames; see `Limits`.
+    most: usize,
     queue: VecDeque<Queued>,
     queued: usize,
     full_since: Option<Instant>,
@@ -154,11 +136,8 @@ impl Reader {
             buffer: Buffer::new(),
             lent: None,
             again: false,
-            begun: None,
-            ahead: None,
-            deflate: false,
-            discard: false,
-            limits,
+            message: Message::new(limits.message, limits.fragment),
+            most: limits.queue,
             queue: VecDeque::new(),
             queued: 0,
             full_since: None,
@@ -219,19 +198,22 @@ impl Reader {
 
     /// Is there room for what would be read?
     pub fn has_room(&mut self, phase: Phase) -> bool {
-        let unlimited = self.limits.queue == usize::MAX;
-        let few = self.queue.len() < self.limits.queue
-            && (unlimited || (self.queued as u64) < self.limits.message.max(QUEUE as u64));
-        if few || self.discard || self.dropping || phase > Phase::Closing {
+        let unlimited = self.most == usize::MAX;
+        let few = self.queue.len() < self.most
+            && (unlimited || (self.queued as u64) < self.message.max_message().max(QUEUE as u64));
+        if few || self.message.is_over() || self.dropping || phase > Phase::Closing {
             return true;
         }
         if phase == Phase::Open {
             return false;
         }
-        if self.queued < SLACK {
+        if self.queued < CLOSING_SLACK {
             return true;
         }
         self.dropping = self.full_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
+        if self.dropping {
+            self.message.forget();
+        }
         self.dropping
     }
 
@@ -244,7 +226,7 @@ impl Reader {
         self.again = false;
     }
 
-    /// Takes the next frame out of the buffer. Never called once `discard` is set.
+    /// Takes the next frame out of the buffer.
     pub fn parse(&mut self) -> Parsed {
         self.parse_and_copy(None)
     }
@@ -253,135 +235,59 @@ impl Reader {
     #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();
-        let current = self.begun.as_ref().map_or(0, |begun| begun.size);
-        let limit = self.limits.message.saturating_sub(current).min(self.limits.fragment);
-        let head = match frame::parse(unread, &self.rules(limit)) {
-            Ok(Some(head)) => head,
-            Ok(None) => return Parsed::More(1),
-            Err(violation) => return Parsed::Violation(too_big_or_wrong(violation, unread, limit, current)),
-        };
-        if head.length > limit && !self.is_deflated(&head) {
-            return Parsed::Violation(too_big(Some(head.length), limit, current));
+        if unread.is_empty() {
+            return Parsed::More(1);
         }
-        let have = unread.len() - head.size;
-        if (have as u64) < head.length {
-            if let Err(cause) = self.look_ahead(&head) {
-                return Parsed::Violation(cause);
+        let found = if copy.is_some() { self.message.next(unread) } else { self.message.receive(unread) };
+        let head = match found {
+            Ok(Next::Frame(head)) => head,
+            Ok(Next::Part(head)) => {
+                let missing = head.payload_len - (unread.len() - usize::from(head.header_len)) as u64;
+                return Parsed::More(usize::try_from(missing).unwrap_or(usize::MAX));
             }
-            return Parsed::More(usize::try_from(head.length - have as u64).unwrap_or(usize::MAX));
+            Ok(Next::Incomplete | Next::Over) => return Parsed::More(1),
+            Err(violation) => return Parsed::Violation(self.cause(violation)),
+        };
+        let start = usize::from(head.header_len);
+        let payload = &unread[start..][..head.payload_len as usize];
+        let opcode = OpCode::from(head.opcode); // which panics at no legal one
+        if let Some(copy) = copy {
+            if matches!(opcode, OpCode::Data(_)) && !self.dropping {
+                if copy.try_reserve_exact(payload.len()).is_err() {
+                    return Parsed::NoMemory;
+                }
+                copy.extend_from_slice(payload);
+            }
+            if let Err(violation) = self.message.take(&head, payload) {
+                return Parsed::Violation(self.cause(violation));
+            }
         }
-        let payload = &unread[head.size..][..head.length as usize];
-        match head.opcode {
+        match opcode {
             OpCode::Control(opcode) => {
                 let payload = Short::new(payload);
-                self.buffer.advance(head.size + payload.bytes().len());
+                self.buffer.advance(start + payload.bytes().len());
                 Parsed::Control(opcode, payload)
             }
             OpCode::Data(opcode) => {
-                if let Some(copy) = copy.filter(|_| !self.dropping) {
-                    if copy.try_reserve_exact(payload.len()).is_err() {
-                        return Parsed::NoMemory;
-                    }
-                    copy.extend_from_slice(payload);
-                }
-                let kind = Kind { text: opcode == Data::Text, compressed: head.compressed };
-                self.ahead = None;
-                let frame = self.buffer.advance(head.size + payload.len());
-                self.data_frame(opcode, kind, head.fin, frame.start + head.size..frame.end)
+                let (first, fin) = (opcode != Data::Continue, head.fin != 0);
+                let (text, compressed) =
+                    if first { (opcode == Data::Text, head.rsv & RSV1 != 0) } else { self.message.kind() };
+                let place = self.buffer.advance(start + payload.len());
+                let frame = Frame { kind: Kind { text, compressed }, first, fin };
+                Parsed::Data(Found { frame, place: place.start + start..place.end })
             }
         }
     }
 
-    /// For the next header. The limits are those of what is inflated, and what cannot be compressed gets longer.
-    fn rules(&self, limit: u64) -> Rules {
-        let max_payload = if self.deflate { limit.saturating_add(limit / 8).saturating_add(1024) } else { limit };
-        Rules {
-            max_payload,
-            rsv_allowed: if self.deflate { RSV1 } else { 0 },
-            in_message: u8::from(self.begun.is_some()),
+    #[cold]
+    fn cause(&self, violation: Violation) -> Cause {
+        if violation != Violation::TOO_BIG {
+            return Cause::Protocol(violation);
         }
+        // The verdict may be known before the length is.
+        let size = announced(self.buffer.unread());
+        Cause::TooBig { size, limit: self.message.left(), current: self.message.size() }
     }
-
-    /// Is it a control frame, or of a message whose frames may be longer than what they become?
-    fn is_deflated(&self, head: &Head) -> bool {
-        match (&self.begun, head.opcode) {
-            (_, OpCode::Control(_)) => true,
-            (Some(begun), _) => begun.kind.compressed,
-            (None, _) => head.compressed,
-        }
-    }
-
-    /// Text that is wrong fails at once (RFC 6455 section 8.1), and not when a server pleases to send the rest of its
-    /// frame. The frame is checked again when it is complete.
-    fn look_ahead(&mut self, head: &Head) -> Result<(), Cause> {
-        let (is_text, so_far) = match (&self.begun, head.opcode) {
-            (Some(begun), OpCode::Data(Data::Continue)) => (begun.kind.is_text(), begun.utf8),
-            (None, OpCode::Data(Data::Text)) => (!head.compressed, Utf8::default()),
-            _ => return Ok(()),
-        };
-        if !is_text {
-            return Ok(());
-        }
-        let ahead = self.ahead.get_or_insert(Ahead { utf8: so_far, checked: 0 });
-        let payload = &self.buffer.unread()[head.size..];
-        let valid = ahead.utf8.feed(&payload[ahead.checked..]);
-        ahead.checked = payload.len();
-        if valid {
-            Ok(())
-        } else {
-            Err(not_text())
-        }
-    }
-
-    #[inline]
-    fn data_frame(&mut self, opcode: Data, kind: Kind, fin: bool, place: Range<usize>) -> Parsed {
-        let first = opcode != Data::Continue;
-        if first && fin {
-            // Most messages. If text, whoever takes it checks it.
-            return Parsed::Data(Found { frame: Frame { kind, first, fin }, place });
-        }
-        if first {
-            self.begun = Some(Begun { kind, size: 0, utf8: Utf8::default() });
-        }
-        let Some(begun) = &mut self.begun else {
-            return Parsed::Violation(Cause::Protocol(Violation::CONTINUATION)); // the core has refused it
-        };
-        let kind = begun.kind;
-        let payload = self.buffer.at(place.clone());
-        if !kind.compressed {
-            // Whoever inflates a message knows how long it is.
-            begun.size += payload.len() as u64;
-        }
-        if kind.is_text() && !(begun.utf8.feed(payload) && (!fin || begun.utf8.complete())) {
-            return Parsed::Violation(not_text());
-        }
-        if fin {
-            self.begun = None;
-        }
-        Parsed::Data(Found { frame: Frame { kind, first, fin }, place })
-    }
-}
-
-fn not_text() -> Cause {
-    Cause::Text("message is not UTF-8")
-}
-
-#[cold]
-fn too_big(size: Option<u64>, limit: u64, current: u64) -> Cause {
-    Cause::TooBig { size, limit, current: (current > 0).then_some(current) }
-}
-
-#[cold]
-fn too_big_or_wrong(violation: Violation, bytes: &[u8], limit: u64, current: u64) -> Cause {
-    if violation != Violation::TOO_BIG {
-        return Cause::Protocol(violation);
-    }
-    // The verdict may be known before the length is.
-    let size = Rules { max_payload: u64::MAX, rsv_allowed: RSV1, in_message: u8::from(bytes[0] & 0x0F == 0) }
-        .judge(bytes)
-        .ok()
-        .flatten();
-    too_big(size.map(|header| header.payload_len), limit, current)
 }
 
 #[cfg(test)]
@@ -439,7 +345,7 @@ mod tests {
     #[test]
     fn a_compressed_message_is_not_looked_into() {
         let mut reader = reader(b"\x41\x09\xff\xff345678\xff\x80\x02\xff\xff");
-        reader.deflate = true;
+        reader.message.inflate();
         let kind = Kind { text: true, compressed: true };
         assert_eq!(reader.parse(), found(kind, true, false, 2..11));
         assert_eq!(reader.parse(), found(kind, false, true, 13..15));
@@ -450,10 +356,12 @@ mod tests {
 
     #[test]
     fn sequences() {
-        assert!(matches!(violation(b"\x80\x00"), Cause::Protocol(_)));
-        assert!(matches!(violation(b"\x01\x00\x82\x00"), Cause::Protocol(_)));
-        assert!(matches!(violation(b"\x01\x01\xff"), Cause::Text(_)));
-        assert!(matches!(violation(b"\x01\x01\xc3\x80\x00"), Cause::Text(_)));
+        for bytes in [&b"\x80\x00"[..], b"\x01\x00\x82\x00"] {
+            let Cause::Protocol(violation) = violation(bytes) else { panic!() };
+            assert_eq!(violation.close_code(), 1002);
+        }
+        assert!(matches!(violation(b"\x01\x01\xff"), Cause::Protocol(Violation::TEXT)));
+        assert!(matches!(violation(b"\x01\x01\xc3\x80\x00"), Cause::Protocol(Violation::TEXT)));
         // A character may be split between frames, and a control frame may stand there.
         let mut reader = reader(b"\x01\x01\xc3\x89\x00\x80\x01\xbc");
         assert!(is_frame(&reader.parse(), true, false));
@@ -463,7 +371,7 @@ mod tests {
 
     #[test]
     fn text_is_checked_before_its_frame_is_complete() {
-        let text = |bytes: &[u8]| assert!(matches!(violation(bytes), Cause::Text(_)), "{bytes:x?}");
+        let text = |bytes: &[u8]| assert!(matches!(violation(bytes), Cause::Protocol(Violation::TEXT)), "{bytes:x?}");
         text(b"\x81\x05a\xff");
         text(b"\x01\x01\xc3\x80\x03a");
         text(b"\x01\x01\xc3\x89\x00\x80\x03\xa9\xa9");
@@ -486,7 +394,7 @@ mod tests {
             assert!(matches!(reader.parse(), Parsed::More(_)));
         }
         reader.buffer.append(&[0xC3]).unwrap();
-        assert!(matches!(reader.parse(), Parsed::Violation(Cause::Text(_))));
+        assert!(matches!(reader.parse(), Parsed::Violation(Cause::Protocol(Violation::TEXT))));
     }
 
     #[test]
@@ -498,7 +406,7 @@ mod tests {
         reader.put(frame, Vec::new());
         assert!(!reader.has_room(Phase::Open));
         assert!(reader.has_room(Phase::Closing), "there is some slack");
-        reader.put(frame, vec![b'a'; SLACK]);
+        reader.put(frame, vec![b'a'; CLOSING_SLACK]);
         assert!(!reader.has_room(Phase::Closing));
         reader.full_since = Instant::now().checked_sub(PATIENCE);
         reader.take();
@@ -512,15 +420,15 @@ mod tests {
     #[test]
     fn a_queue_is_full_by_frames_and_by_bytes() {
         let mut reader = reader(b"");
-        reader.limits.queue = 1000;
+        reader.most = 1000;
         reader.put(Frame::default(), vec![0; QUEUE - OVERHEAD - 1]);
         assert!(reader.has_room(Phase::Open));
         reader.put(Frame::default(), Vec::new());
         assert!(!reader.has_room(Phase::Open));
-        reader.limits.message = u64::MAX;
+        reader.message = Message::new(u64::MAX, 8);
         assert!(reader.has_room(Phase::Open), "whoever takes messages of any length may have to queue them");
-        reader.limits.message = 10;
-        reader.limits.queue = usize::MAX;
+        reader.message = Message::new(10, 8);
+        reader.most = usize::MAX;
         assert!(reader.has_room(Phase::Open), "there is no limit");
     }
 

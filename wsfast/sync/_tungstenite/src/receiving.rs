@@ -1,13 +1,12 @@
 //! Receiving: by `receive`, which sleeps in recv(2), and into the queue by whoever else reads.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tungstenite::protocol::frame::coding::Control;
 
 use crate::buffer::READ;
 use crate::connection::{after, earliest, Connection, Stop};
-use crate::core::Utf8;
+use crate::core::{is_text, Violation};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
@@ -67,7 +66,7 @@ impl Connection {
     /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
     /// the caller has none for a copy, the frame is still there, and is what comes next.
     pub fn receive(&self, timeout: Option<f64>, wish: Wish) -> Result<Received, Stop> {
-        let user = self.socket.enter();
+        let user = self.wire.enter();
         let mut reader = locked(&self.reader);
         let reader = &mut *reader;
         if !wish.resume {
@@ -98,7 +97,7 @@ impl Connection {
                     match self.next_frame(reader) {
                         Ok(frame) => frame,
                         Err(need) => {
-                            if self.pongs.load(Ordering::Acquire) {
+                            if self.pings.are_answered() {
                                 return Err(Stop::Pong);
                             }
                             if user.is_none() || self.phase() == Phase::Closed {
@@ -117,8 +116,8 @@ impl Connection {
                 }
             };
             if next.is_whole() {
-                if wish.validate && next.kind.is_text() && !Utf8::is_text(reader.buffer.lent()) {
-                    self.refuse(reader, Cause::Text("message is not UTF-8"));
+                if wish.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
+                    self.refuse(reader, Cause::Protocol(Violation::TEXT));
                     continue;
                 }
             } else if !wish.stream && !next.kind.compressed {
@@ -157,7 +156,7 @@ impl Connection {
     /// The next data frame in the buffer, by `parse`; control frames are dealt with.
     pub(crate) fn parse(&self, reader: &mut Reader, parse: fn(&mut Reader) -> Parsed) -> Result<Found, Missing> {
         loop {
-            if reader.discard || self.is_draining() {
+            if reader.message.is_over() || self.closer.is_draining() {
                 reader.buffer.forget_unread();
                 return Err(Missing::Bytes(1));
             }
@@ -174,9 +173,9 @@ impl Connection {
                 Parsed::Control(opcode, payload) => {
                     self.counts.frames.add(1);
                     match opcode {
-                        Control::Ping => self.answer(payload.bytes()),
-                        Control::Pong => self.answered(payload.bytes()),
-                        _ => self.close_received(reader, payload.bytes()),
+                        Control::Ping => self.sender.answer(&self.wire, payload.bytes()),
+                        Control::Pong => self.pings.answer(payload.bytes()),
+                        _ => self.close_received(payload.bytes()),
                     }
                 }
             }
@@ -197,16 +196,16 @@ impl Connection {
         let over = reader.deadline.is_some_and(|deadline| deadline <= now);
         if over {
             // One look at what is there.
-        } else if self.residue.load(Ordering::Acquire) {
-            match self.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
+        } else if self.sender.has_residue() {
+            match self.wire.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
                 Err(libc::EINTR) => return Err(Stop::Interrupted),
-                Ok(events) if events & libc::POLLOUT != 0 => self.flush_quietly(),
+                Ok(events) if events & libc::POLLOUT != 0 => self.sender.flush_quietly(&self.wire),
                 _ => {}
             }
         } else if !self.busy_poll.is_zero() && self.may_spin(reader, now) {
             return self.spin(reader, now, left);
         } else if left.is_some_and(|left| left < SHORT) {
-            if let Err(libc::EINTR) = self.socket.poll(libc::POLLIN, left) {
+            if let Err(libc::EINTR) = self.wire.socket.poll(libc::POLLIN, left) {
                 return Err(Stop::Interrupted);
             }
         } else {
@@ -241,7 +240,7 @@ impl Connection {
             Some(_) => return,
         };
         reader.armed = timeout;
-        self.socket.set_receive_timeout(timeout);
+        self.wire.socket.set_receive_timeout(timeout);
     }
 
     pub(crate) fn may_spin(&self, reader: &mut Reader, now: Instant) -> bool {
@@ -282,18 +281,18 @@ impl Connection {
             self.counts.reads.add(1);
             self.counts.bytes.add(got);
             if self.quickack {
-                self.socket.acknowledge();
+                self.wire.socket.acknowledge();
             }
         }
         Ok(size)
     }
 
     fn read_once(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
-        let Some(session) = self.session() else {
+        let Some(session) = self.wire.session() else {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
             let room = spare.len().min(self.max_read);
-            let size = self.socket.recv_into(&mut spare[..room], flags)?;
+            let size = self.wire.socket.recv_into(&mut spare[..room], flags)?;
             // SAFETY: the kernel has written so many bytes.
             unsafe { reader.buffer.filled(size) };
             if size > 0 {
@@ -306,7 +305,7 @@ impl Connection {
         }
         if reader.wire.is_empty() {
             reader.wire.try_reserve(READ).map_err(|_| NO_MEMORY)?;
-            if self.socket.recv(&mut reader.wire, self.max_read, flags)? == 0 {
+            if self.wire.socket.recv(&mut reader.wire, self.max_read, flags)? == 0 {
                 return Ok(0);
             }
             reader.keepalive.heard();
@@ -322,14 +321,14 @@ impl Connection {
         };
         reader.wire.clear();
         if answer && self.phase() != Phase::Connecting {
-            self.flush_quietly();
+            self.sender.flush_quietly(&self.wire);
         }
         match ended {
             Ok(ended) => reader.ended = ended,
             Err(cause) => {
                 // What came before in the same read is to be parsed still.
                 let told = reader.buffer.unread().len() > before && self.phase() != Phase::Connecting;
-                let _ = locked(session).flush(&self.socket);
+                let _ = locked(session).flush(&self.wire.socket);
                 self.finalize(cause);
                 return Ok(if told { size } else { 0 });
             }
@@ -383,10 +382,10 @@ impl Connection {
     /// Reads what is there into the queue, and sleeps once until there is more. See wst_pump().
     pub fn pump(&self, timeout: Option<f64>) -> Result<(), Stop> {
         let deadline = timeout.and_then(after);
-        let _user = self.socket.enter().ok_or(Stop::Closed)?;
+        let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let mut reader = self.try_reader().ok_or(Stop::Busy)?;
         let room = self.drain(&mut reader);
-        if self.pongs.load(Ordering::Acquire) {
+        if self.pings.are_answered() {
             return Err(Stop::Pong);
         }
         let now = Instant::now();

@@ -1,13 +1,11 @@
 //! The sending half: frames are masked into one buffer, and what the kernel does not take stays there.
 
-use std::sync::Mutex;
-
 use crate::buffer::NoMemory;
-use crate::core::{append_masked, mask_key};
+use crate::core::{append_masked, mask_key, CLOSE, FIN, PONG};
 use crate::frame::{self, Short};
 use crate::locked;
-use crate::socket::{would_block, Errno, Socket, CUT, NO_MEMORY};
-use crate::tls::Session;
+use crate::socket::{would_block, Errno, CUT, NO_MEMORY};
+use crate::wire::Wire;
 
 /// A longer payload is masked and sent piece by piece, each short enough for the cache. A multiple of four, so the
 /// mask key need not be turned.
@@ -55,6 +53,8 @@ pub enum Sent {
     All,
     /// The kernel has no room: the rest is kept.
     Blocked,
+    /// Nothing of the frame is kept either: others are before it.
+    Full,
     /// Corked: all of it is kept.
     Held,
 }
@@ -78,27 +78,21 @@ impl Writer {
     }
 
     /// Nothing waits to be sent.
-    pub fn is_idle(&self, session: Option<&Mutex<Session>>) -> bool {
-        self.out.is_empty() && self.pong.is_none() && !session.is_some_and(|s| locked(s).wants_write())
+    pub fn is_idle(&self, wire: &Wire) -> bool {
+        self.out.is_empty() && self.pong.is_none() && !wire.session().is_some_and(|s| locked(s).wants_write())
     }
 
     /// Sends a frame, or keeps what the kernel does not take of it. Whole frames may wait before it.
     ///
     /// The error may be NO_MEMORY, or, if there is none for the rest of a frame that has begun, CUT.
-    pub fn put(
-        &mut self,
-        socket: &Socket,
-        session: Option<&Mutex<Session>>,
-        head: u8,
-        payload: &[u8],
-    ) -> Result<Sent, Errno> {
+    pub fn put(&mut self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         let key = mask_key().ok_or(libc::EIO)?;
         self.out.try_reserve(payload.len().min(PIECE) + 14).map_err(|_| NO_MEMORY)?;
         let before = self.out.len();
         frame::append_header(&mut self.out, head, payload.len(), key);
         self.frames += 1;
         self.bytes += (self.out.len() - before + payload.len()) as u64;
-        if self.corks > 0 && head & frame::CLOSE == 0 {
+        if self.corks > 0 && head & CLOSE == 0 {
             self.gathered += 1;
             if self.out.len() + payload.len() < self.sent + GATHER {
                 append_masked(&mut self.out, payload, key).map_err(|NoMemory| CUT)?;
@@ -113,7 +107,7 @@ impl Writer {
             append_masked(&mut self.out, piece, key).map_err(|NoMemory| CUT)?;
             rest = after;
             self.writes += 1;
-            let sent = self.send(socket, session)?;
+            let sent = self.send(wire)?;
             if rest.is_empty() {
                 return Ok(sent);
             }
@@ -136,12 +130,12 @@ impl Writer {
     }
 
     /// Answers a PING, at once if it can.
-    pub fn pong(&mut self, socket: &Socket, session: Option<&Mutex<Session>>, payload: &[u8]) -> Result<Sent, Errno> {
-        if !self.is_idle(session) {
+    pub fn pong(&mut self, wire: &Wire, payload: &[u8]) -> Result<Sent, Errno> {
+        if !self.is_idle(wire) {
             self.pong = Some(Short::new(payload));
-            return self.flush(socket, session);
+            return self.flush(wire);
         }
-        self.put(socket, session, frame::FIN | frame::PONG, payload)
+        self.put(wire, FIN | PONG, payload)
     }
 
     /// Closes this direction of the connection once all is sent.
@@ -152,14 +146,14 @@ impl Writer {
     }
 
     /// Sends all that waits.
-    pub fn flush(&mut self, socket: &Socket, session: Option<&Mutex<Session>>) -> Result<Sent, Errno> {
+    pub fn flush(&mut self, wire: &Wire) -> Result<Sent, Errno> {
         self.gathered_now = false;
         loop {
-            if self.send(socket, session)? == Sent::Blocked {
+            if self.send(wire)? == Sent::Blocked {
                 return Ok(Sent::Blocked);
             }
             if let Some(payload) = self.pong.take() {
-                if let Err(errno) = self.put(socket, session, frame::FIN | frame::PONG, payload.bytes()) {
+                if let Err(errno) = self.put(wire, FIN | PONG, payload.bytes()) {
                     self.pong = Some(payload);
                     return Err(errno);
                 }
@@ -169,13 +163,13 @@ impl Writer {
                 return Ok(Sent::All);
             }
             self.half = Half::Closed;
-            if let Some(session) = session {
+            if let Some(session) = wire.session() {
                 let mut session = locked(session);
                 session.write_end();
                 // If this blocks the connection is dropped without; the CLOSE frames have said the same.
-                session.flush(socket)?;
+                session.flush(&wire.socket)?;
             }
-            socket.shutdown(libc::SHUT_WR);
+            wire.socket.shutdown(libc::SHUT_WR);
         }
     }
 
@@ -186,11 +180,11 @@ impl Writer {
         Ok(())
     }
 
-    fn send(&mut self, socket: &Socket, session: Option<&Mutex<Session>>) -> Result<Sent, Errno> {
-        if let Some(session) = session {
+    fn send(&mut self, wire: &Wire) -> Result<Sent, Errno> {
+        if let Some(session) = wire.session() {
             let mut session = locked(session);
             loop {
-                if session.wants_write() && !session.flush(socket)? {
+                if session.wants_write() && !session.flush(&wire.socket)? {
                     return Ok(self.blocked());
                 }
                 if self.sent == self.out.len() {
@@ -203,7 +197,7 @@ impl Writer {
             }
         }
         while self.sent < self.out.len() {
-            match socket.send(&self.out[self.sent..]) {
+            match wire.socket.send(&self.out[self.sent..]) {
                 Ok(size) => self.sent += size,
                 Err(libc::EINTR) => {}
                 Err(errno) if would_block(errno) => return Ok(self.blocked()),
@@ -241,32 +235,32 @@ mod tests {
     use std::os::fd::IntoRawFd;
     use std::os::unix::net::UnixStream;
 
-    fn pair() -> (Socket, UnixStream) {
+    fn pair() -> (Wire, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Socket::new(ours.into_raw_fd()), theirs)
+        (Wire::new(ours.into_raw_fd()), theirs)
     }
 
     #[test]
     fn a_frame_that_blocks_is_kept_whole() {
-        let (socket, mut theirs) = pair();
+        let (wire, mut theirs) = pair();
         let mut writer = Writer::new();
         let payload = vec![7; 3_000_000];
-        assert_eq!(writer.put(&socket, None, frame::FIN | 2, &payload), Ok(Sent::Blocked));
-        assert!(!writer.is_idle(None));
+        assert_eq!(writer.put(&wire, FIN | 2, &payload), Ok(Sent::Blocked));
+        assert!(!writer.is_idle(&wire));
         // Two pings: the answer to the later one goes out after the frame.
-        assert_eq!(writer.pong(&socket, None, b"1"), Ok(Sent::Blocked));
-        assert_eq!(writer.pong(&socket, None, b"2"), Ok(Sent::Blocked));
+        assert_eq!(writer.pong(&wire, b"1"), Ok(Sent::Blocked));
+        assert_eq!(writer.pong(&wire, b"2"), Ok(Sent::Blocked));
         let reader = std::thread::spawn(move || {
             let mut got = Vec::new();
             theirs.read_to_end(&mut got).unwrap();
             got
         });
-        while writer.flush(&socket, None) == Ok(Sent::Blocked) {
-            socket.poll(libc::POLLOUT, None).unwrap();
+        while writer.flush(&wire) == Ok(Sent::Blocked) {
+            wire.socket.poll(libc::POLLOUT, None).unwrap();
         }
-        assert!(writer.is_idle(None));
+        assert!(writer.is_idle(&wire));
         writer.end();
-        assert_eq!(writer.flush(&socket, None), Ok(Sent::All));
+        assert_eq!(writer.flush(&wire), Ok(Sent::All));
         let got = reader.join().unwrap();
         assert_eq!(got.len(), 14 + payload.len() + 6 + 1);
         let key = &got[10..14];
@@ -277,9 +271,9 @@ mod tests {
 
     #[test]
     fn a_broken_connection_is_an_error() {
-        let (socket, theirs) = pair();
+        let (wire, theirs) = pair();
         drop(theirs);
         let mut writer = Writer::new();
-        assert_eq!(writer.put(&socket, None, frame::FIN | 1, b"x"), Err(libc::EPIPE));
+        assert_eq!(writer.put(&wire, FIN | 1, b"x"), Err(libc::EPIPE));
     }
 }

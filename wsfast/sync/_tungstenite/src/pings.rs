@@ -1,0 +1,85 @@
+//! The PINGs that were sent, and the PONGs that answer them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::buffer::NoMemory;
+use crate::frame::Short;
+use crate::locked;
+
+struct Ping {
+    payload: Short,
+    at: Instant,
+    /// The user's, who wants to hear of it.
+    reported: bool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    sent: Vec<Ping>,
+    /// With room for all that are sent.
+    answered: VecDeque<Short>,
+}
+
+#[derive(Default)]
+pub struct Pings {
+    waiting: Mutex<Waiting>,
+    /// There may be answers to report.
+    answered: AtomicBool,
+    /// Seconds, as bits of an f64.
+    latency: AtomicU64,
+}
+
+impl Pings {
+    /// A PING is about to be sent.
+    pub fn remember(&self, payload: &[u8], reported: bool) -> Result<(), NoMemory> {
+        let mut waiting = locked(&self.waiting);
+        // Also for when it is answered.
+        let most = waiting.sent.len() + 1;
+        waiting.sent.try_reserve(1).and_then(|()| waiting.answered.try_reserve(most)).map_err(|_| NoMemory)?;
+        waiting.sent.push(Ping { payload: Short::new(payload), at: Instant::now(), reported });
+        Ok(())
+    }
+
+    /// It was not sent.
+    pub fn forget(&self, payload: &[u8]) {
+        locked(&self.waiting).sent.retain(|ping| ping.payload.bytes() != payload);
+    }
+
+    /// A PONG answers its PING and all before it.
+    pub fn answer(&self, payload: &[u8]) {
+        let mut waiting = locked(&self.waiting);
+        let Waiting { sent, answered } = &mut *waiting;
+        let Some(index) = sent.iter().position(|ping| ping.payload.bytes() == payload) else {
+            return;
+        };
+        let latency = sent[index].at.elapsed().as_secs_f64();
+        self.latency.store(latency.to_bits(), Ordering::Relaxed);
+        answered.extend(sent.drain(..=index).filter(|ping| ping.reported).map(|ping| ping.payload));
+        if !answered.is_empty() {
+            self.answered.store(true, Ordering::Release);
+        }
+    }
+
+    /// Is there something to `take`?
+    pub fn are_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire)
+    }
+
+    /// The next answer to report.
+    pub fn take(&self) -> Option<Short> {
+        let mut waiting = locked(&self.waiting);
+        let payload = waiting.answered.pop_front();
+        if payload.is_none() {
+            self.answered.store(false, Ordering::Release);
+        }
+        payload
+    }
+
+    /// The round-trip time of the last answered PING, in seconds; 0 before.
+    pub fn latency(&self) -> f64 {
+        f64::from_bits(self.latency.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,144 @@
+//! The writing half behind its lock, and what of it may be asked without: does something wait to be sent?
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::buffer::NoMemory;
+use crate::connection::Stop;
+use crate::core::{BINARY, CLOSE, FIN, OPCODE, TEXT};
+use crate::ending::{Close, Closer, Phase};
+use crate::locked;
+use crate::socket::Errno;
+use crate::wire::Wire;
+use crate::writer::{Sent, Writer};
+
+pub struct Sender {
+    writer: Mutex<Writer>,
+    /// The writer keeps something that the kernel did not take.
+    residue: AtomicBool,
+}
+
+impl Sender {
+    pub fn new() -> Self {
+        Sender { writer: Mutex::new(Writer::new()), residue: AtomicBool::new(false) }
+    }
+
+    pub fn has_residue(&self) -> bool {
+        self.residue.load(Ordering::Acquire)
+    }
+
+    /// Nobody waits any more for what was not sent.
+    pub fn forget_residue(&self) {
+        self.residue.store(false, Ordering::Release);
+    }
+
+    /// Notes whether something is left. If it failed nothing is: the reading half will tell, for it may have more to say
+    /// first.
+    fn settle(&self, sent: &Result<Sent, Errno>) {
+        self.residue.store(*sent == Ok(Sent::Blocked), Ordering::Release);
+    }
+
+    /// Sends a frame of the user's. The outer error is the user's, the inner one the socket's.
+    pub fn send(&self, wire: &Wire, closer: &Closer, head: u8, payload: &[u8]) -> Result<Result<Sent, Errno>, Stop> {
+        let mut writer = locked(&self.writer);
+        if closer.phase() != Phase::Open {
+            return Err(Stop::Closed);
+        }
+        // The frames of a message may have control frames between them, and nothing else (section 5.4).
+        let opcode = head & OPCODE;
+        if writer.in_message && (opcode == TEXT || opcode == BINARY) {
+            return Err(Stop::Busy);
+        }
+        let sent = self.put(&mut writer, wire, head, payload);
+        if opcode < CLOSE && sent != Ok(Sent::Full) {
+            writer.in_message = head & FIN == 0;
+        }
+        Ok(sent)
+    }
+
+    /// Sends a frame of our own, unless others are before it.
+    pub fn send_control(&self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
+        self.put(&mut locked(&self.writer), wire, head, payload)
+    }
+
+    fn put(&self, writer: &mut Writer, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
+        if self.has_residue() && !writer.holds_back() && self.flush_writer(writer, wire)? == Sent::Blocked {
+            return Ok(Sent::Full);
+        }
+        let sent = writer.put(wire, head, payload)?;
+        if sent != Sent::All {
+            self.residue.store(true, Ordering::Release);
+        }
+        Ok(sent)
+    }
+
+    /// Holds data frames back, so that they leave together, or lets them go.
+    pub fn cork(&self, wire: &Wire, corked: bool) -> Result<Sent, Errno> {
+        let mut writer = locked(&self.writer);
+        if corked {
+            writer.corks += 1;
+            return Ok(Sent::All);
+        }
+        writer.corks -= 1;
+        let Some(_user) = wire.enter() else { return Ok(Sent::All) };
+        if writer.corks > 0 || !writer.has_gathered() {
+            return Ok(Sent::All);
+        }
+        writer.writes += 1;
+        self.flush_writer(&mut writer, wire)
+    }
+
+    /// For whoever counts.
+    pub fn writer(&self) -> MutexGuard<'_, Writer> {
+        locked(&self.writer)
+    }
+
+    fn flush_writer(&self, writer: &mut Writer, wire: &Wire) -> Result<Sent, Errno> {
+        let sent = writer.flush(wire)?;
+        self.residue.store(sent == Sent::Blocked, Ordering::Release);
+        Ok(sent)
+    }
+
+    /// Sends what waits.
+    pub fn flush(&self, wire: &Wire) -> Result<Sent, Errno> {
+        self.flush_writer(&mut locked(&self.writer), wire)
+    }
+
+    /// As `flush`, for whoever cannot tell of a failure.
+    pub fn flush_quietly(&self, wire: &Wire) {
+        let Some(_user) = wire.enter() else { return };
+        let mut writer = locked(&self.writer);
+        if self.flush_writer(&mut writer, wire).is_err() {
+            self.forget_residue();
+        }
+    }
+
+    /// Answers a PING.
+    pub fn answer(&self, wire: &Wire, payload: &[u8]) {
+        let Some(_user) = wire.enter() else { return };
+        let mut writer = locked(&self.writer);
+        self.settle(&writer.pong(wire, payload));
+    }
+
+    /// Sends CLOSE, unless one was sent, and goes on to `phase`: nothing of the user's follows it.
+    pub fn close(&self, wire: &Wire, closer: &Closer, close: &Close, phase: Phase) {
+        let Some(_user) = wire.enter() else { return };
+        let mut writer = locked(&self.writer);
+        if closer.begin(close, phase) {
+            self.settle(&writer.put(wire, FIN | CLOSE, &close.payload()));
+        }
+    }
+
+    /// Nothing follows our CLOSE.
+    pub fn end(&self, wire: &Wire) {
+        let Some(_user) = wire.enter() else { return };
+        let mut writer = locked(&self.writer);
+        writer.end();
+        self.settle(&writer.flush(wire));
+    }
+
+    /// Queues bytes that are no frame: the upgrade request.
+    pub fn put_raw(&self, data: &[u8]) -> Result<(), NoMemory> {
+        locked(&self.writer).put_raw(data)
+    }
+}
