@@ -84,7 +84,8 @@ async def test_statuses(face, status, caplog):
         assert [request.split(" ")[1] for request in first.requests] == ["/", "/next?x=1"]
         assert [request.split(" ")[1] for request in second.requests] == ["/end"]
         assert second.headers()["Host"] == f"127.0.0.1:{second.port}"
-        assert f"redirected to {second.url}end" in caplog.text
+        assert f"redirected to ws://127.0.0.1:{second.port}\n" in caplog.text  # a path may be a secret
+        assert "end" not in caplog.text
 
 
 @faces

@@ -348,6 +348,16 @@ async def test_contradictions(face, given, match):
             pass
 
 
+@faces
+async def test_a_host_that_cannot_be_sent(face):
+    host = "a\r\nX-Smuggled: b"
+    where = {"address": (host, 80)} if face == "blocking" else {"host": host, "port": 80}
+    with proxies.http() as served, pytest.raises(ValueError, match="host: 'a"):
+        async with connect(face, "ws://exchange.test/", proxy=served.url, **where):
+            pass
+    assert not served.requests
+
+
 @pytest.mark.parametrize("face", ["awaitable", "blocking"])
 async def test_a_socket_of_the_user_s_is_used_without_a_proxy(face, monkeypatch):
     async with serve(echo) as server:

@@ -78,7 +78,7 @@ async def establish(
         except InvalidStatus as exc:
             opening.abandon()
             route.follow(exc)
-            opening.logger.info("redirected to %s", route.uri.uri)
+            opening.logger.info("redirected to %s://%s", route.uri.scheme, route.uri.netloc)
         except BaseException:
             opening.abandon()
             raise

@@ -25,8 +25,9 @@ _RESERVED = ("host", "content-length", "transfer-encoding", "connection", "upgra
 # How a TLS server answers what isn't TLS (RFC 8446 section 5.1).
 _TLS_RECORDS = (21, 22)
 
-# RFC 9110 sections 5.6.2 and 5.5; surrogates cannot be encoded.
+# RFC 9110 sections 5.6.2, 7.1 and 5.5; surrogates cannot be encoded.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET = re.compile(r"[\x21-\x7e]+")
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 # Bytes of a refusal behind its header, framing included.
@@ -38,7 +39,7 @@ class TunnelHandshake:
 
     :param headers: added to the request; Proxy-Authorization and User-Agent replace what would be generated from
         `proxy` and `user_agent`
-    :raises ValueError: a header cannot be sent; the text names it and hides its value
+    :raises ValueError: `host` or a header cannot be sent; the text names the header and hides its value
 
     Attributes:
         request_bytes: the request, to be sent in one write.
@@ -57,6 +58,10 @@ class TunnelHandshake:
     ) -> None:
         name = host.partition("%")[0]  # a zone means nothing to the proxy
         target = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        if not _TARGET.fullmatch(target):
+            raise ValueError(
+                f"host: {host!r} cannot be sent to a proxy: it must be a name or an address, in ASCII"
+            )
         lines = [b"CONNECT %b HTTP/1.1" % target.encode("ascii")]
         lines += [b"%b: %b" % field for field in _fields(proxy, target, headers, user_agent)]
         self.request_bytes = b"\r\n".join(lines) + b"\r\n\r\n"

@@ -205,7 +205,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 return self._connect(route, deadline)
             except InvalidStatus as exc:
                 route.follow(exc)
-                self.logger.info("redirected to %s", route.uri.uri)
+                self.logger.info("redirected to %s://%s", route.uri.scheme, route.uri.netloc)
 
     def _connect(self, route: Route, deadline: Deadline) -> ClientConnection:
         """Connect to one server, unless it redirects to another one."""
