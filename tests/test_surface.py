@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import pydoc
 import socket
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 import pytest
 from support import frames
@@ -429,3 +430,80 @@ def test_help_shows_the_parameters_of_every_face():
             parameters
         )
     assert "happy_eyeballs_delay" in pydoc.render_doc(wsfast.sync.client.connect)
+
+
+@every_face
+async def test_headers_are_made_for_each_attempt(face):
+    numbers = itertools.count(1)
+
+    def headers():
+        return {"X-Number": str(next(numbers))}
+
+    async with serve(tell_request) as server:
+        for name in ("additional_headers", "extra_headers"):
+            request = await request_of(face, server, **{name: headers})
+        assert "X-Number: 2\r\n" in request
+        with pytest.raises(ValueError, match="control character"):
+            await request_of(face, server, additional_headers=lambda: {"X": "a\r\nb"})
+        with pytest.raises(TypeError, match="mapping or pairs"):
+            await request_of(face, server, additional_headers=lambda: 5)
+        with pytest.raises(ZeroDivisionError):
+            await request_of(face, server, additional_headers=lambda: 1 / 0)
+
+
+async def test_a_loop_over_connections_makes_headers_anew():
+    numbers = itertools.count(1)
+    async with serve(tell_request) as server:
+        connecting = wsfast.connect(
+            server.url,
+            additional_headers=lambda: {"X-Number": str(next(numbers))},
+            reconnect_delays=lambda: itertools.repeat(0),
+        )
+        async with aclosing(connecting.__aiter__()) as connections:
+            async for ws in connections:
+                await ws.close()
+                if "X-Number: 3\r\n" in await server.result():
+                    break
+        connecting.additional_headers = lambda: {"X-Number": "changed"}
+        async with connecting as ws:
+            assert ws.request.headers["X-Number"] == "changed"
+            assert (ws.request.method, ws.request.protocol) == ("GET", "HTTP/1.1")
+
+
+@every_face
+async def test_round_trips_are_measured(face):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        times = await handle.call(handle.own.measure_roundtrip_time, 3)
+        assert len(times) == 3
+        assert all(0 < seconds < 10 for seconds in times)
+        assert await handle.call(handle.own.measure_roundtrip_time, 0) == []
+        handle.own.abort()
+        with pytest.raises(ConnectionClosed):
+            await handle.call(handle.own.measure_roundtrip_time, 1)
+
+
+def test_backoff_as_websockets_has_it():
+    delays = wsfast.asyncio.client.backoff(1, 2, 10, 3)
+    assert 0 <= next(delays) <= 1
+    assert list(itertools.islice(delays, 4)) == [2, 6, 10, 10]
+    assert wsfast.sync.client.backoff is wsfast.asyncio.client.backoff
+
+
+async def test_an_iteration_is_closed_as_a_generator_is():
+    async with awaitable() as (ws, far):
+        far.sock.send(texts("a", "b"))
+        async with aclosing(ws.__aiter__()) as messages:
+            assert await messages.__anext__() == "a"
+        with pytest.raises(StopAsyncIteration):
+            await messages.__anext__()
+        assert [message async for message in messages] == []
+        assert await ws.recv() == "b"
+
+
+def test_picows_pair_of_a_response_and_a_listener():
+    reply, no = (wsfast.UpgradeResponse(b"HTTP/1.1", status, "", b"") for status in (101, 404))
+    pair = wsfast.WSUpgradeResponseWithListener(reply, WSListener())
+    assert (pair.response, type(pair.listener)) == (reply, WSListener)
+    for response, listener in ((reply, None), (no, WSListener())):
+        with pytest.raises(ValueError, match="listener"):
+            wsfast.WSUpgradeResponseWithListener(response, listener)

@@ -110,7 +110,8 @@ async def ws_connect(
     :param enable_auto_pong: answer PING frames; if False, they are delivered
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
         :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
-    :param extra_headers: a mapping or pairs, added to the request; ``Host`` replaces the one from `url`
+    :param extra_headers: a mapping or pairs, or a function that returns them, added to the request; ``Host`` replaces
+        the one from `url`
     :param origin: the ``Origin`` header
     :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`

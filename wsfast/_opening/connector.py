@@ -80,8 +80,8 @@ class Connecting:
         }
         self._additional_headers: HeadersLike | None = _kept(additional_headers)
         self._user_agent_header = user_agent_header
-        # Made here to refuse wrong arguments; the first attempt uses it.
-        self._first_handshake: ClientHandshake | None = self._new_handshake()
+        self._first_handshake: ClientHandshake | None = None
+        self._check_headers()
         self._process_exception = process_exception
         self._reconnect_delays = reconnect_delays
         self.logger = logger
@@ -107,7 +107,7 @@ class Connecting:
     def additional_headers(self, headers: HeadersLike | None) -> None:
         before, self._additional_headers = self._additional_headers, _kept(headers)
         try:
-            self._first_handshake = self._new_handshake()
+            self._check_headers()
         except BaseException:
             self._additional_headers = before
             raise
@@ -121,7 +121,7 @@ class Connecting:
     def user_agent_header(self, user_agent: str | None) -> None:
         before, self._user_agent_header = self._user_agent_header, user_agent
         try:
-            self._first_handshake = self._new_handshake()
+            self._check_headers()
         except BaseException:
             self._user_agent_header = before
             raise
@@ -175,11 +175,18 @@ class Connecting:
 
     # ---- for the faces
 
-    def _new_handshake(self) -> ClientHandshake:
+    def _check_headers(self) -> None:
+        """Refuse wrong arguments at once, by a handshake. The first attempt uses it, unless a function makes the headers
+        of each attempt."""
+        by_function = callable(self._additional_headers)
+        handshake = self._new_handshake(None if by_function else self._additional_headers)
+        self._first_handshake = None if by_function else handshake
+
+    def _new_handshake(self, headers: HeadersLike | None) -> ClientHandshake:
         try:
             return ClientHandshake(
                 self.ws_uri,
-                extra_headers=self._additional_headers,
+                extra_headers=headers,
                 user_agent=self._user_agent_header,
                 **self._offered,
             )
@@ -190,7 +197,7 @@ class Connecting:
     def _next_handshake(self) -> ClientHandshake:
         """A handshake for one attempt."""
         handshake, self._first_handshake = self._first_handshake, None
-        return handshake or self._new_handshake()
+        return handshake or self._new_handshake(self._additional_headers)
 
     def _attempts(self) -> Attempts:
         """For a loop over connections."""

@@ -55,7 +55,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param subprotocols: offered in order of preference
     :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
         offers to compress messages; None does not
-    :param additional_headers: a mapping or pairs
+    :param additional_headers: a mapping or pairs, or a function that returns them for each attempt to connect
     :param user_agent_header: None sends none
     :param proxy: not implemented yet: the default, like None, uses none
     :param process_exception: tells errors after which to reconnect from fatal ones

@@ -409,6 +409,15 @@ class ClientConnection(Connection, Identity):
         if self._writing_paused:
             await self._drain()
 
+    async def measure_roundtrip_time(self, rounds: int) -> list[float]:
+        """Measure how long the server takes to answer a PING.
+
+        :param rounds: how many PINGs to send, one after the other
+        :returns: a list of `rounds` times in seconds
+        :raises ConnectionClosed: the connection ended meanwhile
+        """
+        return [await (await self.ping()) for _ in range(rounds)]
+
     @property
     def latency(self) -> float:
         """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""

@@ -237,6 +237,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 max_fragment=options.max_fragment,
                 addresses=ends,
                 logger=self.logger,
+                pinging=self._pinging,
+                close_timeout=self._timeouts.close,
             )
             deflate = handshake.compression is not None
             if (
@@ -313,7 +315,7 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param subprotocols: offered in order of preference
     :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
         offers to compress messages; None does not
-    :param additional_headers: a mapping or pairs
+    :param additional_headers: a mapping or pairs, or a function that returns them for each attempt to connect
     :param user_agent_header: None sends none
     :param proxy, proxy_ssl, proxy_server_hostname: not implemented yet: the default, like None, uses none
     :param open_timeout: for TCP, TLS and upgrade together

@@ -29,7 +29,7 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.options import seconds
+from wsfast.options import Pinging, Timeouts, seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Fragments
 from wsfast.sync._native import ffi, lib
@@ -87,6 +87,8 @@ class ClientConnection(Connection, Identity):
         max_fragment: int,
         addresses: tuple[Any, Any],
         logger: Any,
+        pinging: Pinging,
+        close_timeout: float | None,
     ) -> None:
         if compression is not None:
             self._compress(compression, max_message, max_fragment)
@@ -97,6 +99,8 @@ class ClientConnection(Connection, Identity):
         self._ended: threading.Event = Event()
         self._socket: socket_module.socket | None = None
         self._base_logger = logger
+        self._pinging = pinging
+        self._close_timeout = close_timeout
         self._request = request
         self.local_address, self.remote_address = addresses
         self.response = response
@@ -104,9 +108,6 @@ class ClientConnection(Connection, Identity):
         self.compression = compression
 
     # The crate has got them.
-    close_timeout = Fixed()
-    ping_interval = Fixed()
-    ping_timeout = Fixed()
     max_size = Fixed()
     max_queue = Fixed()
 
@@ -146,6 +147,43 @@ class ClientConnection(Connection, Identity):
     def latency(self) -> float:
         """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
         return float(lib.wst_latency(self._handle))
+
+    @property
+    def protocol(self) -> ClientConnection:
+        """The connection itself, which has the attributes that websockets' ``protocol`` has: ``state``, ``id``..."""
+        return self
+
+    @property
+    def close_timeout(self) -> float | None:
+        """How long closing may take, in seconds; None is without end. A change counts until closing begins."""
+        return self._close_timeout
+
+    @close_timeout.setter
+    def close_timeout(self, seconds: float | None) -> None:
+        self._set_times(self._pinging, Timeouts(None, seconds).close)
+
+    @property
+    def ping_interval(self) -> float | None:
+        """Seconds between PINGs; None sends none. A change counts from the next call of a method on."""
+        return self._pinging.interval
+
+    @ping_interval.setter
+    def ping_interval(self, seconds: float | None) -> None:
+        self._set_times(Pinging(seconds, self._pinging.timeout), self._close_timeout)
+
+    @property
+    def ping_timeout(self) -> float | None:
+        """Seconds that the answer to a PING may take; None is without end. Changed as `ping_interval` is."""
+        return self._pinging.timeout
+
+    @ping_timeout.setter
+    def ping_timeout(self, seconds: float | None) -> None:
+        self._set_times(Pinging(self._pinging.interval, seconds), self._close_timeout)
+
+    def _set_times(self, pinging: Pinging, close_timeout: float | None) -> None:
+        self._pinging, self._close_timeout = pinging, close_timeout
+        times = (pinging.interval, pinging.timeout, close_timeout)
+        lib.wst_set_times(self._handle, *(-1.0 if seconds is None else seconds for seconds in times))
 
     @property
     def close_code(self) -> int | None:
@@ -356,6 +394,21 @@ class ClientConnection(Connection, Identity):
         :raises ConnectionClosed: the connection is closed
         """
         self._send_frame(_FIN | _PONG, control_payload(data))
+
+    def measure_roundtrip_time(self, rounds: int) -> list[float]:
+        """Measure how long the server takes to answer a PING; messages that come meanwhile are kept for :meth:`recv`.
+
+        :param rounds: how many PINGs to send, one after the other
+        :returns: a list of `rounds` times in seconds
+        :raises ConnectionClosed: the connection ended meanwhile
+        """
+        times = []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            if not self.ping().wait():
+                raise self._exception()
+            times.append(time.perf_counter() - begin)
+        return times
 
     def _wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set."""

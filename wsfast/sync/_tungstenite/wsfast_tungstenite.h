@@ -188,6 +188,8 @@ int wst_fail_receiving(wst_connection *connection, int code, const char *reason,
 int wst_finish(wst_connection *connection);
 /* Drops the connection at once, and wakes whoever sleeps in it. */
 int wst_abort(wst_connection *connection);
+/* Changes what wst_options has said, for what begins from now on. */
+void wst_set_times(wst_connection *connection, double ping_interval, double ping_timeout, double close_timeout);
 int wst_get_state(wst_connection *connection);
 void wst_describe_ending(wst_connection *connection, wst_ending *ending);
 /* A duplicate of the descriptor, or -1. */

@@ -81,7 +81,7 @@ impl Connection {
             if self.phase() >= phase {
                 return;
             }
-            ending.begin(self.close_timeout);
+            ending.begin(*locked(&self.close_timeout));
             self.phase.store(phase as u8, Ordering::Release);
             if ending.sent.is_some() {
                 return;

@@ -88,7 +88,10 @@ pub struct Connection {
     pub(crate) pongs: AtomicBool,
     /// Seconds, as bits of an f64.
     pub(crate) latency: AtomicU64,
-    pub(crate) close_timeout: Option<Duration>,
+    pub(crate) close_timeout: Mutex<Option<Duration>>,
+    /// New settings of the keepalive, until the reading half takes them over, and whether there are any.
+    new_pinging: Mutex<Option<(Option<Duration>, Option<Duration>)>>,
+    pinging_changed: AtomicBool,
     pub(crate) busy_poll: Duration,
     pub(crate) max_read: usize,
     pub(crate) quickack: bool,
@@ -115,7 +118,9 @@ impl Connection {
             pings: Mutex::new(Pings::default()),
             pongs: AtomicBool::new(false),
             latency: AtomicU64::new(0),
-            close_timeout: options.close_timeout,
+            close_timeout: Mutex::new(options.close_timeout),
+            new_pinging: Mutex::new(None),
+            pinging_changed: AtomicBool::new(false),
             busy_poll: options.busy_poll,
             max_read: options.max_read,
             quickack: options.quickack,
@@ -133,6 +138,29 @@ impl Connection {
 
     pub fn ending(&self) -> MutexGuard<'_, Ending> {
         locked(&self.ending)
+    }
+
+    /// See wst_set_times().
+    pub fn set_times(
+        &self,
+        ping_interval: Option<Duration>,
+        ping_timeout: Option<Duration>,
+        close_timeout: Option<Duration>,
+    ) {
+        *locked(&self.close_timeout) = close_timeout;
+        *locked(&self.new_pinging) = Some((ping_interval, ping_timeout));
+        self.pinging_changed.store(true, Ordering::Release);
+    }
+
+    /// Takes new settings over, if there are any. The lock of the reader may be held for long, so it is not waited for.
+    pub(crate) fn take_settings(&self, reader: &mut Reader, now: Instant) {
+        if self.pinging_changed.load(Ordering::Acquire) {
+            self.pinging_changed.store(false, Ordering::Relaxed);
+            if let Some((interval, timeout)) = locked(&self.new_pinging).take() {
+                reader.keepalive = Keepalive::new(interval, timeout);
+                reader.keepalive.start(now);
+            }
+        }
     }
 
     pub fn latency(&self) -> f64 {

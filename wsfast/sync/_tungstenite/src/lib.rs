@@ -310,6 +310,18 @@ pub unsafe extern "C" fn wst_abort(handle: *const Handle) -> c_int {
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn wst_set_times(
+    handle: *const Handle,
+    ping_interval: f64,
+    ping_timeout: f64,
+    close_timeout: f64,
+) {
+    guarded(handle, (), |connection| {
+        connection.set_times(seconds(ping_interval), seconds(ping_timeout), seconds(close_timeout));
+    });
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn wst_get_state(handle: *const Handle) -> c_int {
     abi::state((*handle).connection.phase())
 }

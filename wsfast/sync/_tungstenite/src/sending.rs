@@ -172,6 +172,7 @@ impl Connection {
 
     /// What is due by the clock. Returns when to ask again; an error once the connection is closed.
     pub(crate) fn timers(&self, reader: &mut Reader, now: Instant) -> Result<Option<Instant>, Stop> {
+        self.take_settings(reader, now);
         match self.phase() {
             Phase::Closed => Err(Stop::Closed),
             Phase::Closing | Phase::Draining => {
