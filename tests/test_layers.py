@@ -24,6 +24,7 @@ LAYERS = [
         "deflate",
         "exceptions",
         "keywords",
+        "kinship",
         "options",
         "tls",
         "upgrade",
@@ -31,7 +32,17 @@ LAYERS = [
 ]
 # A face does not know another one.
 STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
-NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "keywords", "options", "upgrade", "deflate"}
+NO_INPUT_OR_OUTPUT = {
+    "codes",
+    "exceptions",
+    "closing",
+    "keywords",
+    "kinship",
+    "kinship",
+    "options",
+    "upgrade",
+    "deflate",
+}
 NO_INPUT_OR_OUTPUT |= {"_opening.reply", "_opening.uri", "_opening.handshake"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}

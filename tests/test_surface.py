@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import pickle
 import pydoc
 import socket
+import subprocess
+import sys
 from contextlib import aclosing, suppress
 
 import pytest
+import websockets.exceptions
 from support import frames
 from support.awaiting import awaitable
 from support.faces import FACES, End
 from support.frames import texts
 from support.servers import echo, serve, websockets_echo
 from support.surface import connected
+from sync_support.servers import scripted
 
 import wsfast
 import wsfast.sync.client
@@ -507,3 +512,87 @@ def test_picows_pair_of_a_response_and_a_listener():
     for response, listener in ((reply, None), (no, WSListener())):
         with pytest.raises(ValueError, match="listener"):
             wsfast.WSUpgradeResponseWithListener(response, listener)
+
+
+# ---- exceptions
+
+
+@every_face
+async def test_websockets_except_clauses_catch_what_is_raised(face):
+    theirs = websockets.exceptions
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        await handle.client.close()
+        send = handle.own.send
+        arguments = (wsfast.WSMsgType.TEXT, "x") if face == "listener" else ("x",)
+        for caught in (theirs.ConnectionClosedOK, theirs.ConnectionClosed, wsfast.ConnectionClosedOK):
+            with pytest.raises(caught) as raised:
+                await handle.call(send, *arguments)
+            exc = raised.value
+            assert not isinstance(exc, (theirs.ConnectionClosedError, wsfast.ConnectionClosedError))
+        assert (exc.code, exc.reason, exc.rcvd.code, exc.rcvd_then_sent) == (1000, "", 1000, False)
+        assert str(exc) == "sent 1000 (OK); then received 1000 (OK)"
+        assert (type(exc).__module__, type(exc).__qualname__) == ("wsfast.exceptions", "ConnectionClosedOK")
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            again = pickle.loads(pickle.dumps(exc, protocol))
+            assert type(again) is wsfast.ConnectionClosedOK
+            assert (again.args, str(again)) == (exc.args, str(exc))
+
+
+def test_without_websockets_there_is_no_trace_of_it():
+    program = """
+import sys, wsfast
+from wsfast.closing import connection_closed
+from wsfast.kinship import look_for_websockets
+look_for_websockets()
+assert type(connection_closed(None, None, None)) is wsfast.ConnectionClosedError
+assert not any(name.startswith("websockets") for name in sys.modules)
+import websockets  # which imports its exceptions when they are first asked for
+look_for_websockets()
+try:
+    raise connection_closed(None, None, None)
+except websockets.ConnectionClosedError as exc:
+    assert isinstance(exc, wsfast.ConnectionClosedError)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+# ---- threads
+
+
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+async def test_another_thread_sends(face):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        kind = (wsfast.WSMsgType.TEXT,) if face == "listener" else ()
+        sent = await asyncio.to_thread(handle.own.send_threadsafe, *kind, "x")
+        assert await asyncio.wrap_future(sent) is None
+        assert await handle.client.recv() == "x"
+        buffer = bytearray(b"abc")
+        kind = (wsfast.WSMsgType.BINARY,) if face == "listener" else ()
+        sent = handle.own.send_threadsafe(*kind, buffer)
+        buffer[:] = b"..."
+        await asyncio.wrap_future(sent)
+        assert await handle.client.recv() == b"abc"
+        wrong = handle.own.send_threadsafe(*kind, 5)
+        with pytest.raises(TypeError):
+            await asyncio.wrap_future(wrong)
+        dropped = handle.own.send_threadsafe(*kind, b"not sent")
+        assert dropped.cancel()
+        handle.own.abort()
+        with pytest.raises(ConnectionClosed):
+            await asyncio.wrap_future(handle.own.send_threadsafe(*kind, b"x"))
+
+
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+def test_a_loop_that_is_closed_sends_nothing(face):
+    async def connect(url):
+        async with connected(face, url) as handle:
+            return handle.own
+
+    def script(peer):
+        peer.accept()
+        peer.until_end()
+
+    with scripted(script) as server:
+        own = asyncio.run(connect(server.url))
+    with pytest.raises(RuntimeError, match="closed"):
+        own.send_threadsafe(*((wsfast.WSMsgType.TEXT,) if face == "listener" else ()), "x")

@@ -21,6 +21,7 @@ from wsfast._opening.uri import parse_uri
 from wsfast.codes import WSAutoPingStrategy
 from wsfast.exceptions import InvalidStatus
 from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
+from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast.tls import TLS, as_context, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
@@ -151,6 +152,7 @@ async def ws_connect(
     :raises TimeoutError: a deadline passed
     :raises OSError: DNS, TCP or TLS failed, or a socket option was refused
     """
+    look_for_websockets()
     uri = parse_uri(url)
     if proxy is not None or proxy_ssl_context is not None:
         raise NotImplementedError("proxy: connecting through a proxy is not implemented yet")

@@ -86,6 +86,7 @@ OPTIONS = {
 MEMBERS = {
     "recv": "a listener gets callbacks",
     "recv_streaming": "a listener gets fragments by `on_ws_frame`",
+    "send_threadsafe": "a blocking connection's `send` may be called by any thread",
     "poll": "`recv(timeout=0)` does that in the blocking client",
     "close_handshake": "picows' name; the others have `close_code` and `close_reason`",
     "close_code": WEBSOCKETS,

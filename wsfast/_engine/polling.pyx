@@ -21,6 +21,7 @@ from wsfast._engine.reader cimport FrameReader
 from wsfast._engine.socket cimport Look, SocketTransport
 
 from wsfast._engine.stats import WSStats
+from wsfast._engine.threads import call_soon, lasting
 
 
 cdef enum:
@@ -230,6 +231,16 @@ cdef class PollingReader(FrameReader):
 
     cdef int _require_receiving(self) except -1:
         """WSTransport knows whether frames may still arrive."""
+
+    def send_threadsafe(self, msg_type, message, compress=None):
+        """Send one frame from any thread: as :meth:`send`, in the thread of the event loop, when it comes to that.
+
+        :param msg_type, message, compress: as for :meth:`send`. A ``bytearray`` or ``memoryview`` is copied at once.
+        :returns: a ``concurrent.futures.Future``, done when the frame was sent; it raises what :meth:`send` raises
+        :raises RuntimeError: the event loop is closed
+        """
+        send = (<object>self).send
+        return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)
 
     @property
     def stats(self):

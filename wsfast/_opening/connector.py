@@ -12,6 +12,7 @@ from wsfast._opening.handshake import ClientHandshake, HeadersLike
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
 from wsfast._opening.uri import parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
+from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
 
 __all__ = ["Connecting"]
@@ -60,6 +61,7 @@ class Connecting:
         limits: Limits,
         tuning: Tuning,
     ) -> None:
+        look_for_websockets()
         self._uri = uri
         self.ws_uri = parse_uri(uri)
         if proxy_arguments or proxy not in (None, True):
@@ -176,8 +178,10 @@ class Connecting:
     # ---- for the faces
 
     def _check_headers(self) -> None:
-        """Refuse wrong arguments at once, by a handshake. The first attempt uses it, unless a function makes the headers
-        of each attempt."""
+        """Refuse wrong arguments at once, by a handshake.
+
+        The first attempt uses it, unless a function makes the headers of each attempt.
+        """
         by_function = callable(self._additional_headers)
         handshake = self._new_handshake(None if by_function else self._additional_headers)
         self._first_handshake = None if by_function else handshake

@@ -7,11 +7,13 @@ import codecs
 import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._engine.stats import WSStats
+from wsfast._engine.threads import lasting
 from wsfast._engine.transport import WSTransport
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.asyncio._messaging import Connection, enter_methods
@@ -291,6 +293,25 @@ class ClientConnection(Connection, Identity):
                 await self._raise_closed()
             if self._writing_paused:
                 await self._drain()
+
+    def send_threadsafe(
+        self, message: DataLike, *, text: bool | None = None, compress: bool | None = None
+    ) -> Future[None]:
+        """Send a message from any thread: as :meth:`send`, in a task of the event loop.
+
+        :param message: ``str`` or bytes-like; a ``bytearray`` or ``memoryview`` is copied at once
+        :param text, compress: as for :meth:`send`
+        :returns: a ``concurrent.futures.Future``, done when :meth:`send` is; it raises what that raises
+        :raises RuntimeError: the event loop is closed
+        """
+        if self._loop.is_closed():
+            raise RuntimeError("Event loop is closed")
+        message = lasting(message)
+
+        async def send() -> None:
+            await self.send(message, text=text, compress=compress)
+
+        return asyncio.run_coroutine_threadsafe(send(), self._loop)
 
     def cork(self) -> AbstractContextManager[None]:
         """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.
