@@ -38,7 +38,6 @@ NO_INPUT_OR_OUTPUT = {
     "closing",
     "keywords",
     "kinship",
-    "kinship",
     "options",
     "upgrade",
     "deflate",

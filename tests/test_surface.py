@@ -14,6 +14,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 import websockets.exceptions
+from hdrh.histogram import HdrHistogram
 from support import frames
 from support.awaiting import awaitable
 from support.faces import FACES, End
@@ -596,3 +597,23 @@ def test_a_loop_that_is_closed_sends_nothing(face):
         own = asyncio.run(connect(server.url))
     with pytest.raises(RuntimeError, match="closed"):
         own.send_threadsafe(*((wsfast.WSMsgType.TEXT,) if face == "listener" else ()), "x")
+
+
+@every_face
+async def test_every_round_trip_is_in_the_histogram(face):
+    histogram = HdrHistogram(1, 60_000_000_000, 3)
+
+    async def handler(peer):
+        await peer.accept()
+        for _ in range(3):
+            peer.send(frames.frame(frames.PONG, (await peer.frame()).payload))
+        peer.send(frames.text("done"))
+        await peer.rest()
+
+    async with (
+        serve(handler) as server,
+        connected(face, server.url, ping_interval=0.02, ping_timeout=10, ping_histogram=histogram) as handle,
+    ):
+        assert await handle.client.recv() == "done"
+    assert histogram.get_total_count() == 3
+    assert histogram.get_min_value() > 1000

@@ -66,7 +66,6 @@ OPTIONS = {
     "use_aiofastnet": "of the listener, for tests of an event loop",
     "write_policy": "a blocking `send` returns when the kernel has it: see `cork()`",
     "timestamps": "not yet for the others",
-    "ping_histogram": "not yet for the others",
     "process_exception": RECONNECTING,
     "reconnect_delays": RECONNECTING,
     "max_queue": QUEUE,

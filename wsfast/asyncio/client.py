@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from wsfast._engine.transport import WSListener, WSTransport
-from wsfast._engine.tuning import SocketOption, Tuning
+from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
@@ -77,7 +77,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         together when the iteration ends; ``"immediate"`` sends every message at once
     :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
         read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
-    :param max_read_size, quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
+    :param max_read_size, quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
     :param sock: a connected socket, or one to connect
     :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI
@@ -131,6 +131,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         quickack: bool = False,
         so_busy_poll: int = 0,
         sockopts: Sequence[SocketOption] = (),
+        ping_histogram: Histogram | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -159,6 +160,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
                 quickack=quickack,
                 so_busy_poll=so_busy_poll,
                 sockopts=sockopts,
+                ping_histogram=ping_histogram,
             ),
         )
         self._target = _Target(self.ws_uri, kwargs)
@@ -176,6 +178,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             "max_size": (self._limits.message, self._limits.fragment),
             "logger": self.logger,
         }
+        if self._tuning.ping_histogram is not None:
+            settings["ping_histogram"] = self._tuning.ping_histogram
 
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
             connections.append(self._create_connection(transport, **settings))

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from wsfast._engine.stats import WSStats
 from wsfast._engine.threads import lasting
 from wsfast._engine.transport import WSTransport
+from wsfast._engine.tuning import Histogram
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
@@ -68,6 +69,7 @@ class ClientConnection(Connection, Identity):
         write_limit: int | tuple[int, int | None] = 2**15,
         max_size: Marks = None,
         logger: Any = None,
+        ping_histogram: Histogram | None = None,
     ) -> None:
         limits = Limits(max_size, max_queue, write_limit)
         super().__init__(protocol, limits.queue, (limits.message, limits.fragment))
@@ -80,7 +82,7 @@ class ClientConnection(Connection, Identity):
         self._turn: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
-        self._pings = Pings(self)
+        self._pings = Pings(self, ping_histogram)
         self._keep_alive(Pinging(ping_interval, ping_timeout))
 
     def _keep_alive(self, pinging: Pinging) -> None:

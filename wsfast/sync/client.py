@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
-from wsfast._engine.tuning import SocketOption, Tuning, set_options
+from wsfast._engine.tuning import Histogram, SocketOption, Tuning, set_options
 from wsfast._opening.addresses import check_arguments, tuned
 from wsfast._opening.connector import Connecting
 from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
@@ -139,6 +139,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         family: int = 0,
         local_addr: tuple[str, int] | None = None,
         happy_eyeballs_delay: float | None = None,
+        ping_histogram: Histogram | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -166,6 +167,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 quickack=quickack,
                 so_busy_poll=so_busy_poll,
                 sockopts=sockopts,
+                ping_histogram=ping_histogram,
             ),
         )
         for name in kwargs:
@@ -239,6 +241,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 logger=self.logger,
                 pinging=self._pinging,
                 close_timeout=self._timeouts.close,
+                ping_histogram=self._tuning.ping_histogram,
             )
             deflate = handshake.compression is not None
             if (
@@ -331,7 +334,7 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`
     :param max_read_size: bytes to read at once, at most; 128 KiB by default
-    :param quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
+    :param quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI. `address` is a tuple of
         both
     :param family: ``socket.AF_INET`` or ``AF_INET6`` to use no others
@@ -402,6 +405,7 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
     options.busy_poll = tuning.busy_poll
     options.max_read = tuning.max_read_size
     options.quickack = tuning.quickack
+    options.report_pings = tuning.ping_histogram is not None
     return options
 
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._engine.stats import WSStats
+from wsfast._engine.tuning import Histogram
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
 from wsfast.codes import close_code_on_wire_ok
@@ -89,11 +90,12 @@ class ClientConnection(Connection, Identity):
         logger: Any,
         pinging: Pinging,
         close_timeout: float | None,
+        ping_histogram: Histogram | None = None,
     ) -> None:
         if compression is not None:
             self._compress(compression, max_message, max_fragment)
         self._fragments = False
-        self._pings = Pings(handle)
+        self._pings = Pings(handle, ping_histogram)
         self._cause: BaseException | None = None
         self._aborted = False
         self._ended: threading.Event = Event()

@@ -39,6 +39,7 @@ pub struct Options {
     pub busy_poll: Duration,
     pub max_read: usize,
     pub quickack: bool,
+    pub report_pings: bool,
 }
 
 /// Why a call returns without what it was called for.
@@ -70,8 +71,8 @@ pub struct Ping {
 #[derive(Default)]
 pub struct Pings {
     pub sent: Vec<Ping>,
-    /// With room for all that are sent.
-    pub answered: VecDeque<Short>,
+    /// Their round-trip times, in seconds. With room for all that are sent.
+    pub answered: VecDeque<(Short, f64)>,
 }
 
 pub struct Connection {
@@ -95,6 +96,7 @@ pub struct Connection {
     pub(crate) busy_poll: Duration,
     pub(crate) max_read: usize,
     pub(crate) quickack: bool,
+    pub(crate) report_pings: bool,
 }
 
 impl Drop for Connection {
@@ -124,6 +126,7 @@ impl Connection {
             busy_poll: options.busy_poll,
             max_read: options.max_read,
             quickack: options.quickack,
+            report_pings: options.report_pings,
         }
     }
 

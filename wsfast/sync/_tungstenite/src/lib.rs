@@ -255,10 +255,13 @@ pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64) -> c_int 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char) -> c_int {
+pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char, latency: *mut f64) -> c_int {
     guarded(handle, -1, |connection| match connection.take_pong() {
         None => -1,
-        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), payload.bytes()),
+        Some((payload, seconds)) => {
+            *latency = seconds;
+            copy_text(std::slice::from_raw_parts_mut(data.cast(), frame::MAX_CONTROL), payload.bytes())
+        }
     })
 }
 
@@ -353,6 +356,7 @@ mod tests {
             busy_poll: 0.0,
             max_read: u64::MAX,
             quickack: 0,
+            report_pings: 0,
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);

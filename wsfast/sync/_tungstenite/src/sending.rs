@@ -153,15 +153,17 @@ impl Connection {
         let Some(index) = sent.iter().position(|ping| ping.payload.bytes() == payload) else {
             return;
         };
-        let latency = sent[index].at.elapsed().as_secs_f64();
-        self.latency.store(latency.to_bits(), Ordering::Relaxed);
-        answered.extend(sent.drain(..=index).filter(|ping| ping.reported).map(|ping| ping.payload));
+        let now = Instant::now();
+        let latency = |ping: &Ping| now.saturating_duration_since(ping.at).as_secs_f64();
+        self.latency.store(latency(&sent[index]).to_bits(), Ordering::Relaxed);
+        let reported = sent.drain(..=index).filter(|ping| ping.reported);
+        answered.extend(reported.map(|ping| (ping.payload, latency(&ping))));
         if !answered.is_empty() {
             self.pongs.store(true, Ordering::Release);
         }
     }
 
-    pub fn take_pong(&self) -> Option<Short> {
+    pub fn take_pong(&self) -> Option<(Short, f64)> {
         let mut pings = locked(&self.pings);
         let payload = pings.answered.pop_front();
         if payload.is_none() {
@@ -211,7 +213,7 @@ impl Connection {
     pub(crate) fn keepalive_ping(&self, reader: &mut Reader, now: Instant) {
         reader.keepalive.pinged(now);
         let payload = mask_key().unwrap_or(0).to_ne_bytes();
-        if self.remember(&payload, false).is_err() {
+        if self.remember(&payload, self.report_pings).is_err() {
             return; // any other sign of life will do
         }
         let mut writer = locked(&self.writer);
