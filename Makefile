@@ -1,14 +1,14 @@
-# Everything that is done with a checkout. It needs CPython 3.10 or newer with its headers, a C compiler and
-# Rust; the rest is installed into .venv.
+# All commands for a checkout. They need CPython 3.10 or newer with its headers, a C compiler and Rust. The Makefile
+# installs everything else into .venv.
 #
 #   make demo        build, and compare wsfast with picows on this machine
-#   make test        everything that must be right: linters, C tests, documentation, a short bout of benchmarks, pytest
+#   make test        all checks: linters, C tests, documentation, a short run of the benchmarks, pytest
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
-#   make hammer      scenarios made at random, under sanitizers, for HAMMER_SECONDS= each
-#   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; it says what it needs
+#   make hammer      random scenarios, under sanitizers, for HAMMER_SECONDS= each
+#   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; prints the tools that are missing
 #   make test-c test-asan test-debug test-fuzz lint bench docs clean
 #
-#   PYTHON=python3.12 make test     another interpreter than python3
+#   PYTHON=python3.12 make test     uses another interpreter than python3
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,13 +16,13 @@ VERSIONS := 3.10 3.11 3.12 3.13
 
 version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 bin := $(VENV)/bin
-# Stamps carry the version, so that another PYTHON means another .venv.
+# The names of the stamp files contain the version, so another PYTHON builds another .venv.
 installed := $(VENV)/.installed-$(version)
 testing := $(VENV)/.testing-$(version)
 tools := $(VENV)/.tools-$(version)
 built := build/.built-$(version)
 crate := wsfast/sync/_tungstenite
-# One place for all builds of the crate: what it depends on is compiled once.
+# All builds of the crate share this directory, so cargo compiles its dependencies once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 sources := setup.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
@@ -31,7 +31,7 @@ python_code := setup.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
 .PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
-# One after another, but for those that `test` runs side by side.
+# Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
 endif
@@ -40,15 +40,15 @@ endif
 demo: $(built)
 	@$(bin)/python -m bench.demo
 
-# pytest is last, so that its counts are what one sees.
+# pytest runs last, so that its summary is the last thing on the screen.
 test: side-by-side test-asan bench-quick pytest
 
-# Each of these keeps one processor busy, so there are two at a time; what they print is kept apart.
+# Each of these targets keeps one processor busy, so make runs two at a time and keeps their output apart.
 side-by-side: $(testing) $(tools) $(built)
 	@$(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
 	    lint test-rust docs test-c test-fuzz
 
-# Tests wait more than they compute, so there are three at a time.
+# Tests wait more than they compute, so pytest runs three processes.
 processes := -n 3 --dist worksteal
 
 pytest: $(testing) $(built)
@@ -60,8 +60,8 @@ test-c:
 test-rust: | check
 	cargo test --quiet --locked --manifest-path $(crate)/Cargo.toml
 
-# The crate's model and its threads under Miri and the sanitizers of nightly Rust; each says so if it is not there.
-# WSFAST_SEEDS for more schedules.
+# These targets run the crate's model and its thread tests under Miri and the sanitizers of nightly Rust. A target prints a
+# note if its tool is not installed. WSFAST_SEEDS sets the number of schedules.
 nightly := cargo +nightly test --quiet --locked --manifest-path $(crate)/Cargo.toml
 host := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 rust_source := $(shell rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/Cargo.lock
@@ -71,7 +71,7 @@ test-miri:
 	    CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/miri cargo +nightly miri test --quiet --locked \
 	        --manifest-path $(crate)/Cargo.toml model_tests buffer; \
 	else \
-	    echo "Miri left out: rustup toolchain install nightly --component miri,rust-src"; \
+	    echo "skipped Miri. To install it: rustup toolchain install nightly --component miri,rust-src"; \
 	fi
 
 test-rust-thread test-rust-address: test-rust-%:
@@ -79,20 +79,18 @@ test-rust-thread test-rust-address: test-rust-%:
 	    CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/$* RUSTFLAGS=-Zsanitizer=$* ASAN_OPTIONS=detect_leaks=0 \
 	        $(nightly) -Zbuild-std --target $(host) model_tests; \
 	else \
-	    echo "the $* sanitizer for Rust left out: rustup toolchain install nightly --component rust-src"; \
+	    echo "skipped the $* sanitizer for Rust. To install it: rustup toolchain install nightly --component rust-src"; \
 	fi
 
-# SECONDS of scenarios of the blocking client made at random, and of the crate's under each tool.
-
-# The sources for a build of another kind, with the C that Cython has made of them: that is the same for all.
+# Copies the sources for a build of another kind, with the C code that Cython has made, which is the same for all builds.
 copy = tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast \
     $$(ls -d build/cython 2>/dev/null) | tar -xf - -C
 
-# The tests of memory, on the compiled modules with AddressSanitizer and UBSan in them.
+# The memory tests, on modules that are compiled with AddressSanitizer and UBSan.
 asan := build/asan
 preload := $(shell $(CC) -print-file-name=libasan.so 2>/dev/null) $(shell $(CC) -print-file-name=libubsan.so 2>/dev/null)
 
-# What runs a program on these modules.
+# The command prefix that runs a program on these modules.
 with_asan := LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/$(asan):$(CURDIR)/tests
 
 test-asan: $(asan)/.built
@@ -104,7 +102,7 @@ $(asan)/.built: $(testing) $(built)
 	cd $(asan) && WSFAST_DEBUG=1 WSFAST_SANITIZE=address,undefined $(CURDIR)/$(bin)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-# The same generators as in the tests, with new seeds each time.
+# The generators of the tests, with new seeds in each run.
 HAMMER_SECONDS ?= 600
 
 hammer: hammer-listener hammer-awaitable hammer-blocking hammer-hypothesis
@@ -115,27 +113,28 @@ hammer-listener: $(asan)/.built
 hammer-awaitable: $(asan)/.built
 	$(with_asan) $(bin)/python -X faulthandler -m scenarios.awaitable $(HAMMER_SECONDS)
 
+# Plays random scenarios of the blocking client, then random schedules of the crate under each sanitizer.
 hammer-blocking: $(asan)/.built
 	$(with_asan) $(bin)/python -m scenarios.blocking $(HAMMER_SECONDS)
 	WSFAST_SEEDS=$(HAMMER_SECONDS) $(MAKE) --no-print-directory test-rust test-rust-thread test-rust-address
 
-# What hypothesis finds at random, with EXAMPLES= for each test; `make test` has the same examples every time.
+# hypothesis with new seeds in each run, and EXAMPLES= for each test. `make test` uses the same examples every time.
 hammer-hypothesis: $(testing) $(built)
 	$(bin)/python -m pytest --hypothesis-profile=hammer tests/test_fuzz.py tests/test_frames_random.py tests/test_handshake.py \
 	    tests/test_deflate.py tests/test_uri.py tests/test_messages.py tests/test_streaming.py
 
-# The same, and the scenarios, on a CPython that checks itself: Debian's python3-dbg, in a .venv of its own.
+# The memory tests and the scenarios on a debug build of CPython, Debian's python3-dbg, in a .venv of its own.
 DEBUG_PYTHON ?= python3-dbg
 debug_tree := $(CURDIR)/build/debug
 
-# Those that look at what a debug build knows best, in half a minute.
+# The tests that profit most from a debug build. They take half a minute.
 debug_bout := tests/test_awaitable_collector.py tests/test_fuzz.py tests/test_memory.py
 
 test-debug test-debug-bout: | check
 	@if $(DEBUG_PYTHON) -c 'import sys; sys.exit(not hasattr(sys, "gettotalrefcount"))' 2>/dev/null; then \
 	    $(MAKE) --no-print-directory $(subst test-debug,debug-tests,$@); \
 	else \
-	    echo "tests on a debug build of CPython left out: there is no $(DEBUG_PYTHON) (Debian: apt-get install python3-dbg)"; \
+	    echo "skipped the tests on a debug build of CPython: $(DEBUG_PYTHON) was not found (Debian: apt-get install python3-dbg)"; \
 	fi
 
 debug-tests: $(debug_tree)/.built
@@ -144,7 +143,7 @@ debug-tests: $(debug_tree)/.built
 debug-tests-bout: $(debug_tree)/.built
 	$(with_debug) .venv-debug/bin/pytest -q -m memory $(debug_bout)
 
-# multidict's own extension modules crash a debug build. As with AddressSanitizer, not `python -m`: that would put the
+# multidict's extension modules crash a debug build. As with AddressSanitizer, do not use `python -m`: it would import the
 # modules of this directory first.
 with_debug = MULTIDICT_NO_EXTENSIONS=1 PYTHONPATH=$(debug_tree):$(CURDIR)/tests
 
@@ -157,17 +156,17 @@ $(debug_tree)/.built: pyproject.toml $(sources)
 	cd $(debug_tree) && PYTHONWARNINGS=ignore WSFAST_DEBUG=1 $(CURDIR)/.venv-debug/bin/python -m pip install --quiet --no-build-isolation --editable .
 	@touch $@
 
-# The kept corpora of the C targets; those of Python are replayed by pytest.
+# Replays the kept corpora of the C targets. pytest replays those of the Python targets.
 test-fuzz:
 	$(MAKE) --no-print-directory -C tests/fuzz replay
 
-# libFuzzer on the C core; atheris on the rest, with the compiled modules built so that it sees where an input gets in
-# them. FUZZ_SECONDS for each target; what is found stays in build/fuzz/findings.
+# libFuzzer runs the C core, and atheris everything else. The compiled modules are instrumented, so atheris sees which code
+# an input reaches in them. Each target runs for FUZZ_SECONDS and leaves its findings in build/fuzz/findings.
 FUZZ_SECONDS ?= 3600
 CLANG ?= clang
 fuzzing := $(CURDIR)/build/fuzz
 fuzz_tree := $(fuzzing)/tree
-# In the directory of those modules: what python -m finds there goes before all else.
+# Runs in the directory of those modules, because python -m imports from the current directory first.
 fuzz_python = cd $(fuzz_tree) && LD_PRELOAD="$$($(CURDIR)/$(bin)/python -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so" PYTHONMALLOC=malloc \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=3:quarantine_size_mb=16 \
     PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(bin)/python -m fuzz
@@ -181,7 +180,7 @@ $(fuzz_targets:%=fuzz-%): fuzz-%: $(fuzz_tree)/.built
 	$(fuzz_python) $* -max_total_time=$(FUZZ_SECONDS) -timeout=20 -max_len=2000 -print_final_stats=1 \
 	    -artifact_prefix=$(fuzzing)/findings/$*- $(fuzzing)/corpus/$* $(CURDIR)/tests/fuzz/corpus/$*
 
-# The fewest inputs that reach all that was reached become the kept corpora.
+# Replaces the kept corpora with the fewest inputs that reach the same code.
 fuzz-minimise: $(fuzz_tree)/.built
 	for target in $(fuzz_targets); do \
 	    rm -rf $(fuzzing)/merged && mkdir -p $(fuzzing)/merged $(fuzzing)/corpus/$$target && \
@@ -211,7 +210,7 @@ lint-types: $(tools) $(built)
 	$(bin)/mypy
 	$(bin)/python -m mypy.stubtest --allowlist tests/stubtest_allowlist.txt $(stubs)
 
-# cython-lint runs pycodestyle, by name.
+# cython-lint starts pycodestyle by its name, so the PATH must contain it.
 lint-cython: $(tools)
 	PATH="$(CURDIR)/$(bin):$$PATH" cython-lint wsfast examples
 
@@ -229,7 +228,7 @@ bench-quick: $(testing) $(built)
 	@if $(bin)/python -c 'import os, sys; sys.exit(len(os.sched_getaffinity(0)) < 2)' 2>/dev/null; then \
 	    $(bin)/python -m pytest bench --quick --quiet; \
 	else \
-	    echo "benchmarks left out: they need Linux and two cores"; \
+	    echo "skipped the benchmarks: they need Linux and two cores"; \
 	fi
 
 docs: $(tools) $(built)

@@ -1,6 +1,6 @@
 """Builds the compiled modules. All metadata is in pyproject.toml.
 
-No -march flag is needed: the best kernel is picked when a module is loaded (docs/design.md).
+No -march flag is needed: the module picks the best masking kernel when it is loaded (docs/design.md).
 
 WSFAST_DEBUG=1 builds without optimisation, with C assertions and symbols; WSFAST_SANITIZE=address,undefined adds
 sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports beside the sources.
@@ -21,8 +21,8 @@ from setuptools.command.build_ext import build_ext
 if sys.platform == "win32":
     sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
 
-# What of the core a module is linked with. frame.c and utf8.c keep nothing, so whoever needs them has them; the pool of
-# mask keys must exist once.
+# The core sources that each module is linked with. frame.c and utf8.c are stateless, so several modules may link a
+# copy of them. The pool of mask keys (entropy.c) must exist once.
 FRAME = "wsfast/core/frame.c"
 UTF8 = "wsfast/core/utf8.c"
 CORE = {
@@ -44,9 +44,9 @@ compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else [
 
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False}
 DIRECTIVES |= {"embedsignature": True}
-# Cython would copy and pickle the C fields that it can, and leave out the rest.
+# Cython's own pickling would copy the C fields that it can copy, and silently skip the others.
 DIRECTIVES |= {"auto_pickle": False}
-# An object made by __new__ alone, or cleared by the collector, refers to None where C expects another one.
+# An object that __new__ alone made, or that the collector cleared, holds None where C expects another object.
 DIRECTIVES |= {"nonecheck": True}
 
 
@@ -59,17 +59,17 @@ def extension(path: str) -> Extension:
 
 
 class BuildExt(build_ext):
-    """Builds the modules and the crate at once. cffi links the crate into a module (its binding.py)."""
+    """Builds the modules and the crate at the same time. cffi links the crate into a module (its binding.py)."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
-        if self.inplace:  # one place for the objects of `build_ext --inplace` and of pip's --editable
+        if self.inplace:  # `build_ext --inplace` and pip's --editable share one directory of objects
             self.build_temp = self.build_lib = f"build/{sysconfig.get_config_var('SOABI')}"
 
     def run(self) -> None:
         if shutil.which("cargo") is None:
-            sys.exit("wsfast's blocking client is Rust, and there is no cargo: install Rust (rustup.rs).")
+            sys.exit("wsfast's blocking client is Rust, and cargo was not found: install Rust (rustup.rs).")
         cargo = ["cargo", "build", "--quiet", "--locked", f"--manifest-path={CRATE}/Cargo.toml"]
         cargo += [f"--target-dir={os.environ.get('CARGO_TARGET_DIR', 'build/cargo')}"]
         with subprocess.Popen(cargo + ([] if DEBUG else ["--release"])) as self.crate:  # noqa: S603
@@ -77,13 +77,13 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         if ext.name == "wsfast.sync._native" and self.crate.wait() != 0:
-            sys.exit("cargo could not build wsfast's blocking client; its messages are above.")
-        one = copy.copy(self)  # a directory for each module: several compile frame.c, at the same time
+            sys.exit("cargo could not build wsfast's blocking client; cargo's messages are above.")
+        one = copy.copy(self)  # one directory per module: several modules compile frame.c at the same time
         one.build_temp = f"{self.build_temp}/{ext.name}"
         build_ext.build_extension(one, ext)
 
 
-if __name__ == "__main__":  # Cython's processes import this where they are not forked
+if __name__ == "__main__":  # Cython's worker processes import this file where they are not forked
     modules = cythonize(
         [extension(path) for path in sorted(glob("wsfast/**/*.pyx", recursive=True))],
         build_dir="build/cython",

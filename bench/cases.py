@@ -1,7 +1,7 @@
-"""What is measured. A case is one cell of a table: a work, a size and a placement.
+"""The cases that the suite measures. A case is one cell of a table: a work, a size and a placement.
 
-Request-response on one core counts every cycle of the client; on two cores it counts waking up as well.
-Batches and floods run on two cores, for there the client is the slower end and sets the pace.
+Request-response on one core measures every cycle of the client; on two cores it also measures the time to wake a
+process. Batches and floods run on two cores, because there the client is the slower end and sets the pace.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def scale(self):
-        """A result in nanoseconds (KB for memory) becomes the unit below when divided by this."""
+        """The divisor that converts a result in nanoseconds (KB for memory) to the unit below."""
         return {
             "request_response": 1000,
             "batch": 1000 * self.count,
@@ -58,7 +58,7 @@ class Case:
         return units.get(self.function, "KB")
 
     def of_size(self, size):
-        """The same work at another size: how much of it is worth timing depends on the size."""
+        """The same work at another size, with a number of rounds that suits the size."""
         if size == self.size:
             return self
         usual = {"request_response": request_response, "batch": batch, "flood": flood, "deflate": deflate}[

@@ -1,4 +1,4 @@
-"""The clock of the pytest tables: it stands still until told that measured time has passed."""
+"""The clock of the pytest tables. It advances only when a replay adds measured time."""
 
 _elapsed = 0.0
 

@@ -1,7 +1,7 @@
-"""pytest-benchmark tables whose rounds are the harness' repeats.
+"""Tables of pytest-benchmark, whose rounds are the harness' repeats.
 
-The harness measures a case once, all contenders interleaved; each test then replays its contender's repeats
-on a clock of ours. So one 'round' of a table is the p50 of one fresh process, and never a process's start.
+The harness measures a case once, with all contenders interleaved. Then each test replays the repeats of its contender
+on a simulated clock. So one 'round' of a table is the p50 of one fresh process, without the start of that process.
 """
 
 import os
@@ -16,13 +16,15 @@ from bench.harness import measure
 def pytest_addoption(parser):
     group = parser.getgroup("wsfast benchmarks")
     quick = os.environ.get("BENCH_QUICK", "") not in ("", "0")
-    group.addoption("--quick", action="store_true", default=quick, help="a short bout: does it all work?")
+    group.addoption(
+        "--quick", action="store_true", default=quick, help="a short run, to check that everything works"
+    )
     group.addoption("--repeats", type=int, default=None, help="fresh processes per contender (5; quick: 2)")
     group.addoption("--contenders", nargs="+", default=None, help="only these rows")
 
 
 def pytest_generate_tests(metafunc):
-    """A test per case and contender. A module has CASES, and QUICK_CASES for the short bout."""
+    """Make a test per case and contender. A module has CASES, and QUICK_CASES for the short run."""
     if "contender" not in metafunc.fixturenames:
         return
     quick = metafunc.config.getoption("quick")
@@ -34,7 +36,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def results(request):
-    """Measures a case when it is first asked for, with every contender that can run."""
+    """Measure a case at its first use, with every contender that can run."""
     quick = request.config.getoption("quick")
     repeats = request.config.getoption("repeats") or (2 if quick else 5)
     chosen = request.config.getoption("contenders")
@@ -51,14 +53,14 @@ def results(request):
 
 @pytest.fixture
 def runnable(contender):
-    """Fails the rows of a contender that cannot run here, and theirs alone."""
+    """Fail only the rows of contenders that cannot run here."""
     if why_not(contender):
         pytest.fail(why_not(contender), pytrace=False)
 
 
 @pytest.fixture
 def replay(runnable, benchmark, results):
-    """`replay(case, contender)` fills one row of the case's table, per message where there are several."""
+    """`replay(case, contender)` fills one row of the case's table, per message if a round has several."""
 
     def row(case, contender):
         runs = results(case).runs[contender]

@@ -1,4 +1,4 @@
-"""Who takes part: the files of bench/clients, read but not imported, and the C floors.
+"""The contenders: the files of bench/clients, which this module reads but does not import, and the C floors.
 
 A contender is a name: `picows_listener`, `wsfast_listener:send_many` (a variant), `C:epoll` (a floor).
 """
@@ -13,7 +13,7 @@ from bench import native
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = "picows_listener"
-# What a floor runs: the program, and its mode if it has several.
+# The program of each floor, and its mode if the program has several.
 FLOORS = {
     "request_response": {
         "C:epoll": ["rr", "epoll"],
@@ -26,14 +26,14 @@ FLOORS = {
 
 
 def clients():
-    """The top-level functions of each contender's file, those that it is given by name included."""
+    """The top-level functions of each contender's file, including those that it assigns by name."""
     found = {}
     for file in sorted((Path(__file__).parent / "clients").glob("*.py")):
         body = ast.parse(file.read_text()).body
         assignments = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
         facts = {target.id: value for target, value in assignments if isinstance(target, ast.Name)}
         if "PYTHON" in facts and sys.version_info < ast.literal_eval(facts["PYTHON"]):
-            continue  # its library cannot be installed for this Python
+            continue  # the library has no package for this Python
         if "REQUIRES" in facts:
             names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
             given = [target.elts for target, _ in assignments if isinstance(target, ast.Tuple)]
@@ -42,7 +42,7 @@ def clients():
 
 
 def contenders(case):
-    """Names that can do this case: clients with their variants, then floors."""
+    """The contenders for this case: clients with their variants, then floors."""
     names = []
     for client, functions in clients().items():
         for function in functions:
@@ -54,12 +54,12 @@ def contenders(case):
 
 
 def spins(name):
-    """Does it never sleep? On one core that would only keep the server from running."""
+    """True if the contender never sleeps. On one core it would only keep the server from running."""
     return name.partition(":")[2].startswith(("spin", "poll", "busy_poll"))
 
 
 def known():
-    """Every name there is, of any case."""
+    """The contenders of all cases."""
     names = {name for programs in FLOORS.values() for name in programs}
     for client, functions in clients().items():
         names.add(client)
@@ -69,21 +69,21 @@ def known():
 
 
 def floors(case):
-    """Over TLS there is no C client yet."""
-    if case.function == "deflate":  # what a client does at least, whatever it is written in
+    """The floors for this case. There is no C client for TLS yet."""
+    if case.function == "deflate":  # inflating is the minimum work of a client in any language
         return []
     names = [] if case.tls else list(FLOORS.get(case.function, {}))
     return [name for name in names if case.cores == "two" or not spins(name)]
 
 
 def floor(case):
-    """The one that ratios refer to: it makes the same system calls as an event loop."""
+    """The floor for ratios: the C client with the same system calls as an event loop."""
     return next(iter(floors(case)), None)
 
 
 @functools.cache
 def why_not(name):
-    """Why a contender cannot run here, or None."""
+    """The reason why a contender cannot run here, or None."""
     if name.startswith("C"):
         return None
     client = name.split(":")[0]
@@ -97,11 +97,11 @@ def why_not(name):
     if trial.returncode == 0:
         return None
     reason = trial.stderr.strip().splitlines()[-1]
-    return f"{name} cannot run: {reason}. Install its library, or choose others by --contenders"
+    return f"{name} cannot run: {reason}. Install its library, or choose other contenders with --contenders"
 
 
 def command(name, case, server, cpu):
-    """What to run for one repeat of `case` by the contender `name`."""
+    """The command for one repeat of `case` with the contender `name`."""
     rounds = [case.rounds, case.warmup]
     if name.startswith("C"):
         program, *mode = FLOORS[case.function][name]
@@ -119,7 +119,7 @@ def command(name, case, server, cpu):
 
 
 def chosen(case, wanted):
-    """The contenders of a case, or those of `wanted`; ends the program if one of them cannot run."""
+    """The contenders of a case, limited to `wanted` if given. Exit if one of them cannot run."""
     if wanted and (unknown := set(wanted) - known()):
         raise SystemExit(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(known()))}")
     names = [name for name in contenders(case) if not wanted or name in wanted]

@@ -1,6 +1,6 @@
-"""A first look, in seconds: wsfast and picows against the same server, on this machine. `make demo`
+"""A first comparison, in seconds: wsfast and picows with the same server, on this machine. `make demo` runs it.
 
-Two cases of the suite, shortened; the suite itself, with more repeats and with floors, is `make bench`.
+It measures two cases of the suite, shortened. `make bench` runs the suite itself, with more repeats and with floors.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ REPEATS = 5
 
 
 class Trader(WSListener):
-    """Sends an order of 512 bytes when the echo of the last one arrives, ten times."""
+    """A listener that sends ten orders of 512 bytes, each when the echo of the last one arrives."""
 
     def on_ws_connected(self, transport):
         self.echoes = 0
@@ -42,7 +42,7 @@ async def trade():
 
 
 def row(name, result, point):
-    """A case as a line: both medians, and the median and range of the ratio within each repeat."""
+    """One line for a case: both medians, and the median and range of the ratios within each repeat."""
     ours, theirs = (result.point(contender, point) for contender in CONTENDERS)
     ratio = stats.ratios(ours, theirs)
     spread = f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
@@ -67,7 +67,7 @@ def main():
     print(row("100 out, 100 back, µs per message", corked, "p50"))
     print(
         f"\nwsfast is faster where the ratio is below 1: the median of {REPEATS} repeats (lowest-highest).\n"
-        "Each run is a fresh process against a fresh C echo server, the contenders take turns, every reply is\n"
+        "Each run is a fresh process against a fresh C echo server, the contenders alternate, every reply is\n"
         "checked, garbage collection is off.\n"
         f"Round trips: both pinned to one core. Batches: {'pinned to two' if two_cores == 'two' else 'on one'}, "
         "wsfast corked, picows by one send() each.\n"

@@ -1,9 +1,9 @@
-"""How often the garbage collector runs during round trips that keep nothing, by `gc.callbacks`.
+"""Counts the garbage collections during round trips that keep nothing, with `gc.callbacks`.
 
     python -m bench.garbage [--rounds N]
 
-A collection starts when so many tracked objects were made more than were freed. So a round trip that leaves one behind
-shows as a collection for every 700 of them, and none at all means that none is left.
+A collection starts when the program has made 700 tracked objects more than it has freed. So if each round trip leaves
+one object behind, there is one collection per 700 round trips. No collection means that no object is left behind.
 """
 
 import argparse
@@ -29,7 +29,7 @@ LIBRARIES = {
 
 
 async def collections(library, options, url, rounds):
-    """After how many round trips, of those that count, the collector ran."""
+    """The numbers of the round trips, after the warm-up, during which the collector ran."""
     binary = library.WSMsgType.BINARY
 
     def send(transport, payload):

@@ -1,7 +1,7 @@
-"""Runs a case: contenders interleaved, each run a fresh process against a fresh server, and compares them.
+"""Runs the contenders of a case, interleaved, and compares them. Each run is a fresh process with a fresh server.
 
-One repeat runs every contender once, in an order that rotates from repeat to repeat, so a slow second of the
-machine falls on all. A ratio is taken within a repeat, and the median of repeats is what a table shows.
+One repeat runs every contender once, in an order that rotates from repeat to repeat, so that a slow phase of the
+machine affects all of them. A ratio compares two runs of one repeat, and tables show the median of the repeats.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ import sys
 from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor
 
-SERVER_END = 10  # seconds, before it is killed
-TIMEOUT = 300  # seconds for one run of one contender: a hang, not a slow machine
+SERVER_END = 10  # seconds for the server to end, before it is killed
+TIMEOUT = 300  # seconds for one run of one contender; longer than any run on a slow machine
 
 
 class Server:
-    """A program that listens and says on which port, until the `with` block ends."""
+    """A server program that prints its port. It runs until the `with` block ends."""
 
     def __init__(self, words, *, tls=False):
         self.process = subprocess.Popen(
@@ -29,7 +29,7 @@ class Server:
         self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/"
 
     def fact(self, name):
-        """The value of the line that the server prints next."""
+        """The value of the next line that the server prints."""
         line = self.process.stdout.readline().split()
         if len(line) != 2 or line[0] != name:
             self.process.kill()
@@ -40,7 +40,7 @@ class Server:
         return self
 
     def __exit__(self, *exception):
-        self.process.stdin.close()  # the TLS server ends by itself, and removes its file
+        self.process.stdin.close()  # then the TLS server removes its file and ends
         if self.ca is None:
             self.process.kill()
         try:
@@ -52,12 +52,12 @@ class Server:
 
 
 def echo_server(cpu):
-    """The neutral one, in C."""
+    """The neutral server, in C."""
     return Server([native.program("servers/echo"), cpu])
 
 
 def server_of(case, cpu):
-    """The one of bench/servers that this case needs, pinned to `cpu`."""
+    """The server of bench/servers for this case, pinned to `cpu`."""
     if case.function == "deflate":
         return Server([sys.executable, "-m", "bench.servers.ticks", cpu, case.size, case.count])
     if case.tls:
@@ -74,7 +74,7 @@ def cpus(cores):
 
 
 def run_once(name, case):
-    """The summary of one run, as the worker or the C program printed it."""
+    """The summary of one run that the worker or the C program printed."""
     server_cpu, client_cpu = cpus(case.cores)
     with server_of(case, server_cpu) as server:
         words = command(name, case, server, client_cpu)
@@ -98,7 +98,7 @@ class Result:
         return [run[point] / self.case.scale for run in self.runs[name] if point in run]
 
     def ratio(self, name, other):
-        """The median of the ratios within each repeat, with its spread; None if the other took no part."""
+        """The median of the ratios within each repeat, with its spread; None if the other contender did not run."""
         return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
 
     def rows(self):
@@ -123,7 +123,7 @@ def measure(case, names, repeats):
 
 
 def versions(results):
-    """Of every library that took part, as the workers reported them."""
+    """The version of every library that ran, as the workers reported it."""
     found = {}
     for result in results:
         for summaries in result.runs.values():

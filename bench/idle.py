@@ -1,8 +1,8 @@
-"""KB of private memory per idle connection: 2,000 open in a fresh process, on both loops.
+"""Private memory per idle connection, in KB: 2,000 connections in a fresh process, on both loops.
 
     python -m bench.idle [--after-message] [--contenders NAME ...] [--repeats N]
 
-It is the growth of Private_Dirty in /proc/self/smaps_rollup, in the client's process alone.
+The figure is the growth of Private_Dirty in /proc/self/smaps_rollup of the client's process.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from bench.harness import measure
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--after-message", action="store_true", help="echo one message of 512 B on each first"
+        "--after-message", action="store_true", help="first echo one message of 512 B on each"
     )
     parser.add_argument("--contenders", nargs="+")
     parser.add_argument("--repeats", type=int, default=3)

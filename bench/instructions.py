@@ -1,13 +1,14 @@
-"""Instructions per operation, by callgrind. They repeat to the digit, where times on a busy machine do not.
+"""Instructions per operation, counted by callgrind. Counts repeat to the digit; times on a busy machine do not.
 
-    python -m bench.instructions                                what wsfast executes, outside the kernel
+    python -m bench.instructions                                instructions of wsfast, outside the kernel
     python -m bench.instructions rr flood --clients wsfast_listener picows_listener
     python -m bench.instructions --json now.json                keep the counts
-    python -m bench.instructions --against then.json            compare with counts that were kept
+    python -m bench.instructions --against then.json            compare with earlier counts
 
-Each work runs twice under valgrind, with different numbers of rounds. What the second run executes more, divided by the
-rounds that it has more, is what one round costs: starting the interpreter and opening the connection cancel out.
-asyncio's own event loop drives the clients, since its iterations do not depend on time.
+Each work runs twice under valgrind, with different numbers of rounds. The cost of one round is the difference between
+the instructions of both runs, divided by the difference between their rounds. So the start of the interpreter and the
+opening of the connection cancel out. asyncio's own event loop drives the clients, because its iterations do not depend
+on time.
 """
 
 import argparse
@@ -24,10 +25,10 @@ from bench.contenders import ROOT, why_not
 
 COLLECTED = re.compile(r"Collected : (\d+)")
 
-# The rounds of the two runs. What they measure is the same at any number, and valgrind is fifty times slower.
+# The rounds of the two runs. The result does not depend on them, and valgrind makes a run fifty times slower.
 FEW, MANY = 50, 250
 
-# A work: the case, how many messages one round is, and who can do it.
+# Each work: the case, the number of messages in one round, and the clients that can do it.
 WORKS = {
     "rr": (cases.request_response(512), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
     "rr8k": (cases.request_response(8192), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
@@ -39,7 +40,7 @@ WORKS = {
 
 
 def executed(client, case, rounds):
-    """The instructions of one whole process that does `rounds` of the case."""
+    """The instructions of a whole process that runs `rounds` rounds of the case."""
     case = replace(case, rounds=rounds, warmup=1, loop="asyncio", cores="two")
     server_cpu, client_cpu = harness.cpus("two")
     with harness.server_of(case, server_cpu) as server:
@@ -55,11 +56,11 @@ def executed(client, case, rounds):
 
 
 def per_operation(client, case):
-    """Instructions for one round trip, one message of a batch or flood, or one opening."""
+    """The instructions for one round trip, one message of a batch or flood, or one opening."""
     if case.function == "flood":
         few, many = (replace(case, count=count) for count in (2_000, 22_000))
         return (executed(client, many, 1) - executed(client, few, 1)) / (2 * 20_000)
-    # A round of warm-up makes no difference, for both runs have it.
+    # The warm-up round cancels out, because both runs have it.
     more = executed(client, case, MANY) - executed(client, case, FEW)
     return more / ((MANY - FEW) * case.count)
 
@@ -77,7 +78,7 @@ def main():
         case, clients = WORKS[work]
         for client in wanted.clients or clients:
             if reason := why_not(client):
-                print(f"{work:8} {client:28} left out: {reason}", file=sys.stderr)
+                print(f"{work:8} {client:28} skipped: {reason}", file=sys.stderr)
                 continue
             name = f"{work} {client}"
             now[name] = per_operation(client, case)

@@ -23,7 +23,9 @@ def program(name):
     if shutil.which(compiler[0]) is None:
         raise SystemExit(f"no C compiler: {compiler[0]} is not there. Install gcc or clang, or set CC")
     OUT.mkdir(parents=True, exist_ok=True)
-    fresh = built.with_suffix(f".{os.getpid()}")  # renamed when whole: another run may be using the old one
+    fresh = built.with_suffix(
+        f".{os.getpid()}"
+    )  # renamed when complete: another run may be using the old file
     command = [*compiler, *FLAGS, "-o", fresh, source, *sorted(common.glob("*.c"))]
     if subprocess.run(command, check=False).returncode != 0:
         raise SystemExit(f"{source} does not compile")

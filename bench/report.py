@@ -37,18 +37,24 @@ SECTIONS = {
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default"
+        "sections", nargs="*", metavar="SECTION", help=f"one of {', '.join(SECTIONS)}; all by default"
     )
-    parser.add_argument("--sizes", nargs="+", type=int, help="bytes, instead of the sizes of the section")
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, help="sizes in bytes, instead of those of the section"
+    )
     parser.add_argument(
         "--repeats", type=int, default=9, help="fresh processes per contender and case (%(default)s)"
     )
     parser.add_argument(
-        "--contenders", nargs="+", help="only these; by default all of bench/clients, and the floors"
+        "--contenders",
+        nargs="+",
+        help="only these contenders; by default all of bench/clients, and the floors",
     )
     parser.add_argument("--cores", choices=list(cases.CORES), help="instead of the placement of the section")
     parser.add_argument("--loop", choices=["uvloop", "asyncio"], help="instead of uvloop")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rounds: to see that it runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the rounds, to check that everything runs"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("build/bench/report"), metavar="PATH", help="(%(default)s)"
     )
@@ -60,7 +66,7 @@ def options():
 
 
 def section_cases(section, wanted):
-    """The section's cases, changed as the options say, each once."""
+    """The section's cases, changed according to the options, without duplicates."""
     changes = {"cores": wanted.cores, "loop": wanted.loop}
     changes = {name: value for name, value in changes.items() if value}
     found = []
@@ -73,7 +79,7 @@ def section_cases(section, wanted):
 
 
 def machine():
-    """What a reader must know to compare: the facts that move the numbers."""
+    """The facts about the machine and the software that a reader needs to compare numbers."""
     with open("/proc/cpuinfo") as cpuinfo:
         models = [line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")]
     return {

@@ -1,4 +1,4 @@
-"""Numbers from samples. A percentile is a measured value, the nearest rank below, as in common/samples.c."""
+"""Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c."""
 
 from statistics import mean, median
 
@@ -16,10 +16,10 @@ def summary(samples):
 
 
 def with_spread(values):
-    """The median of repeats, and how far they lie apart."""
+    """The median of the repeats, and their spread."""
     return {"median": median(values), "low": min(values), "high": max(values)}
 
 
 def ratios(values, others):
-    """Of two contenders, repeat by repeat: what moved the machine in one repeat moved both."""
+    """The ratio of two contenders within each repeat, in which a slow machine affects both."""
     return with_spread([value / other for value, other in zip(values, others)])

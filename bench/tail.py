@@ -1,12 +1,12 @@
-"""The worst of a million round trips, closed loop and open loop, with the garbage collector off and on.
+"""The slowest of a million round trips, in a closed loop and an open loop, with the garbage collector off and on.
 
     python -m bench.tail [--count N] [--rate N] [--repeats N] [--contenders NAME ...]
 
-Closed loop: a request leaves when the last reply has arrived, as in the case request-response. Open loop: a server
-sends ticks on schedule, <rate> a second, whatever the client does; the client answers each in its callback, and the
-server takes the time from when the tick was *due* until its answer arrived (servers/ticker.c). So a stall counts for
-every tick that was due meanwhile: what a program that sends by the clock lives through, and what a closed loop, whose
-clock stands still with it, hides (coordinated omission).
+Closed loop: the client sends a request when the last reply has arrived, as in the case request-response. Open loop: a
+server sends ticks on schedule, <rate> a second, whatever the client does. The client answers each tick in its callback.
+The server measures the time from the moment when the tick was *due* until its answer arrived (servers/ticker.c). So a
+stall counts for every tick that was due meanwhile, as it does for a program that sends by the clock. A closed loop
+hides such stalls, because it sends nothing during them (coordinated omission).
 """
 
 import argparse
@@ -28,12 +28,12 @@ TIMEOUT = 600
 
 
 def ticker(cpu, count, rate):
-    """servers/ticker.c, which measures by itself."""
+    """The server servers/ticker.c, which measures the open loop."""
     return Server([native.program("servers/ticker"), cpu, SIZE, count, WARMUP, round(1e9 / rate)])
 
 
 def client(words, gc):
-    """What the client's process prints. A floor, which is C, has no collector."""
+    """The output of the client's process. A floor is a C program without a collector."""
     words = [*words, "--gc"] if gc else words
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""Nothing but replies, received as str by callbacks, by `recv()` and by `async for`; `pytest bench`."""
+"""A flood of replies, received as str with callbacks, with `recv()` and with `async for`; `pytest bench`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The job of `make demo`, before its table."""
+"""The echo session with which `make demo` starts, without the table."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Nothing but replies: a table per size, a row per contender; `pytest bench`."""
+"""A flood of replies: a table per size, a row per contender; `pytest bench`."""
 
 import pytest
 

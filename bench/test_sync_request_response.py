@@ -1,4 +1,4 @@
-"""One request, one reply: on two cores, where a blocking client may spin, and over TLS; `pytest bench`."""
+"""One request, one reply: on two cores, where a blocking client may poll, and over TLS; `pytest bench`."""
 
 import pytest
 

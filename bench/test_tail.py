@@ -1,4 +1,4 @@
-"""A short bout of what `python -m bench.tail` measures: that its parts fit together; `pytest bench`."""
+"""A short run of `python -m bench.tail`, to check that its parts work together; `pytest bench`."""
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""One contender, one case, one fresh process: run by the harness, prints one JSON line.
+"""Runs one contender and one case in a fresh process. The harness starts it, and it prints one JSON line.
 
     python -m bench.worker picows_listener request_response 512 --url ws://127.0.0.1:PORT/ --rounds 5000
 
-Warm-up rounds run first, over the same connection, and their samples are dropped. The collector is off, unless --gc.
+Warm-up rounds run first, on the same connection, and the worker drops their samples. The collector is off without --gc.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def version_of(package):
 
 
 def call(function, loop, *args, **kwargs):
-    """Run the client's function: on the named event loop, or plainly if it is a plain function."""
+    """Run the client's function: on the named event loop if it is a coroutine function, else directly."""
     if not inspect.iscoroutinefunction(function):
         return function(*args, **kwargs)
     if loop == "uvloop":
@@ -57,7 +57,7 @@ def private_dirty_kb():
 
 
 async def idle_memory(function, url, count, after_message, context):
-    """KB per connection, between a process with one connection behind it and one with `count` open."""
+    """The memory per connection in KB: the growth from one used connection to `count` open ones."""
     first = await function(url, 1, after_message, ssl=context)
     gc.collect()
     before = private_dirty_kb()
@@ -69,7 +69,7 @@ async def idle_memory(function, url, count, after_message, context):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("client", help="a file of bench/clients")
-    parser.add_argument("function", help="one of its functions, such as batch_send_many")
+    parser.add_argument("function", help="a function of that file, such as batch_send_many")
     parser.add_argument("size", type=int)
     parser.add_argument("--url", required=True)
     parser.add_argument("--count", type=int, default=100, help="messages of a batch or flood, or connections")
@@ -77,8 +77,8 @@ def arguments():
     parser.add_argument("--warmup", type=int, default=100)
     parser.add_argument("--loop", choices=["uvloop", "asyncio"], default="uvloop")
     parser.add_argument("--how", choices=["bytes", "str"], default="bytes")
-    parser.add_argument("--cpu", type=int, default=-1, help="stay on this CPU")
-    parser.add_argument("--ca", help="file of the authority to trust, for wss")
+    parser.add_argument("--cpu", type=int, default=-1, help="pin the process to this CPU")
+    parser.add_argument("--ca", help="file with the authority to trust, for wss")
     parser.add_argument("--after-message", action="store_true")
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on")
     return parser.parse_args()
@@ -112,7 +112,7 @@ def main():
         gc.collect()
         if not options.gc:
             gc.disable()
-        if case == "answers":  # the server measures
+        if case == "answers":  # the server measures this case
             call(function, options.loop, options.url, ssl=context)
             return
         samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **work)

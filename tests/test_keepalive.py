@@ -401,13 +401,16 @@ async def test_pings_that_a_talkative_server_never_answers_are_forgotten():
                 peer.send(text("x"))
 
     async with serve(handler) as server:
-        transport, listener = await ws_connect(Recorder, server.url, **pinging(0.002, strategy=PERIODICALLY))
-        await listener.received(40)
+        transport, listener = await ws_connect(Recorder, server.url, **pinging(60, strategy=PERIODICALLY))
         [keepalive] = [
             each
             for each in gc.get_objects()
             if type(each).__name__ == "Keepalive" and each._transport is transport
         ]
+        for pings in range(1, 41):
+            keepalive._watch.stop()
+            keepalive._idle()  # as if its time had come
+            await listener.received(pings)
         assert len(keepalive._pings) < 10
         del keepalive
         transport.abort()

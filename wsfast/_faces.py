@@ -1,4 +1,4 @@
-"""What a connection of the awaitable and one of the blocking client have in common, with websockets' names."""
+"""The parts that awaitable and blocking connections have in common, with websockets' names."""
 
 from __future__ import annotations
 
@@ -61,27 +61,28 @@ class Request:
 
 
 class Fixed:
-    """An option of ``connect()`` that a connection keeps as it is: an assignment would be in vain, so it is refused."""
+    """An option of ``connect()`` that cannot change during a connection. An assignment would have no effect, so it
+    raises."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, connection: object, owner: type | None = None) -> NoReturn:
-        raise AttributeError(f"{self._name} is an argument of connect(), and no attribute of connections")
+        raise AttributeError(f"{self._name} is an argument of connect(), not an attribute of connections")
 
     def __set__(self, connection: object, value: object) -> NoReturn:
-        raise AttributeError(f"{self._name} cannot be changed on a connection: give it to connect()")
+        raise AttributeError(f"{self._name} cannot be changed on a connection: pass it to connect()")
 
 
 class Identity:
-    """How logs tell a connection from others. Made when asked for, because hardly any program asks."""
+    """The identity of a connection in logs. Its parts are made at the first access, because few programs use them."""
 
     _base_logger: Any
 
     @functools.cached_property
     def id(self) -> uuid.UUID:
         """A unique identifier of the connection, for logs."""
-        import uuid  # imported with the first one
+        import uuid  # only if a program asks for an id
 
         return uuid.uuid4()
 
@@ -101,6 +102,6 @@ def control_payload(data: DataLike) -> bytes:
         raise TypeError("data must be str or bytes-like")
     if len(payload) > MAX_CONTROL:
         raise ProtocolError(
-            f"payload of {len(payload)} bytes is longer than {MAX_CONTROL}, the limit of control frames"
+            f"payload of {len(payload)} bytes exceeds the limit of control frames, {MAX_CONTROL} bytes"
         )
     return payload

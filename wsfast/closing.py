@@ -1,4 +1,4 @@
-"""How a connection ended: the words for it, and the exception made of them (RFC 6455 section 7)."""
+"""How a connection ended: the public types that describe it, and the exception for it (RFC 6455 section 7)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from wsfast.exceptions import (
 )
 from wsfast.kinship import kin
 
-# RFC 6455 section 7.4.1: codes that stand for "an empty CLOSE frame" and "no CLOSE frame"; never sent.
+# RFC 6455 section 7.4.1: these codes stand for "an empty CLOSE frame" and "no CLOSE frame". They are never sent.
 NO_STATUS_RECEIVED = 1005
 ABNORMAL_CLOSURE = 1006
 
 # The codes of a normal closure (section 7.4.1).
 _NORMAL = (1000, 1001, NO_STATUS_RECEIVED)
 
-# The payload of a control frame, in bytes (section 5.5). Of that of a CLOSE frame the code takes two.
+# The largest payload of a control frame, in bytes (section 5.5). In a CLOSE frame the code takes two of them.
 MAX_CONTROL = 125
 MAX_REASON = MAX_CONTROL - 2
 
@@ -48,11 +48,12 @@ class WSCloseHandshake(NamedTuple):
 class WSDisconnectInfo(NamedTuple):
     """Why a connection ended.
 
-    ``initiator`` is ``"local"`` if this program or wsfast itself ended it and ``"remote"`` if the server or the network
-    did. ``code`` and ``reason`` are those of the CLOSE frame that ended it; 1005 if that frame was empty, 1006 if there
-    was none. ``cause`` is the exception behind it: one raised by a callback, a protocol violation, a missed pong, a
-    closing handshake that timed out, an ``EOFError`` where the stream ended without a CLOSE frame of the server's, an
-    ``OSError`` of the connection. None for an orderly end.
+    ``initiator`` is ``"local"`` if this program or wsfast itself ended the connection, and ``"remote"`` if the server
+    or the network did. ``code`` and ``reason`` come from the CLOSE frame that ended the connection. ``code`` is 1005
+    if that frame was empty, and 1006 if there was no CLOSE frame. ``cause`` is the exception that ended the
+    connection: an exception of a callback, a protocol violation, a missed pong, a closing handshake that timed out,
+    an ``EOFError`` if the stream ended without a CLOSE frame from the server, or an ``OSError`` of the connection.
+    ``cause`` is None if the connection ended in an orderly way.
     """
 
     initiator: str
@@ -73,7 +74,7 @@ def _direction(close: Close | None) -> WSCloseInfo | None:
 
 
 def close_handshake(rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool) -> WSCloseHandshake | None:
-    """The handshake in picows' words; None while neither side has sent a CLOSE frame."""
+    """The closing handshake in picows' types; None while neither side has sent a CLOSE frame."""
     if rcvd is None and sent is None:
         return None
     return WSCloseHandshake(_direction(rcvd), _direction(sent), rcvd_then_sent)
@@ -82,7 +83,7 @@ def close_handshake(rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool
 def disconnect_info(
     rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool, aborted: bool, cause: BaseException | None
 ) -> WSDisconnectInfo:
-    """Who ended the connection and how. `aborted`: this program gave up without a CLOSE frame."""
+    """Which side ended the connection, and how. `aborted`: this program gave up without a CLOSE frame."""
     if sent is not None and not rcvd_then_sent:
         return WSDisconnectInfo("local", sent.code, sent.reason, cause)
     if rcvd is not None:
@@ -93,9 +94,10 @@ def disconnect_info(
 def connection_closed(
     rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool | None, cause: BaseException | None = None
 ) -> ConnectionClosed:
-    """What a call on a connection that is closing or closed raises, in every face.
+    """The exception for a call on a connection that is closing or closed, in every face.
 
-    As websockets decides: OK if both ends have said so, and no message was lost. `cause` becomes ``__cause__``.
+    The rule is that of websockets: ConnectionClosedOK if both ends sent a normal code, and no message was lost. `cause`
+    becomes ``__cause__``.
     """
     if rcvd is None or sent is None:
         exception = kin(ConnectionClosedError)(rcvd, sent, None)
@@ -108,9 +110,9 @@ def connection_closed(
 
 
 def close_reason(code: object, message: object) -> bytes:
-    """The reason of a CLOSE frame as UTF-8, of what the caller gave as such: str, UTF-8 bytes or None.
+    """Check the caller's close code and reason, and encode the reason as UTF-8. `message`: str, UTF-8 bytes or None.
 
-    :raises TypeError, ValueError: such a frame must not be sent
+    :raises TypeError, ValueError: a CLOSE frame must not contain this code or this reason
     """
     if not isinstance(code, int):
         raise TypeError(f"close_code must be a WSCloseCode, not {code!r}")
@@ -134,8 +136,9 @@ def close_reason(code: object, message: object) -> bytes:
 def end(call: Callable[[], object], loop: Any) -> None:
     """Abort or close the transport beneath.
 
-    :param loop: while it calls ``resume_writing()``; None otherwise. asyncio's own transports would close twice if they
-        were told there, so they are in the loop's next iteration.
+    :param call: the transport's ``abort`` or ``close``
+    :param loop: the event loop, if the transport is calling ``resume_writing()``; None otherwise. asyncio's own
+        transports would close twice if `call` ran inside that callback, so it runs in the loop's next iteration.
     """
     if loop is None:
         call()
@@ -144,10 +147,10 @@ def end(call: Callable[[], object], loop: Any) -> None:
 
 
 def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
-    """Log what ended a connection, or what comes on top of it: with its traceback if it may be a bug, for perhaps
-    nobody awaits it."""
+    """Log the exception that ended a connection, or a later one. Log a traceback if the exception may be a bug, because
+    perhaps no task awaits the exception."""
     if not first:
-        if not isinstance(exc, ProtocolError):  # what else the server did wrong is not worth a word
+        if not isinstance(exc, ProtocolError):  # further violations by the server are not worth a record
             logger.error("another exception while the connection ends", exc_info=exc)
     elif isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
         logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
@@ -156,11 +159,12 @@ def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
 
 
 def reason_for(exc: WSProtocolError) -> str:
-    """The reason of the CLOSE frame for what the server did wrong, in every face; of text in websockets' words."""
+    """The reason of the CLOSE frame for a violation by the server, in every face; for invalid text, websockets'
+    wording."""
     return f"{exc.reason} at position {exc.start}" if isinstance(exc, InvalidText) else str(exc)
 
 
 def cut_reason(reason: str) -> bytes:
-    """The reason of a CLOSE frame that wsfast sends by itself: whole characters, as many as it holds."""
-    # With what UTF-8 has no bytes for replaced.
+    """Shorten the reason of a CLOSE frame that wsfast sends by itself to as many whole characters as fit."""
+    # Surrogates, which UTF-8 cannot encode, are replaced.
     return reason.encode(errors="replace")[:MAX_REASON].decode(errors="ignore").encode()

@@ -1,6 +1,6 @@
 """The numbers of the WebSocket protocol: opcodes (RFC 6455 section 5.2) and close codes (section 7.4).
 
-All are ``IntEnum``, so a member equals its number and can stand wherever an ``int`` is wanted.
+All are ``IntEnum``: a member equals its number, and can be used wherever an ``int`` is expected.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class WSAutoPingStrategy(IntEnum):
 
 
 def close_code_on_wire_ok(code: int) -> bool:
-    """Tell whether ``code`` may stand in a CLOSE frame, sent or received (RFC 6455 section 7.4).
+    """Return whether a CLOSE frame, sent or received, may contain ``code`` (RFC 6455 section 7.4).
 
-    True for 1000-1003, 1007-1014 and 3000-4999. 1004 is reserved; 1005, 1006 and 1015 describe endings
-    without a code; 1016-2999 are kept for future revisions of the protocol.
+    True for 1000-1003, 1007-1014 and 3000-4999. 1004 is reserved. 1005, 1006 and 1015 describe connections that ended
+    without a code. 1016-2999 are reserved for future revisions of the protocol.
     """
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999

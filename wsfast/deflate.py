@@ -1,8 +1,8 @@
-"""permessage-deflate (RFC 7692): what a client offers, and whether the server's answer is one to it. No I/O.
+"""permessage-deflate (RFC 7692): the client's offers, and the check that the server's answer fits one of them. No I/O.
 
-The header is parsed here because nothing else is strict enough: wsproto's extension cuts at every comma, takes any
-parameter that begins with the right letters, and forgets what was offered. The streams themselves are zlib's, or
-those of zlib-ng or isal, which are drop-in replacements that are several times faster; see _engine/streams.pyx.
+This module parses the header itself, because other parsers are not strict enough: wsproto's extension splits at every
+comma, accepts any parameter that begins with the right letters, and does not remember the offer. The streams come from
+zlib, or from its drop-in replacements zlib-ng and isal, which are several times faster; see _engine/streams.pyx.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NAME = "permessage-deflate"
 
 HEADER = "Sec-WebSocket-Extensions"
 
-# By name; the fastest for most messages first.
+# The module of each library. The library that is fastest for most messages comes first.
 _MODULES = {"zlib-ng": "zlib_ng.zlib_ng", "isal": "isal.isal_zlib", "zlib": "zlib"}
 
 # RFC 7692 section 7.1.2: "a decimal integer value without leading zeroes between 8 to 15".
 _WINDOW_BITS = {str(bits): bits for bits in range(8, 16)}
 
-# zlib can compress with no smaller window than this, unless it may write its own header.
+# The smallest window with which zlib can compress a raw stream, in bits.
 _SMALLEST_TO_COMPRESS = 9
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -47,7 +47,7 @@ Parameters = list[tuple[str, str | None]]
 
 @functools.cache
 def _module(library: str) -> Any:
-    """The module of a library, None if it is not installed."""
+    """The module of a library; None if the library is not installed."""
     try:
         return importlib.import_module(_MODULES[library])
     except ImportError:
@@ -55,29 +55,29 @@ def _module(library: str) -> Any:
 
 
 def libraries() -> list[str]:
-    """The names of the zlibs that can be used here: those of "zlib-ng", "isal" and "zlib" that are installed."""
+    """The names of the installed libraries, out of "zlib-ng", "isal" and "zlib"."""
     return [library for library in _MODULES if _module(library) is not None]
 
 
 @dataclass(frozen=True)
 class PerMessageDeflate:
-    """How to compress: an offer to the server, and what the client does by itself.
+    """The parameters of compression: an offer to the server, and settings of the client alone.
 
-    A window is the part of what was sent before to which compressed data may refer, 2 to the power of its bits in
-    bytes. It costs about that much memory to receive, and four times that to send. Context takeover means that it goes
-    on from one message to the next.
+    A window is the part of the earlier data to which compressed data may refer. Its size is 2 to the power of its bits,
+    in bytes. Receiving costs about as much memory as the window, and sending four times as much. Context takeover means
+    that the window continues from one message to the next.
 
-    :param server_no_context_takeover: the server shall compress every message for itself
-    :param client_no_context_takeover: the client does
-    :param server_max_window_bits: the largest window that the server may use, 8-15; None leaves it to the server
-    :param client_max_window_bits: the largest window that the client uses, 9-15; True leaves it to the server, None
-        does not let it choose
-    :param level: how hard to compress: -1 to 9, or 0 to 3 with isal; None is the library's default
-    :param mem_level: 1-9: how much memory to use for compressing
+    :param server_no_context_takeover: the server must start a new window for each message
+    :param client_no_context_takeover: the client starts a new window for each message
+    :param server_max_window_bits: the largest window that the server may use, 8-15; with None the server chooses
+    :param client_max_window_bits: the largest window that the client uses, 9-15; True lets the server choose it, None
+        does not
+    :param level: the compression level: -1 to 9, or 0 to 3 with isal; None is the library's default
+    :param mem_level: 1-9: the amount of memory for compressing
     :param strategy: ``Z_DEFAULT_STRATEGY`` of zlib, ``Z_FILTERED``, ``Z_HUFFMAN_ONLY``, ``Z_RLE`` or ``Z_FIXED``; isal
-        has the first only
-    :param threshold: messages of fewer bytes are sent uncompressed; fragmented ones are always compressed
-    :param library: ``"zlib"``, ``"zlib-ng"`` or ``"isal"``; None takes what is fastest among those that are installed
+        supports only the first
+    :param threshold: messages of fewer bytes are sent uncompressed; fragmented messages are always compressed
+    :param library: ``"zlib"``, ``"zlib-ng"`` or ``"isal"``; None chooses the fastest installed library
     :raises ValueError: a value is out of range
     :raises ImportError: `library` is not installed
     """
@@ -105,11 +105,11 @@ class PerMessageDeflate:
         _check_range("mem_level", self.mem_level, 1, 9)
         _check_range("strategy", self.strategy, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED)
         if self.library == "isal" and self.strategy != zlib.Z_DEFAULT_STRATEGY:
-            raise ValueError(f"strategy: isal has the default one only, not {self.strategy}")
+            raise ValueError(f"strategy: isal supports only the default strategy, not {self.strategy}")
         _check_range("threshold", self.threshold, 0, None)
 
     def offer(self) -> str:
-        """The element of a Sec-WebSocket-Extensions header that offers this."""
+        """This offer as an element of a Sec-WebSocket-Extensions header."""
         words = [NAME]
         for name in ("server_no_context_takeover", "client_no_context_takeover"):
             if getattr(self, name):
@@ -123,7 +123,7 @@ class PerMessageDeflate:
     def accept(self, parameters: Parameters) -> AgreedDeflate:
         """Check the server's answer to this offer (RFC 7692 section 7.1).
 
-        :raises NegotiationError: the answer is invalid, or not one to this offer
+        :raises NegotiationError: the answer is invalid, or does not fit this offer
         """
         answer = _checked(parameters)
         server_bits, client_bits = self._agreed_bits(
@@ -134,7 +134,7 @@ class PerMessageDeflate:
             raise NegotiationError("the server did not accept server_no_context_takeover")
         return AgreedDeflate(
             "server_no_context_takeover" in answer,
-            # Section 7.1.1.2: for the client it was a hint only, which it keeps to in any case.
+            # Section 7.1.1.2: the offer is only a hint about the client, but the client keeps to it in any case.
             self.client_no_context_takeover or "client_no_context_takeover" in answer,
             server_bits,
             client_bits,
@@ -143,7 +143,7 @@ class PerMessageDeflate:
 
     def _agreed_bits(self, server: int | None, client: int | None) -> tuple[int, int]:
         if self.server_max_window_bits is not None:
-            # Section 7.1.2.1: answered with the same or a smaller value.
+            # Section 7.1.2.1: the server must answer with the same or a smaller value.
             if server is None:
                 raise NegotiationError("the server did not accept server_max_window_bits")
             if server > self.server_max_window_bits:
@@ -152,7 +152,7 @@ class PerMessageDeflate:
                 )
         offered = 15 if self.client_max_window_bits is True else self.client_max_window_bits
         if client is not None:
-            # Section 7.1.2.2: only if it was offered, and no larger than that.
+            # Section 7.1.2.2: the answer may contain the parameter only if it was offered, with no larger value.
             if offered is None:
                 raise NegotiationError("the server's client_max_window_bits was not offered")
             if client > offered:
@@ -163,7 +163,7 @@ class PerMessageDeflate:
 
 
 class ClientPerMessageDeflateFactory(PerMessageDeflate):
-    """:class:`PerMessageDeflate` with websockets' name and parameters: every message is compressed.
+    """:class:`PerMessageDeflate` with websockets' name and parameters. It compresses every message.
 
     :param compress_settings: ``level``, ``memLevel`` and ``strategy`` of ``zlib.compressobj``
     """
@@ -197,7 +197,7 @@ class ClientPerMessageDeflateFactory(PerMessageDeflate):
 
 @dataclass
 class AgreedDeflate:
-    """What was agreed with the server: ``compression`` of a connection. Not made by hand."""
+    """The parameters agreed with the server: the attribute ``compression`` of a connection. Only wsfast makes it."""
 
     server_no_context_takeover: bool
     client_no_context_takeover: bool
@@ -205,7 +205,7 @@ class AgreedDeflate:
     client_max_window_bits: int
     options: PerMessageDeflate
     inflating: str = field(init=False)
-    """The library that decompresses. Without ``library=`` it may change once, when the size of messages is known."""
+    """The library that decompresses. Without ``library=`` it may change once, after the first messages."""
     deflating: str = field(init=False)
     """The library that compresses."""
 
@@ -217,27 +217,28 @@ class AgreedDeflate:
 
     @property
     def can_compress(self) -> bool:
-        """False if the server wants a window that is too small for zlib: then messages are sent uncompressed."""
+        """False if the server requires a window that is too small for zlib; then messages are sent uncompressed."""
         return self.client_max_window_bits >= _SMALLEST_TO_COMPRESS
 
     @property
     def window_size(self) -> int:
-        """Bytes of what was received to which the server may refer."""
+        """The size of the server's window in bytes."""
         return 1 << self.server_max_window_bits
 
     @property
     def error(self) -> tuple[type[Exception], ...]:
-        """What a decompressor raises."""
+        """The exceptions that a decompressor may raise."""
         return tuple(_module(library).error for library in libraries())
 
     def decompressors(self, library: str) -> Callable[..., Any]:
-        """What makes a new stream; with ``zdict=``, one that continues after that window. No Python runs in it."""
-        # zlib-ng and isal know no window of 8 bits; a larger one than the server's costs a few bytes.
+        """A function that makes a new stream; with ``zdict=`` the stream continues after that window. It runs no
+        Python."""
+        # zlib-ng and isal do not support a window of 8 bits. A larger window than the server's costs a few bytes.
         bits = max(self.server_max_window_bits, _SMALLEST_TO_COMPRESS)
         return functools.partial(_module(library).decompressobj, wbits=-bits)
 
     def compressor(self) -> Any:
-        """A new stream, of the library that `deflating` names."""
+        """A new stream of the library `deflating`."""
         options = self.options
         settings = {} if options.level is None else {"level": options.level}
         if options.strategy != zlib.Z_DEFAULT_STRATEGY:
@@ -249,9 +250,9 @@ class AgreedDeflate:
 def offers(
     compression: str | PerMessageDeflate | None, extensions: Sequence[PerMessageDeflate] | None
 ) -> list[PerMessageDeflate]:
-    """What to offer, in order of preference, for the arguments of connect().
+    """The offers for the arguments of connect(), in order of preference.
 
-    As in websockets, ``compression="deflate"`` stands behind `extensions`, unless these compress already.
+    As in websockets, ``compression="deflate"`` comes after `extensions`, and adds nothing if they already compress.
     """
     if isinstance(extensions, str) or not isinstance(extensions, Sequence | None):
         raise TypeError(f"extensions must be a sequence, not {type(extensions).__name__}")
@@ -271,9 +272,9 @@ def offers(
 
 
 def negotiate(header: str | None, offered: Sequence[PerMessageDeflate]) -> AgreedDeflate | None:
-    """Judge the Sec-WebSocket-Extensions header of the server's reply.
+    """Check the Sec-WebSocket-Extensions header of the server's reply.
 
-    :returns: what was agreed, None if the server accepts no compression
+    :returns: the agreed parameters, None if the server accepts no compression
     :raises InvalidHeaderFormat, NegotiationError: the connection must fail (RFC 6455 section 9.1, RFC 7692 section 5)
     """
     agreed: AgreedDeflate | None = None
@@ -287,7 +288,7 @@ def negotiate(header: str | None, offered: Sequence[PerMessageDeflate]) -> Agree
 
 
 def _first_accepted(offered: Sequence[PerMessageDeflate], parameters: Parameters) -> AgreedDeflate:
-    """The offer that this may be the answer to (section 5.1: the server does not say)."""
+    """Accept the answer for the first offer that it fits (section 5.1: the answer does not name the offer)."""
     failure: NegotiationError | None = None
     for offer in offered:
         try:
@@ -299,7 +300,7 @@ def _first_accepted(offered: Sequence[PerMessageDeflate], parameters: Parameters
 
 
 def _checked(parameters: Parameters) -> dict[str, int | None]:
-    """The parameters of an answer by name: each known, valid and single."""
+    """The parameters of an answer by name. Each must be known, valid and unique."""
     checked: dict[str, int | None] = {}
     for name, value in parameters:
         if name in checked:
@@ -331,9 +332,9 @@ def _check_range(name: str, value: int | None, low: int, high: int | None) -> No
 
 
 def parse(header: str) -> list[tuple[str, Parameters]]:
-    """The extensions in a Sec-WebSocket-Extensions header, with their parameters; None is a parameter without value.
+    """The extensions in a Sec-WebSocket-Extensions header, with their parameters. A parameter without a value has None.
 
-    :raises InvalidHeaderFormat: the header breaks the grammar
+    :raises InvalidHeaderFormat: the header violates the grammar
     """
     return _Parser(header).extensions()
 
@@ -346,7 +347,7 @@ class _Parser:
     def extensions(self) -> list[tuple[str, Parameters]]:
         found: list[tuple[str, Parameters]] = []
         while True:
-            while self.skip(","):  # empty elements of a list mean nothing (RFC 9110 section 5.6.1)
+            while self.skip(","):  # a recipient ignores empty elements of a list (RFC 9110 section 5.6.1)
                 pass
             if self.at == len(self.header):
                 return found

@@ -30,8 +30,8 @@
     ├── InvalidState (also an AssertionError)
     └── ConcurrencyError (also a RuntimeError)
 
-Names, constructors and attributes are those of websockets; the names in parentheses are picows' and denote
-the same classes, so an ``except`` clause written for either library works. Every exception can be pickled.
+Names, constructors and attributes are those of websockets. The names in parentheses are picows' names for the same
+classes. So an ``except`` clause that was written for either library works. Every exception can be pickled.
 """
 
 # The names belong to websockets and picows; many do not end in "Error".
@@ -99,7 +99,7 @@ __all__ = [
     "printable",
 ]
 
-# 1005, 1006 and 1015 never travel, but they describe endings in a Close (RFC 6455 section 7.4.1).
+# 1005, 1006 and 1015 are never sent, but a Close may contain them (RFC 6455 section 7.4.1).
 _EXPLANATIONS = {
     1000: "OK",
     1001: "going away",
@@ -142,8 +142,8 @@ def _explain(code: int) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with all that a log must not take from a server escaped: ends of lines and other controls, characters that
-    change the direction of writing, surrogates."""
+    """Escape the characters that a server must not put into a log: line ends and other controls, characters that change
+    the direction of writing, surrogates."""
     if text.isprintable():
         return text
     return "".join(
@@ -153,9 +153,10 @@ def printable(text: str) -> str:
 
 
 class WebSocketException(Exception):
-    """Base class of everything wsfast raises about WebSockets.
+    """Base class of all WebSocket exceptions of wsfast.
 
-    What a server sent is escaped in the text of an exception, where it is not printable; attributes have it as it came.
+    The text of an exception escapes unprintable characters from the server. The attributes contain the server's text
+    unchanged.
     """
 
     def __str__(self) -> str:
@@ -166,15 +167,15 @@ class WebSocketException(Exception):
 
 
 class ConnectionClosed(WebSocketException):
-    """The connection is closed, so the operation cannot be done.
+    """The connection is closed, so the operation is not possible.
 
-    ``rcvd`` and ``sent`` are the CLOSE frames of each direction, None where there was none. If there were
-    both, ``rcvd_then_sent`` tells whether the peer's came first; otherwise it is None.
+    ``rcvd`` and ``sent`` are the CLOSE frames of each direction, None where there was none. If there were both,
+    ``rcvd_then_sent`` is True if the server's came first, else False. Otherwise it is None.
     """
 
     def __init__(self, rcvd: Close | None, sent: Close | None, rcvd_then_sent: bool | None = None) -> None:
         if (rcvd_then_sent is None) != (rcvd is None or sent is None):
-            raise ValueError("rcvd_then_sent goes with two CLOSE frames, and only with two")
+            raise ValueError("rcvd_then_sent must be a bool if there are two CLOSE frames, else None")
         super().__init__(rcvd, sent, rcvd_then_sent)
         self.rcvd = rcvd
         self.sent = sent
@@ -193,12 +194,12 @@ class ConnectionClosed(WebSocketException):
 
     @property
     def code(self) -> int:
-        """The code the peer closed with; 1006 if it sent no CLOSE frame (RFC 6455 section 7.1.5)."""
+        """The code of the server's CLOSE frame; 1006 if it sent no CLOSE frame (RFC 6455 section 7.1.5)."""
         return WSCloseCode.ABNORMAL_CLOSURE if self.rcvd is None else self.rcvd.code
 
     @property
     def reason(self) -> str:
-        """The reason the peer closed with; empty if it gave none (RFC 6455 section 7.1.6)."""
+        """The reason of the server's CLOSE frame; empty if it gave none (RFC 6455 section 7.1.6)."""
         return "" if self.rcvd is None else self.rcvd.reason
 
 
@@ -211,10 +212,10 @@ class ConnectionClosedError(ConnectionClosed):
 
 
 def _redact(uri: str) -> str:
-    """Hide whatever may be credentials in ``uri``.
+    """Hide everything in ``uri`` that may be credentials.
 
-    All up to the last ``@`` goes, not just the userinfo: an unescaped ``/`` or ``@`` in a password makes an
-    invalid URI whose pieces cannot be told apart, and such URIs are what ends up in error messages.
+    It removes all text up to the last ``@``, not just the userinfo. An unescaped ``/`` or ``@`` in a password makes
+    the URI invalid, so its parts cannot be separated, and error messages contain mostly invalid URIs.
     """
     secret, at, rest = uri.rpartition("@")
     if not at:
@@ -224,7 +225,7 @@ def _redact(uri: str) -> str:
 
 
 class InvalidURI(WebSocketException):
-    """The URI is not a WebSocket URI (RFC 6455 section 3). ``uri`` is kept without its credentials."""
+    """The URI is not a WebSocket URI (RFC 6455 section 3). ``uri`` contains no credentials."""
 
     def __init__(self, uri: str, msg: str) -> None:
         self.uri = _redact(uri)
@@ -241,7 +242,7 @@ class InvalidURI(WebSocketException):
 
 
 class InvalidProxy(WebSocketException):
-    """The proxy URL cannot be used. ``proxy`` is kept without its credentials."""
+    """The proxy URL cannot be used. ``proxy`` contains no credentials."""
 
     def __init__(self, proxy: str, msg: str) -> None:
         self.proxy = _redact(proxy)
@@ -255,8 +256,8 @@ class InvalidProxy(WebSocketException):
 class InvalidHandshake(WebSocketException):
     """The opening handshake failed (RFC 6455 section 4).
 
-    ``response`` is the server's reply, ``raw_header`` the bytes of its header, and ``raw_body`` its body,
-    each None when unknown.
+    ``response`` is the server's reply, ``raw_header`` the bytes of its header, and ``raw_body`` its body. Each is None
+    if unknown.
     """
 
     response: UpgradeResponse | None = None
@@ -265,7 +266,7 @@ class InvalidHandshake(WebSocketException):
 
 
 class SecurityError(InvalidHandshake):
-    """The handshake broke a limit that protects this program."""
+    """The server's reply exceeded a limit that protects this program."""
 
 
 class RequestLineTooLong(SecurityError):
@@ -285,7 +286,7 @@ class TooManyHeaders(SecurityError):
 
 
 class ProxyError(InvalidHandshake):
-    """The proxy could not be reached, or refused."""
+    """The proxy could not be reached, or refused the connection."""
 
 
 class InvalidProxyMessage(ProxyError):
@@ -332,7 +333,7 @@ class InvalidProtocol(InvalidHandshake):
 
 
 class InvalidStatus(InvalidHandshake):
-    """The server answered with a status other than 101; ``response`` has status, headers and body."""
+    """The server answered with a status other than 101; ``response`` contains status, headers and body."""
 
     response: UpgradeResponse
 
@@ -342,14 +343,15 @@ class InvalidStatus(InvalidHandshake):
 
     @property
     def retry_after(self) -> float | None:
-        """In how many seconds the server wants to be asked again; None if it does not say (RFC 9110 section 10.2.3)."""
+        """The seconds after which the server wants a retry, from Retry-After; None without one (RFC 9110 section
+        10.2.3)."""
         text = self.response.headers.get("Retry-After", "").strip()
         if text.isascii() and text.isdigit():
             return float(text)
-        from email.utils import parsedate_to_datetime  # it takes milliseconds to import
+        from email.utils import parsedate_to_datetime  # the import takes milliseconds
 
         try:
-            # All dates of HTTP are GMT, also when they leave that out.
+            # All dates in HTTP are GMT, also without a zone.
             return max(
                 0.0, parsedate_to_datetime(text).replace(tzinfo=timezone.utc).timestamp() - time.time()
             )
@@ -377,7 +379,7 @@ class InvalidHeader(InvalidHandshake):
 
 
 class InvalidHeaderFormat(InvalidHeader):
-    """A header breaks its grammar at position ``pos``."""
+    """A header violates its grammar at position ``pos``."""
 
     def __init__(self, name: str, error: str, header: str, pos: int) -> None:
         super().__init__(name, f"{error} at {pos} in {header}")
@@ -401,7 +403,7 @@ class InvalidUpgrade(InvalidHeader):
 
 
 class NegotiationError(InvalidHandshake):
-    """Extensions or subprotocols cannot be agreed on."""
+    """Client and server cannot agree on extensions or on a subprotocol."""
 
 
 class DuplicateParameter(NegotiationError):
@@ -445,7 +447,7 @@ class InvalidParameterValue(NegotiationError):
 class WSProtocolError(WebSocketException):
     """The connection fails with close code ``code``; ``str()`` is the message (RFC 6455 section 7.1.7).
 
-    A callback may raise it to choose the code of the CLOSE frame. ``args`` is ``(code, message)``.
+    A callback may raise this exception to choose the code of the CLOSE frame. ``args`` is ``(code, message)``.
     """
 
     code: int
@@ -460,7 +462,7 @@ class WSProtocolError(WebSocketException):
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses take other arguments than args, so unpickling must not go through their constructors.
+        # The constructors of subclasses take other arguments than args, so unpickling must not call them.
         return _rebuild, (type(self), self.args), self.__dict__
 
 
@@ -471,7 +473,7 @@ def _rebuild(cls: type[WSProtocolError], args: tuple[Any, ...]) -> WSProtocolErr
 
 
 class ProtocolError(WSProtocolError):
-    """The peer broke the protocol: a bad frame or sequence of frames. The code is 1002 unless given."""
+    """The server violated the protocol with a bad frame or sequence of frames. The default code is 1002."""
 
     def __init__(self, message: str = "protocol error", code: int = WSCloseCode.PROTOCOL_ERROR) -> None:
         super().__init__(code, message)
@@ -480,9 +482,10 @@ class ProtocolError(WSProtocolError):
 class PayloadTooBig(ProtocolError):
     """A message is larger than this side's ``max_size``; the code is 1009.
 
-    All sizes are bytes: ``size`` of the offending frame (None if unknown), ``max_size`` still free for it,
-    and ``current_size`` of the message's earlier frames. The attribute ``max_size`` is the limit of the whole
-    message. A ready-made message may be given instead of the sizes, which are None then.
+    All sizes are in bytes. The arguments are the size of the frame that was too big (None if unknown), ``max_size``,
+    the bytes that the limit left for that frame, and ``current_size``, the size of the message's earlier frames. The
+    attribute ``max_size`` is the limit of the whole message. The first argument may be the text of the error instead;
+    then all sizes are None.
     """
 
     def __init__(
@@ -509,7 +512,7 @@ class PayloadTooBig(ProtocolError):
 
 
 class TooManyFragments(ProtocolError):
-    """websockets' name for a message of too many frames. wsfast limits messages by their bytes, and never raises it."""
+    """A message has too many frames. wsfast has the name from websockets, but limits bytes, and never raises it."""
 
     def __init__(self, max_fragments_or_message: int | str) -> None:
         message = max_fragments_or_message
@@ -521,7 +524,7 @@ class TooManyFragments(ProtocolError):
 class InvalidText(ProtocolError, UnicodeDecodeError):
     """A text message or a close reason is not UTF-8; the code is 1007 (RFC 6455 section 8.1).
 
-    It is a UnicodeDecodeError too, with the same constructor, ``args`` and attributes.
+    The class is a UnicodeDecodeError too, with the same constructor, ``args`` and attributes.
     """
 
     def __init__(self, encoding: str, data: bytes, start: int, end: int, reason: str) -> None:
@@ -536,7 +539,8 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
 
     @classmethod
     def of_part(cls, part: bytes, inside: bool) -> InvalidText:
-        """Return the error of a text that became invalid within ``part``, which may begin ``inside`` a character."""
+        """Return the error for a text that became invalid within ``part``. ``inside``: ``part`` begins inside a
+        character."""
         if not inside:
             try:
                 part.decode()
@@ -545,16 +549,16 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
         return cls("utf-8", part, 0, len(part), "invalid across fragments")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The fields of UnicodeDecodeError are set by its constructor only, and args are what it takes.
+        # Only the constructor of UnicodeDecodeError sets its fields, and args are its arguments.
         return type(self), self.args, self.__dict__
 
 
 class KeepaliveTimeout(WebSocketException, TimeoutError):
-    """The peer showed no sign of life in time after a keepalive ping."""
+    """The server sent no byte within the time-out of a keepalive ping."""
 
 
 class TLSUnavailable(WebSocketException, NotImplementedError):
-    """The blocking client cannot speak TLS with this Python: its OpenSSL is hidden from other modules."""
+    """The blocking client cannot use TLS with this Python, which hides its OpenSSL from other modules."""
 
 
 class InvalidState(WebSocketException, AssertionError):
@@ -562,7 +566,7 @@ class InvalidState(WebSocketException, AssertionError):
 
 
 class ConcurrencyError(WebSocketException, RuntimeError):
-    """Two tasks or threads use the connection in a way only one may at a time."""
+    """Two tasks or threads use the connection in a way that is allowed to only one at a time."""
 
 
 WSError = WebSocketException

@@ -1,7 +1,7 @@
-"""Options that mean the same to several faces, as objects that check themselves.
+"""Options with the same meaning in several faces, as objects that check their values.
 
-Each ``connect`` makes them before it does anything else. A wrong type raises TypeError and a wrong value ValueError,
-both with the name of the option.
+Each ``connect`` makes these objects before it does anything else. A wrong type raises TypeError and a wrong value
+raises ValueError. Both errors contain the name of the option.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ __all__ = [
     "seconds",
 ]
 
-# A larger limit on bytes than memory can be addressed with is none.
+# A limit on bytes that exceeds any address space, so it is never reached.
 NO_LIMIT = 2**62
 
-# A hundred years: as good as no end, while the timers of some event loops, and of Rust, end not much later.
+# A hundred years. A longer time-out counts as none, because the timers of some event loops, and of Rust, overflow not
+# much later.
 _FOREVER = 100 * 365.25 * 86400
 
 # websockets' default of ping_interval and ping_timeout, in seconds.
 _PING = 20
 
-# A limit of two kinds, such as of messages and of fragments, or a high-water and a low-water mark.
+# One limit, or a pair: for messages and for fragments, or a high-water and a low-water mark.
 Marks = int | tuple[int | None, int | None] | None
 
 
 def seconds(name: str, value: Any, *, none: str | None, zero: bool = True) -> float | None:
-    """A checked span of time; None for one that never ends.
+    """Check a time span, and return it; None stands for an unlimited one.
 
-    :param none: what None means, for the error; None if it is refused
+    :param none: the meaning of the value None, for the text of errors; None refuses that value
     :param zero: whether 0 is allowed
     """
     if value is None and none is not None:
@@ -67,9 +68,9 @@ def seconds(name: str, value: Any, *, none: str | None, zero: bool = True) -> fl
 
 
 def count(name: str, value: Any, *, least: int = 0, none: str | None = None) -> int | None:
-    """A checked number of bytes or of things.
+    """Check a number of bytes or items, and return it.
 
-    :param none: what None means, for the error; None if it is refused
+    :param none: the meaning of the value None, for the text of errors; None refuses that value
     """
     if value is None and none is not None:
         return None
@@ -86,21 +87,21 @@ def count(name: str, value: Any, *, least: int = 0, none: str | None = None) -> 
 
 
 def check_bools(**options: Any) -> None:
-    """Refuse what is neither True nor False: "no" would be true."""
+    """Refuse values other than True and False, because a string such as "no" would count as true."""
     for name, value in options.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be a bool, not {value!r}")
 
 
 def check_callables(**options: Callable[..., Any] | None) -> None:
-    """Refuse what cannot be called; None is the default of all of them."""
+    """Refuse values that cannot be called. None is allowed: it is the default of all these options."""
     for name, value in options.items():
         if value is not None and not callable(value):
             raise TypeError(f"{name} must be callable, not {value!r}")
 
 
 def check_types(*types: type, **options: Any) -> None:
-    """Refuse what is of none of the types; None is the default of all of them."""
+    """Refuse values of any other type. None is allowed: it is the default of all these options."""
     for name, value in options.items():
         if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
             expected = " or ".join(kind.__name__ for kind in types)
@@ -108,7 +109,7 @@ def check_types(*types: type, **options: Any) -> None:
 
 
 def check_address(name: str, value: Any) -> None:
-    """Refuse what is no address: host and port, of IPv6 perhaps with two more numbers; None is the default."""
+    """Refuse values that are not an address: host and port, for IPv6 perhaps with two more numbers. None is allowed."""
     if value is None:
         return
     if not (isinstance(value, (tuple, list)) and len(value) in (2, 4)):
@@ -127,7 +128,7 @@ def as_logger(name: str, value: Any) -> Any:
 
 
 class Timeouts:
-    """How long opening and closing may take, in seconds; None is without end."""
+    """The time limits for opening and closing, in seconds; None is no limit."""
 
     __slots__ = ("close", "handshake", "open")
 
@@ -141,8 +142,9 @@ class Timeouts:
 
 
 class Limits:
-    """What a connection may hold: `message` and `fragment` in bytes, NO_LIMIT if there is none; `queue`, the marks in
-    frames at which reading pauses and resumes; `write`, those in bytes at which sending does."""
+    """The limits on the memory of a connection. `message` and `fragment` are in bytes. `queue` is the pair of marks, in
+    frames, at which reading pauses and resumes. `write` is the pair of marks, in bytes, at which sending pauses and
+    resumes. None is no limit, or for `write` the default of asyncio."""
 
     __slots__ = ("fragment", "message", "queue", "write")
 
@@ -155,7 +157,7 @@ class Limits:
 
     @staticmethod
     def of_frames(max_frame_size: Any) -> int:
-        """The limit of a listener, in bytes."""
+        """The size limit of a listener's frames or messages, in bytes; NO_LIMIT for None."""
         limit = count("max_frame_size", max_frame_size, least=1, none="for no limit")
         return NO_LIMIT if limit is None else limit
 
@@ -181,9 +183,9 @@ def _marks(name: str, value: Any, none: str) -> tuple[int | None, int | None]:
 
 
 class Pinging:
-    """When PINGs are sent, and how long their answers may take, in seconds.
+    """The interval of PINGs and the time-out of their answers, in seconds.
 
-    `interval`: None sends none; `timeout`: None waits without end.
+    `interval`: None sends no PINGs; `timeout`: None waits without a limit.
     """
 
     __slots__ = ("interval", "strategy", "timeout")
@@ -197,7 +199,7 @@ class Pinging:
 
     @classmethod
     def of_listener(cls, enabled: Any, idle_timeout: Any, reply_timeout: Any, strategy: Any) -> Pinging:
-        """Of picows' options, which say by one of their own that no pings are sent."""
+        """Make it from picows' options, where `enabled` is an option of its own."""
         check_bools(enable_auto_ping=enabled)
         seconds("auto_ping_idle_timeout", idle_timeout, zero=False, none=None)
         seconds("auto_ping_reply_timeout", reply_timeout, zero=False, none=None)

@@ -1,4 +1,4 @@
-"""How to speak TLS, for all faces: settings of wsfast's own, or a context of the user's, which nothing is added to."""
+"""TLS settings for all faces: wsfast's own TLS class, or the user's SSLContext, which wsfast uses without changes."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TLS:
-    """How to speak TLS: who is trusted, and what is offered. It cannot be changed; equal ones are the same to wsfast.
+    """TLS settings: the certificates to trust, and the protocols to offer. Immutable; equal settings share a context.
 
     All faces trust the same certificates: those that OpenSSL trusts with :meth:`context`. The blocking client encrypts
-    by rustls, which is faster.
+    with rustls, which is faster than OpenSSL.
 
-    Each server must show a certificate for its name, or for its address, in ``subjectAltName``. With a certificate
-    authority of one's own, ``cafile="ca.pem"``, nobody else is trusted; the server's own certificate may stand there,
-    too, where Python's default context allows that (from 3.13 on, or if it is self-signed).
+    A server must present a certificate with its name, or its address, in ``subjectAltName``. With a private certificate
+    authority, ``cafile="ca.pem"``, no other authority is trusted. The file may also contain the server's own
+    certificate if Python's default context allows that (from 3.13 on, or if the certificate is self-signed).
 
-    The files are read when they are first used, and again if settings are made that differ. TLS keys are logged to the
-    file that the environment variable ``SSLKEYLOGFILE`` names.
+    wsfast reads the files when the settings are first used. It reads them again for settings that differ. OpenSSL and
+    rustls log TLS keys to the file that the environment variable ``SSLKEYLOGFILE`` names.
 
-    :raises TypeError, ValueError: a setting makes no sense
+    :raises TypeError, ValueError: a setting is invalid
     """
 
     cafile: StrPath | None = None
     """A file in PEM with the certificates to trust, in place of the system's authorities."""
     capath: StrPath | None = None
-    """A directory of them, as OpenSSL wants it."""
+    """A directory of certificates to trust, in OpenSSL's format."""
     cadata: str | bytes | None = None
     """Certificates to trust in PEM (str), or in DER (bytes)."""
     client_cert: ClientCert | None = None
-    """A file in PEM with this client's certificate and key, or two files; not encrypted."""
+    """A file in PEM with this client's certificate and key, or two files. The key must not be encrypted."""
     alpn: Sequence[str] = ()
     """The protocols to offer, in order of preference."""
     minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
@@ -53,7 +53,7 @@ class TLS:
     maximum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
     """TLS 1.2 or 1.3."""
     check_hostname: bool = True
-    """False accepts a trusted certificate for whatever name it is."""
+    """False accepts a trusted certificate for any name."""
 
     def __post_init__(self) -> None:
         for name in ("cafile", "capath"):
@@ -85,11 +85,11 @@ class TLS:
         object.__setattr__(self, name, value)
 
     def context(self) -> ssl.SSLContext:
-        """The same in an ``ssl.SSLContext``: what ``ssl.create_default_context()`` of this Python makes, and these
-        settings. Not to be changed, since connections share it.
+        """These settings as an ``ssl.SSLContext``: the one that ``ssl.create_default_context()`` of this Python
+        makes, with these settings added. Do not change it, because connections share it.
 
         :raises OSError: a file cannot be read
-        :raises ssl.SSLError: a file holds something else
+        :raises ssl.SSLError: a file contains no certificate or key
         """
         default = ssl.get_default_verify_paths()
         return _context(self, os.environ.get("SSLKEYLOGFILE"), default.cafile, default.capath)
@@ -103,7 +103,8 @@ def _path(name: str, path: Any) -> str | None:
     return os.fspath(path)
 
 
-# Loading the system's authorities takes milliseconds. Where they are, and where keys are logged, the environment says.
+# Loading the system's authorities takes milliseconds. `_environment` is part of the cache key: environment variables
+# choose the authorities and the file for the key log.
 @functools.lru_cache(maxsize=16)
 def _context(settings: TLS, *_environment: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context(
@@ -125,21 +126,22 @@ def _no_password() -> str:
 
 
 def check_tls(name: str, tls: object) -> None:
-    """Refuse what is neither a context nor settings, nor None. The repr of `tls` may hold certificates."""
+    """Refuse anything but a context, settings or None. The error omits the repr of `tls`: it may contain
+    certificates."""
     if tls is not None and not isinstance(tls, (ssl.SSLContext, TLS)):
         raise TypeError(f"{name} must be an ssl.SSLContext or a wsfast.TLS, not {type(tls).__name__}")
 
 
 def as_context(tls: ssl.SSLContext | TLS | None) -> ssl.SSLContext:
-    """What the user said, None being the default, in a context."""
+    """The user's choice as a context. None stands for the default settings."""
     return tls if isinstance(tls, ssl.SSLContext) else (tls or TLS()).context()
 
 
 def server_name(name: str) -> str:
-    """The name that a certificate must be for, and that is sent as SNI: in ASCII, and without the dot at the end
-    that only DNS knows (RFC 6066 section 3); an address stays what it is, without its zone.
+    """The name that the certificate must contain, and that is sent as SNI: in ASCII, without the dot at the end, which
+    only DNS uses (RFC 6066 section 3). An address is returned without its zone.
 
-    :raises ValueError: that is no name
+    :raises ValueError: `name` is not a valid name
     """
     address = name.partition("%")[0]
     try:
@@ -149,14 +151,14 @@ def server_name(name: str) -> str:
     try:
         ascii_name = name.removesuffix(".").encode("idna").decode("ascii").lower()
     except UnicodeError as exc:
-        raise ValueError(f"server_hostname: {name!r} is no valid name") from exc
+        raise ValueError(f"server_hostname: {name!r} is not a valid name") from exc
     if not ascii_name or ascii_name.startswith(".") or "\0" in ascii_name:
-        raise ValueError(f"server_hostname: {name!r} is no valid name")
+        raise ValueError(f"server_hostname: {name!r} is not a valid name")
     return ascii_name
 
 
 def put_in_python_s_words(exc: ssl.SSLCertVerificationError, name: str) -> None:
-    """Make an error of another TLS layer what Python's own would be. `name`: of the server."""
+    """Give an error of another TLS layer the attributes of Python's own. `name`: the server's name."""
     if exc.verify_code in (_HOSTNAME_MISMATCH, _ADDRESS_MISMATCH):
         kind = "Hostname" if exc.verify_code == _HOSTNAME_MISMATCH else "IP address"
         exc.verify_message = f"{kind} mismatch, certificate is not valid for '{name}'."

@@ -19,8 +19,8 @@ __all__ = [
 class UpgradeRequest:
     """The request that asked for the upgrade, with picows' attributes.
 
-    It keeps the bytes that were sent, some 250, because thousands of idle connections have one each; the
-    headers are parsed when first asked for.
+    The object keeps only the bytes that were sent, about 250, because each of thousands of idle connections has one.
+    It parses the headers at the first access.
     """
 
     __slots__ = ("_headers", "_raw")
@@ -60,11 +60,11 @@ class UpgradeRequest:
 
 
 class UpgradeResponse:
-    """The server's final reply; its headers, some 200 bytes, are parsed when first asked for.
+    """The server's final reply. It parses the headers, about 200 bytes, at the first access.
 
-    ``version`` is ``b"HTTP/1.1"``; ``status`` an HTTPStatus, or a plain int if Python doesn't know it (520,
-    say); ``reason_phrase`` the text after it, often empty; ``body`` None for a 101, otherwise what was
-    received of the body, at most ``MAX_BODY`` bytes.
+    ``version`` is ``b"HTTP/1.1"``. ``status`` is an HTTPStatus, or a plain int if Python doesn't know it (for example
+    520). ``reason_phrase`` is the text after the status, often empty. ``body`` is None for a 101, otherwise the part of
+    the body that was received, at most ``MAX_BODY`` bytes.
     """
 
     __slots__ = ("_headers", "_raw_headers", "body", "reason_phrase", "status", "version")
@@ -86,7 +86,7 @@ class UpgradeResponse:
 
     @property
     def headers(self) -> CIMultiDict[str]:
-        """All headers of the reply, in the server's spelling; looked up without regard to case."""
+        """All headers of the reply, in the server's spelling. Lookups ignore case."""
         if self._headers is None:
             self._headers = _parse_headers(self._raw_headers)
         return self._headers
@@ -125,7 +125,7 @@ def _known_status(status: int) -> int:
 
 
 def _parse_headers(lines: bytes) -> CIMultiDict[str]:
-    """Parse lines that were written here: nothing is folded, one blank follows the colon."""
+    """Parse header lines in wsfast's own format: no line is folded, and one blank follows each colon."""
     headers: CIMultiDict[str] = CIMultiDict()
     for line in lines.split(b"\r\n") if lines else ():
         name, _, value = line.partition(b": ")
@@ -134,7 +134,8 @@ def _parse_headers(lines: bytes) -> CIMultiDict[str]:
 
 
 def decode_value(value: bytes) -> str:
-    """Decode a field value: UTF-8, as we send it, else Latin-1, which RFC 9110 section 5.5 remembers."""
+    """Decode a field value as UTF-8, which wsfast sends, or else as Latin-1, the historical encoding (RFC 9110
+    section 5.5)."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""One file per contender, all with the same names. A new contender is a new file here, and nothing else.
+"""One file per contender, all with the same function names. To add a contender, add a file here, and nothing else.
 
-A file defines any of these; warm-up rounds are rounds like the others, whose samples the worker drops:
+A file defines any of these functions. Warm-up rounds are ordinary rounds; the worker drops their samples:
 
     async def request_response(url, size, rounds, ssl=None) -> list[int]     ns per round trip
     async def batch(url, size, count, rounds, ssl=None) -> list[int]         ns per batch of `count` messages
@@ -10,9 +10,9 @@ A file defines any of these; warm-up rounds are rounds like the others, whose sa
     async def idle(url, count, after_message, ssl=None) -> list              the open connections
     async def answers(url, ssl=None)                      sends back every frame until the server hangs up
 
-A plain `def` is a client without an event loop. A name with a suffix, such as `batch_send_many`, is a variant
-of its case and a row of its own (`wsfast_listener:send_many`). Payloads come from payloads.py. Every reply is
-checked: its length always, its content where that is not timed. The library is imported at the top, for only
-the worker imports these files; `REQUIRES` names its package; `PYTHON = (3, 12)` says that there
-is none for older versions.
+A plain `def` is a client without an event loop. A name with a suffix, such as `batch_send_many`, is a variant of its
+case and a row of its own (`wsfast_listener:send_many`). Payloads come from payloads.py. A client checks every reply:
+always the length, and the content where checking it is not timed. A file imports its library at the top, because only
+the worker imports these files. `REQUIRES` names the library's package. `PYTHON = (3, 12)` means that there is no
+package for older versions.
 """

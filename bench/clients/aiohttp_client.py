@@ -1,4 +1,4 @@
-"""aiohttp's WebSocket client. Its messages carry their type; `receive_bytes()` and `receive_str()` check it."""
+"""aiohttp's WebSocket client. Its messages have a type, which `receive_bytes()` and `receive_str()` check."""
 
 import importlib
 
@@ -10,7 +10,7 @@ REQUIRES = "aiohttp"
 
 
 class Connection:
-    """A WebSocket with the session that it belongs to."""
+    """A WebSocket and its session."""
 
     def __init__(self, session, ws):
         self.session, self.ws = session, ws
@@ -41,7 +41,7 @@ async def batch(url, size, count, rounds, ssl=None):
 
 
 async def flood(url, size, count, rounds, how="str", ssl=None):
-    """The frames are text, and aiohttp gives text as str only."""
+    """The frames are text, and aiohttp returns text only as str."""
 
     async def work(connection):
         return await awaiting.flood(

@@ -1,7 +1,7 @@
-"""The coroutines of every library with send() and recv(), so that they all run the same Python.
+"""The coroutines for every library with send() and recv(), so that all libraries run the same Python code.
 
-A library's file says how it connects, and passes its `recv` and `send` where they have other names. What is awaited for
-every message is a local of the function.
+A library's file connects, and passes its `recv` and `send` if they have other names. Methods that are called for every
+message are locals of the function.
 """
 
 from functools import partial
@@ -12,7 +12,7 @@ from bench.clients.payloads import flood_request, flooded, request, requests, ti
 
 def same(reply, size, first, last):
     if len(reply) != size or reply[0] != first or reply[-1] != last:
-        raise ValueError(f"not what was sent: {len(reply)} bytes, {bytes(reply)[:40]!r}")
+        raise ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply)[:40]!r}")
 
 
 async def request_response(send, recv, size, rounds):
@@ -29,7 +29,7 @@ async def request_response(send, recv, size, rounds):
 
 
 async def batch(send, recv, size, count, rounds, send_all=None):
-    """`send_all(payloads)`, if given, sends the batch in one call."""
+    """`send_all(payloads)`, if given, sends the batch with one call."""
     payloads = requests(size, count)
     samples = []
     for _ in range(rounds):
@@ -41,16 +41,16 @@ async def batch(send, recv, size, count, rounds, send_all=None):
             await send_all(payloads)
         for _ in range(count - 1):
             if len(await recv()) != size:
-                raise ValueError("a reply is not what was sent")
+                raise ValueError("a reply is wrong")
         reply = await recv()
         samples.append(now() - start)
         if bytes(reply) != payloads[-1]:
-            raise ValueError("a reply is not what was sent")
+            raise ValueError("a reply is wrong")
     return samples
 
 
 async def flood(send_text, recv, size, count, rounds, how):
-    """`recv` gives what `how` says: bytes or str."""
+    """`recv` returns bytes or str, as `how` says."""
     ask, payload, done = flood_request(size, count).decode(), flooded(size), b"DONE"
     if how == "str":
         payload, done = payload.decode(), done.decode()
@@ -66,12 +66,12 @@ async def flood(send_text, recv, size, count, rounds, how):
             left -= 1
         samples.append(now() - start)
         if left or message != done:
-            raise ValueError(f"not what was sent: {message[:40]!r}")
+            raise ValueError(f"a wrong reply: {message[:40]!r}")
     return samples
 
 
 async def flood_iterated(send_text, messages, size, count, rounds):
-    """`messages` is iterated and gives str."""
+    """Iterating over `messages` yields str."""
     ask, payload = flood_request(size, count).decode(), flooded(size).decode()
     samples = []
     left = count
@@ -83,7 +83,7 @@ async def flood_iterated(send_text, messages, size, count, rounds):
             continue
         samples.append(now() - start)
         if left or message != "DONE":
-            raise ValueError(f"not what was sent: {message[:40]!r}")
+            raise ValueError(f"a wrong reply: {message[:40]!r}")
         if len(samples) == rounds:
             return samples
         left = count
@@ -93,7 +93,7 @@ async def flood_iterated(send_text, messages, size, count, rounds):
 
 
 async def deflate(send, recv, size, count, rounds):
-    """`recv` gives str."""
+    """`recv` returns str."""
     updates = [update.decode() for update in ticks(size, count)]
     samples = []
     for _ in range(rounds):
@@ -101,16 +101,16 @@ async def deflate(send, recv, size, count, rounds):
         await send(b"MORE")
         for update in updates:
             if await recv() != update:
-                raise ValueError("not what was sent")
+                raise ValueError("a wrong reply")
         done = await recv()
         samples.append(now() - start)
         if done != "DONE":
-            raise ValueError(f"not what was sent: {done[:40]!r}")
+            raise ValueError(f"a wrong reply: {done[:40]!r}")
     return samples
 
 
 async def openings(connect, url, rounds, ssl):
-    """The opening alone is timed; the connection is closed before the next one starts."""
+    """Time only the opening. Each connection is closed before the next one is opened."""
     samples = []
     for _ in range(rounds):
         start = now()
@@ -121,7 +121,7 @@ async def openings(connect, url, rounds, ssl):
 
 
 async def open_many(connect, url, count, after_message, ssl):
-    """Connections that stay open, each after one echoed message if asked."""
+    """Connections that stay open, each after one echoed message if `after_message` is set."""
     opened = []
     for number in range(count):
         connection = await connect(url, ssl)
@@ -129,12 +129,12 @@ async def open_many(connect, url, count, after_message, ssl):
         if after_message:
             await connection.send(request(512, number))
             if await connection.recv() != request(512, number):
-                raise ValueError("an echo is not what was sent")
+                raise ValueError("an echo is wrong")
     return opened
 
 
 async def run(work, connect, url, ssl, *args):
-    """`work(connection, *args)` over one connection; its samples."""
+    """Run `work(connection, *args)` on one connection, and return its samples."""
     connection = await connect(url, ssl)
     try:
         return await work(connection, *args)
@@ -142,7 +142,7 @@ async def run(work, connect, url, ssl, *args):
         await connection.close()
 
 
-# For libraries with websockets' names: what a client's file passes on, with its `open_one(url, ssl)` before.
+# The functions of a client's file for libraries with websockets' names. The first argument is its `open_one(url, ssl)`.
 
 
 async def websockets_request_response(open_one, url, size, rounds, ssl=None):
@@ -175,7 +175,7 @@ async def websockets_deflate(open_one, url, size, count, rounds, ssl=None):
 
 
 async def websockets_flood_iterated(open_one, url, size, count, rounds, how="str", ssl=None):
-    """`async for` gives str, whatever `how` says."""
+    """`async for` yields str, whatever `how` says."""
 
     async def work(ws):
         return await flood_iterated(ws.send, ws, size, count, rounds)
@@ -184,7 +184,7 @@ async def websockets_flood_iterated(open_one, url, size, count, rounds, how="str
 
 
 def functions(open_one):
-    """The functions of a client's file, in the order in which the files list them."""
+    """The functions of a client's file, in the order of the assignments in those files."""
     of_websockets = (
         websockets_request_response,
         websockets_batch,

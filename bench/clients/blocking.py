@@ -1,6 +1,7 @@
-"""The rounds of every library with a blocking `send` and `recv`, so that they all run the same Python.
+"""The rounds for every library with a blocking `send` and `recv`, so that all libraries run the same Python code.
 
-`connection` is what the library opened: `send(connection, payload)` sends BINARY, `connection.recv()` returns bytes.
+`connection` is the library's connection. `send(connection, payload)` sends BINARY, and `connection.recv()` returns
+bytes.
 """
 
 from time import perf_counter_ns as now
@@ -19,7 +20,7 @@ def request_response(connection, send, size, rounds):
         reply = recv()
         samples.append(now() - start)
         if len(reply) != size or reply[0] != first or reply[-1] != last:
-            raise ValueError(f"not what was sent: {len(reply)} bytes, {bytes(reply[:40])!r}")
+            raise ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply[:40])!r}")
     return samples
 
 
@@ -32,16 +33,16 @@ def deflate(connection, size, count, rounds):
         connection.send(b"MORE")
         for update in updates:
             if recv() != update:
-                raise ValueError("not what was sent")
+                raise ValueError("a wrong reply")
         done = recv()
         samples.append(now() - start)
         if done != "DONE":
-            raise ValueError(f"not what was sent: {done[:40]!r}")
+            raise ValueError(f"a wrong reply: {done[:40]!r}")
     return samples
 
 
 def openings(open_one, rounds):
-    """The opening alone is timed; the connection is gone before the next one starts."""
+    """Time only the opening. Each connection is closed before the next one is opened."""
     samples = []
     for _ in range(rounds):
         start = now()

@@ -1,4 +1,4 @@
-"""What a client of the compressed feed cannot do without: inflating alone, by each library. No connection at all."""
+"""Inflating alone, with each library: the minimum work of a client of the compressed feed. There is no connection."""
 
 import zlib
 from time import perf_counter_ns as now
@@ -23,7 +23,7 @@ def inflate(module, size, count, rounds):
             last = decompress(payload)
         samples.append(now() - start)
         if last != messages[-1]:
-            raise ValueError(f"not what was compressed: {last[:40]!r}")
+            raise ValueError(f"the data differs from the compressed data: {last[:40]!r}")
     return samples
 
 

@@ -1,8 +1,9 @@
-"""The callbacks of every library with picows' listener face, so that they all run the same Python.
+"""The callbacks for every library with picows' listener API, so that all libraries run the same Python code.
 
-Each function makes a listener of the library's WSListener. It starts the next round from inside a callback;
-wrong replies and a lost connection end its one future, which is awaited after all rounds. What a callback
-needs for every frame is a local of the function around it: attributes would cost half of what a frame costs.
+Each function makes a listener from the library's WSListener. The listener starts the next round inside a callback. A
+wrong reply or a lost connection sets an exception in its only future, which the function awaits after all rounds.
+Everything that a callback needs for every frame is a local of the enclosing function, because looking up attributes
+would cost half as much as a frame.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from bench.clients.payloads import flood_request, flooded, request, requests, ti
 
 
 class Rounds:
-    """Counts the rounds. A subclass says in `begin` how one starts, and appends to `samples` as it ends."""
+    """Counts the rounds. A subclass starts a round in `begin`, and appends to `samples` when the round ends."""
 
     def __init__(self, rounds):
         self.rounds = rounds
@@ -28,14 +29,14 @@ class Rounds:
     def wrong(self, frame):
         if not self.done.done():
             reply = frame.get_payload_as_bytes()
-            self.done.set_exception(ValueError(f"not what was sent: {len(reply)} bytes, {reply[:40]!r}"))
+            self.done.set_exception(ValueError(f"a wrong reply: {len(reply)} bytes, {reply[:40]!r}"))
 
     def on_ws_disconnected(self, transport):
         if not self.done.done():
             self.done.set_exception(ConnectionError("the connection ended before the rounds did"))
 
     def pause_writing(self):
-        """The default logs a line: a batch is meant to fill the socket."""
+        """Do nothing. The default logs a line, but a batch fills the socket on purpose."""
 
     def resume_writing(self):
         pass
@@ -63,7 +64,7 @@ def request_response(base, send, size, rounds):
 
 
 def batch(base, send_batch, size, count, rounds):
-    """`send_batch(transport, payloads)` sends a BINARY frame for each."""
+    """`send_batch(transport, payloads)` sends a BINARY frame for each payload."""
     payloads = requests(size, count)
     left = 0
 
@@ -90,9 +91,9 @@ def batch(base, send_batch, size, count, rounds):
 
 
 def flood(base, send_text, size, count, rounds, how):
-    """`send_text(transport, payload)` sends the TEXT that asks for the flood.
+    """`send_text(transport, payload)` sends the TEXT that requests the flood.
 
-    Every payload is compared whole: at these sizes that costs no more than asking for its length.
+    The callback compares every payload completely: at these sizes a comparison costs no more than len().
     """
     ask = flood_request(size, count)
     payload = flooded(size)
@@ -133,7 +134,7 @@ def flood(base, send_text, size, count, rounds, how):
 
 
 def flood_of_messages(base, send_text, size, count, rounds, how):
-    """The same by on_ws_message(), of which only wsfast knows: the payload is what `how` says."""
+    """The same flood with on_ws_message(), which only wsfast has. The type of the payload is `how`."""
     ask = flood_request(size, count)
     payload, done = flooded(size), b"DONE"
     if how == "str":
@@ -156,7 +157,7 @@ def flood_of_messages(base, send_text, size, count, rounds, how):
                 return
             self.samples.append(now() - self.start)
             if left or message != done:
-                self.done.set_exception(ValueError(f"not what was sent: {message[:40]!r}"))
+                self.done.set_exception(ValueError(f"a wrong reply: {message[:40]!r}"))
             else:
                 self.next(transport)
 
@@ -164,7 +165,7 @@ def flood_of_messages(base, send_text, size, count, rounds, how):
 
 
 def deflate(base, send_text, size, count, rounds):
-    """Compressed updates by on_ws_message()."""
+    """Compressed updates with on_ws_message()."""
     updates = [update.decode() for update in ticks(size, count)]
     due = iter(updates)
 
@@ -184,13 +185,13 @@ def deflate(base, send_text, size, count, rounds):
                 self.samples.append(now() - self.start)
                 self.next(transport)
             else:
-                self.done.set_exception(ValueError(f"not what was sent: {message[:40]!r}"))
+                self.done.set_exception(ValueError(f"a wrong reply: {message[:40]!r}"))
 
     return Listener(rounds)
 
 
 def answering(base, send):
-    """Sends back every frame as it came, until the server ends the connection."""
+    """Echoes every frame, until the server ends the connection."""
 
     class Listener(base):
         def on_ws_frame(self, transport, frame):
@@ -200,13 +201,13 @@ def answering(base, send):
 
 
 async def answer(ws_connect, listener, url, ssl):
-    """Answer as long as the server asks."""
+    """Answer until the server ends the connection."""
     transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
     await transport.wait_disconnected()
 
 
 async def run(ws_connect, listener, url, ssl):
-    """Every round of `listener` over one connection; its samples."""
+    """Run all rounds of `listener` on one connection, and return its samples."""
     transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
     listener.next(transport)
     samples = await listener.done
@@ -216,7 +217,7 @@ async def run(ws_connect, listener, url, ssl):
 
 
 async def openings(ws_connect, base, url, rounds, ssl):
-    """The opening alone is timed; the connection is gone before the next one starts."""
+    """Time only the opening. Each connection is closed before the next one is opened."""
     samples = []
     for _ in range(rounds):
         start = now()
@@ -228,7 +229,8 @@ async def openings(ws_connect, base, url, rounds, ssl):
 
 
 async def open_many(ws_connect, base, send, url, count, after_message, ssl):
-    """Connections that stay open, each after one echoed message if asked. Their listener holds nothing."""
+    """Connections that stay open, each after one echoed message if `after_message` is set. Their listeners are
+    empty."""
     arrived = asyncio.Event()
     echo = None
 
@@ -247,5 +249,5 @@ async def open_many(ws_connect, base, send, url, count, after_message, ssl):
             send(transport, request(512, number))
             await arrived.wait()
             if echo != request(512, number):
-                raise ValueError("an echo is not what was sent")
+                raise ValueError("an echo is wrong")
     return opened

@@ -1,11 +1,11 @@
-"""The bytes that travel: what floor/*.c and servers/echo.c have, so that every client does the same work."""
+"""The payloads. They equal those of floor/*.c and servers/echo.c, so that every client does the same work."""
 
 import json
 import random
 
 
 def request(size: int, number: int = 0) -> bytes:
-    """The payload of the request `number`: distinct, so a missing or swapped echo shows."""
+    """The payload of request `number`. Payloads are distinct, so a check finds missing or swapped echoes."""
     return bytes((number + i) % 251 for i in range(size))
 
 
@@ -18,7 +18,7 @@ def flood_request(size: int, count: int) -> bytes:
 
 
 def ticks(size: int, count: int) -> list[bytes]:
-    """Updates of an order book as exchanges send them, JSON of about `size` bytes; always the same."""
+    """Updates of an order book as exchanges send them: JSON of about `size` bytes, the same in every run."""
     rng = random.Random(size)
     price, time, update = 43000.0, 1700000000000, 10**10
     made = []
@@ -36,5 +36,5 @@ def ticks(size: int, count: int) -> list[bytes]:
 
 
 def flooded(size: int) -> bytes:
-    """The payload of every frame of a flood; "DONE" ends it."""
+    """The payload of every frame of a flood. A frame "DONE" ends the flood."""
     return bytes(ord("a") + i % 26 for i in range(size))

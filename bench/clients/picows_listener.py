@@ -1,4 +1,4 @@
-"""picows' core client. A batch is one `send` per message: it has no other way."""
+"""picows' core client. It sends a batch with one `send` per message, because it has no function for batches."""
 
 from picows import WSListener, WSMsgType, ws_connect
 
@@ -6,7 +6,7 @@ from bench.clients import listening
 
 REQUIRES = "picows"
 
-# The look-up in the enum costs as much as half a small send; a bot does it once.
+# Looking up a member of the enum costs half as much as a small send, so a bot does it once.
 BINARY = WSMsgType.BINARY
 
 

@@ -1,4 +1,4 @@
-"""picows' copy of websockets' asyncio client, without compression where the server has none."""
+"""picows' version of websockets' asyncio client. It offers compression only if the server supports it."""
 
 import picows.websockets.asyncio.client
 

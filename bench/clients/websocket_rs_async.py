@@ -1,4 +1,4 @@
-"""websocket-rs' asyncio client. Its messages do not say whether they are text: they are compared as bytes."""
+"""websocket-rs' asyncio client. Its messages have no type, so the checks compare bytes."""
 
 import websocket_rs
 
@@ -9,7 +9,7 @@ PYTHON = (3, 12)
 
 
 class Connection:
-    """Its `send()` and `close()` are plain functions; here they are awaited, as everybody's are."""
+    """Wraps `send()` and `close()`, which are plain functions, so that the rounds can await them."""
 
     def __init__(self, ws):
         self.ws, self.recv = ws, ws.recv

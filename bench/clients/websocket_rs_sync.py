@@ -1,4 +1,4 @@
-"""websocket-rs' sync client. It takes its authorities from the file that SSL_CERT_FILE names."""
+"""websocket-rs' sync client. It reads the trusted authorities from the file that SSL_CERT_FILE names."""
 
 import contextlib
 import os

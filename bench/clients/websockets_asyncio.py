@@ -1,4 +1,4 @@
-"""websockets' asyncio client, without compression where the server has none."""
+"""websockets' asyncio client. It offers compression only if the server supports it."""
 
 import websockets.asyncio.client
 

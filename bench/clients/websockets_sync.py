@@ -1,4 +1,4 @@
-"""websockets' sync client, with the compression that it offers only where that is measured."""
+"""websockets' sync client. It offers compression only in the case that measures compression."""
 
 from websockets.sync.client import connect as ws_connect
 

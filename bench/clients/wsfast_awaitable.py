@@ -1,5 +1,5 @@
-"""wsfast's awaitable face, with its defaults. The variant `batch_send_many` sends a batch in one call, `busy_poll` does
-not sleep."""
+"""wsfast's awaitable face, with its defaults. The variant `batch_send_many` sends a batch with one call. The variant
+`busy_poll` does not sleep."""
 
 import math
 from functools import partial

@@ -1,8 +1,8 @@
-"""wsfast's listener face. A batch leaves corked; the variant `send_many` says it in one call. The variant `messages`
-receives by on_ws_message() instead of on_ws_frame().
+"""wsfast's listener face. It sends a batch corked; the variant `send_many` sends it with one call. The variant
+`messages` receives with on_ws_message() instead of on_ws_frame().
 
-The variants `busy_poll` do not sleep (`busy_poll_beside_100`: with as many idle connections that do not either), `poll`
-does without the event loop.
+The variants `busy_poll` do not sleep; `busy_poll_beside_100` has a hundred idle connections with the same option. The
+variant `poll` bypasses the event loop.
 """
 
 import math
@@ -13,7 +13,7 @@ from wsfast import WSListener, WSMsgType, ws_connect
 
 REQUIRES = "wsfast"
 
-# The look-up in the enum costs as much as half a small send; a bot does it once.
+# Looking up a member of the enum costs half as much as a small send, so a bot does it once.
 BINARY = WSMsgType.BINARY
 
 
@@ -58,7 +58,7 @@ async def request_response_busy_poll_beside_100(url, size, rounds, ssl=None):
 
 
 async def request_response_poll(url, size, rounds, ssl=None):
-    """The callback of one reply sends the next request; then poll() reads on, and the loop does nothing."""
+    """The callback for a reply sends the next request. Then poll() reads on, and the event loop does nothing."""
     listener = listening.request_response(WSListener, send, size, rounds)
     transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
     listener.next(transport)

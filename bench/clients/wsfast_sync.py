@@ -1,4 +1,4 @@
-"""wsfast's blocking face. The variant `busy_poll` does not sleep while it waits."""
+"""wsfast's blocking face. The variant `busy_poll` polls instead of sleeping."""
 
 from bench.clients import blocking
 from wsfast import TLS
@@ -6,7 +6,7 @@ from wsfast.sync.client import connect as ws_connect
 
 REQUIRES = "wsfast"
 
-# What worker.py makes of the authority: with a context OpenSSL would encrypt.
+# worker.py passes the authority as an object of this type. With a context, OpenSSL would encrypt instead of rustls.
 tls = TLS
 
 

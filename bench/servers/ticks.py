@@ -1,9 +1,10 @@
-"""The server of the deflate rows: order-book updates, compressed once and then sent again and again.
+"""The server of the deflate rows: it compresses order-book updates once, and then sends them again and again.
 
     python -m bench.servers.ticks CPU SIZE COUNT
 
-Prints "PORT <n>" and serves ws://127.0.0.1 until its stdin closes. Every frame of the client is answered by COUNT
-compressed TEXT messages and one that is not, "DONE". They refer to each other only, so they can be repeated.
+The server prints "PORT <n>" and serves ws://127.0.0.1 until its stdin closes. It answers every frame of the client with
+COUNT compressed TEXT messages, and with an uncompressed "DONE". The compressed messages refer only to each other, so
+the server can repeat them.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ def header(first_byte, size):
 
 
 def stream(size, count):
-    """All frames of a round. Level 6 is what websockets' and most other servers compress with."""
+    """All frames of a round. websockets' and most other servers compress with level 6."""
     compressor = zlib.compressobj(wbits=-15)
     frames = []
     for message in ticks(size, count):
@@ -52,7 +53,7 @@ def serve(data):
             if head[0] & 0x0F == 8:
                 writer.write(header(0x88, 0))
                 break
-            await reader.readexactly(4 + (head[1] & 0x7F))  # mask and payload: a request is short
+            await reader.readexactly(4 + (head[1] & 0x7F))  # mask key and payload, since a request is short
             writer.write(data)
             await writer.drain()
         writer.close()

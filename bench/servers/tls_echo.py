@@ -2,7 +2,8 @@
 
     python -m bench.servers.tls_echo [cpu]
 
-Prints "PORT <n>" and "CA <path>" and serves wss://127.0.0.1 until its stdin closes; then it removes the file.
+The server prints "PORT <n>" and "CA <path>" and serves wss://127.0.0.1 until its stdin closes. Then it removes the
+file.
 """
 
 import asyncio

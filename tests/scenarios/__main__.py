@@ -1,4 +1,4 @@
-"""Run scenarios: see __init__.py."""
+"""Runs scenarios: see __init__.py."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scenarios.program import draw
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scenarios", description=__doc__)
-    parser.add_argument("--seed", type=int, help="play this one, and print its program")
-    parser.add_argument("--first", type=int, help="the seed to begin with; by default a random one")
+    parser.add_argument("--seed", type=int, help="play only this seed, and print its program")
+    parser.add_argument("--first", type=int, help="the first seed; a random one by default")
     parser.add_argument("--count", type=int, default=1 << 62)
     parser.add_argument("--seconds", type=float, default=60)
     options = parser.parse_args()
@@ -22,12 +22,12 @@ def main() -> int:
         program = draw(options.seed)
         print(program, flush=True)
         faults = run(program)
-        print("\n".join(faults) or "nothing is wrong")
+        print("\n".join(faults) or "no fault was found")
         return bool(faults)
     first = random.randrange(1 << 32) if options.first is None else options.first
     until, failed, seed = time.monotonic() + options.seconds, 0, first
     while seed < first + options.count and time.monotonic() < until:
-        # If the process dies, the last one is the culprit.
+        # If the process crashes, the last printed seed is the one that failed.
         print(f"\rseed {seed} ", end="", flush=True)
         if faults := run(draw(seed)):
             failed += 1

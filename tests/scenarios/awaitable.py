@@ -1,10 +1,10 @@
-"""Random programs on an awaitable connection. The peer checks every byte that it gets, and the order of what arrives.
+"""Random programs on an awaitable connection. The peer checks every byte, and the client checks the order of messages.
 
     python -m scenarios.awaitable SECONDS [SEED]
 
-Tasks receive, iterate, stream, send, ping and close; each await may be cancelled or thrown into, and the collector may
-run at it. Then the connection is dropped, or the loop is closed with all of it pending. A seed makes the same program
-again, but not the same timing.
+Tasks receive, iterate, stream, send, ping and close. At each await the program may cancel the task, throw into it, or
+run the collector. Then it drops the connection, or closes the loop while everything is pending. A seed repeats a
+program, but not its timing.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from support.pair import Far
 from wsfast.asyncio.client import ClientConnection
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed
 
-# What a task may meet, besides being cancelled.
+# The exceptions that a task may get, besides CancelledError.
 EXPECTED = (ConnectionClosed, ConcurrencyError, RuntimeError, LookupError)
 
 
 class Program:
-    """One connection and what is done with it."""
+    """One connection, and the random actions on it."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -45,7 +45,7 @@ class Program:
     # ---- the server
 
     def message(self) -> bytes:
-        """The next message, which is told by its number; whole, in fragments, or compressed."""
+        """The frames of the next message, which starts with its number; in one frame, in fragments, or compressed."""
         body = f"{self.said}:".encode() + b"x" * self.random.choice([0, 1, 100, 5000, 70_000])
         self.said += 1
         opcode = self.random.choice([TEXT, BINARY])
@@ -79,7 +79,7 @@ class Program:
             far.sock.close()
 
     async def check(self, far: Far) -> None:
-        """Every frame is masked and whole, and none follows CLOSE."""
+        """Check that every frame is masked and complete, and that none follows CLOSE."""
         parser = Parser()
         closed = False
         while data := await far.read():
@@ -99,7 +99,7 @@ class Program:
 
     async def receive(self, ws: ClientConnection) -> None:
         while True:
-            # Not by wait_for(): its task gives a message to the program later than another task may get the next.
+            # Do not use wait_for(): its task may return a message after another task has returned the next one.
             self.got(await ws.recv(self.random.choice([None, True, False])))
             self.disturb()
 
@@ -143,7 +143,7 @@ class Program:
             raise LookupError from None
 
     def disturb(self) -> None:
-        """Collect garbage, or cancel somebody."""
+        """Sometimes collect garbage, or cancel a task."""
         chance = self.random.random()
         if chance < 0.02:
             gc.collect(self.random.randrange(3))
@@ -151,7 +151,7 @@ class Program:
             self.random.choice(self.tasks).cancel()
 
     def by_hand(self, ws: ClientConnection) -> None:
-        """Drive an await without a task, throw into it, and leave it somewhere."""
+        """Advance an awaitable without a task, throw into it, and perhaps leave it on the connection."""
         made = self.random.choice(
             [lambda: ws.recv(), lambda: ws.send("z"), lambda: ws.__aiter__().__anext__()]
         )()
@@ -202,7 +202,7 @@ class Program:
                     except (StopIteration, ValueError, *EXPECTED):
                         pass
                 if self.random.random() < 0.3:
-                    self.tasks.append(asyncio.ensure_future(ws.recv()))  # with no coroutine around it
+                    self.tasks.append(asyncio.ensure_future(ws.recv()))  # without a coroutine around it
                 self.disturb()
             if self.random.random() < 0.2:
                 return await self.leave(beside)
@@ -224,19 +224,19 @@ class Program:
         return None
 
     async def leave(self, beside: list[asyncio.Task[Any]]) -> None:
-        """Everything is left pending, for the collector."""
+        """Leave everything pending, for the collector."""
         beside.clear()
         self.tasks.clear()
 
 
 def run(seed: int) -> None:
-    """One program; what is left of it is collected before this returns."""
+    """Run one program, and collect its garbage before returning."""
     program = Program(seed)
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *args: None)
     task = loop.create_task(program.run())
     try:
-        if program.random.random() < 0.4:  # the loop is closed amid it
+        if program.random.random() < 0.4:  # close the loop while the program runs
             loop.call_later(program.random.choice([0.005, 0.02, 0.05]), loop.stop)
             loop.run_forever()
             if task.done():
@@ -248,7 +248,7 @@ def run(seed: int) -> None:
         loop.close()
         del program, loop
         gc.collect()
-    assert (repr(None), type(None).__name__) == ("None", "NoneType"), "somebody wrote into None"
+    assert (repr(None), type(None).__name__) == ("None", "NoneType"), "some code wrote into None"
 
 
 def main(seconds: float, seed: int) -> None:

@@ -1,8 +1,9 @@
-"""Scenarios made at random for the blocking client: threads that do all at once, against a peer that checks every byte.
+"""Random scenarios for the blocking client: threads do everything at the same time, and the peer checks every byte.
 
-A seed makes the same plan everywhere; the system decides which thread goes first. The server checks that each sender's
-messages arrive whole and in order, that fragments of different messages do not mix, and that nothing follows CLOSE; the
-client that each message is what the server sent, in its order. `python -m scenarios.blocking SECONDS` searches on.
+A seed always makes the same plan, but the system schedules the threads. The server checks that each sender's messages
+arrive complete and in order, that fragments of different messages do not mix, and that nothing follows CLOSE. The
+client checks that each message is the one that the server sent, in its order. `python -m scenarios.blocking SECONDS`
+tries new seeds.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LARGEST = 150_000
 
 
 def payload(sender: int, number: int, size: int) -> bytes:
-    """Says whose it is, and every byte of it depends on that."""
+    """A message that names its sender and number. Every byte depends on both."""
     return b"%03d%07d" % (sender, number) + bytes([(sender * 31 + number) & 0xFF]) * size
 
 
@@ -43,7 +44,7 @@ def check(data: bytes, expected: Counter[int]) -> None:
 
 
 class Server:
-    """One connection, on one thread: TLS by hand, so that it decides where records and segments end."""
+    """A server for one connection, in one thread. It drives TLS itself, to decide where records and segments end."""
 
     def __init__(self, seed: int, secure: bool, compressed: bool, count: int, ends: str) -> None:
         self._random = random.Random(seed)
@@ -68,7 +69,7 @@ class Server:
             self.error = exc
 
     def _step(self) -> bytes:
-        """Send some, receive some; returns what came."""
+        """Send some bytes, receive some bytes, and return the received ones."""
         if self._tls is not None:
             with contextlib.suppress(ssl.SSLWantReadError):
                 if self._plain:
@@ -99,7 +100,7 @@ class Server:
         with contextlib.suppress(ssl.SSLWantReadError):
             while piece := self._tls.read(65536):
                 got += piece
-            if not got:  # a close_notify; behind a CLOSE, the next step finds it again
+            if not got:  # a close_notify; if it came behind a CLOSE, the next step finds it again
                 raise EOFError
         return got
 
@@ -146,7 +147,9 @@ class Server:
                             check(data, self.got)
                             begun = []
         except (EOFError, ConnectionError):
-            assert self._ends == "abort" or closing or sent > self._count, "the client has gone"
+            assert self._ends == "abort" or closing or sent > self._count, (
+                "the client ended the connection early"
+            )
 
     def _message(self, number: int, deflate: Any) -> None:
         size = (
@@ -170,7 +173,7 @@ class Server:
 
 
 def run(seed: int, count: int = 60) -> None:
-    """One scenario; raises what was wrong. In the main thread, for it gets signals."""
+    """Play one scenario; raise AssertionError for a fault. Call it in the main thread, which gets the signals."""
     plan = random.Random(seed)
     secure, compressed = plan.random() < 0.5, plan.random() < 0.4
     ends = plan.choice(("server", "client", "abort"))
@@ -195,7 +198,7 @@ def run(seed: int, count: int = 60) -> None:
             else:
                 ws.send(data, compress=random.choice((None, True, False)) if compressed else None)
         except ConcurrencyError:
-            return  # amid another's fragments: it was not sent
+            return  # another thread is sending fragments, so this message was not sent
         numbers[sender] += 1
 
     def thread(act: Any, *arguments: Any) -> threading.Thread:
@@ -227,14 +230,14 @@ def run(seed: int, count: int = 60) -> None:
 
     def handler(signum: int, stack: Any) -> None:
         if handling:
-            return  # it counts what it sends
+            return  # the handler interrupted itself: a nested send() would break its count
         handling.append(None)
         with contextlib.suppress(ConnectionClosed, ConcurrencyError):
             random.choice((lambda: send(3), ws.ping, receive, lambda: ws.wait_closed(0)))()
         handling.pop()
 
     def receive() -> None:
-        if ws._receiving:  # otherwise it would take a message
+        if ws._receiving:  # recv() must raise ConcurrencyError here, and not take a message
             ws.recv()
 
     main = threading.get_ident()

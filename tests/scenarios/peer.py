@@ -1,7 +1,7 @@
-"""The server of a scenario: reads what it is told to, and checks it, knowing nothing of wsfast's.
+"""The server of a scenario. It reads when the scenario tells it to, and checks every byte, with no code of wsfast.
 
-A payload is made of records that describe themselves: a number, a length, a checksum. So the peer knows what was sent
-in which order, and whether it is whole.
+A payload consists of records that describe themselves: a number, a length, a checksum. So the peer can check that the
+records are complete and in order.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from support.servers import accept_token
 
 
 def record(number: int, size: int) -> bytes:
-    """At least 12 bytes, of which those behind the header can be compressed, but not to nothing; all are ASCII."""
+    """A record: a header of 24 bytes, and a body that compresses, but not to nothing. All bytes are ASCII."""
     body = (b"%08x" % (number * 2654435761 & 0xFFFFFFFF) * (size // 8 + 1))[: max(0, size - 24)]
     return b"%08x%08x%08x" % (number, len(body), zlib.crc32(body)) + body
 
 
 def records(payload: bytes) -> list[int]:
-    """The numbers of the records in a payload; AssertionError if they are not whole."""
+    """The numbers of the records in a payload; AssertionError if a record is damaged or incomplete."""
     numbers, at = [], 0
     while at < len(payload):
         number, size, checksum = (int(payload[at + i : at + i + 8], 16) for i in (0, 8, 16))
@@ -36,7 +36,7 @@ def records(payload: bytes) -> list[int]:
 
 
 class Peer:
-    """The far end of a socket. Nothing is read unless told so."""
+    """The far end of a socket. It reads only when the scenario tells it to."""
 
     def __init__(self, sock: socket.socket, tls: bool, compressed: bool) -> None:
         self._sock = sock
@@ -59,17 +59,17 @@ class Peer:
         self.close: Sent | None = None
         self.close_sent = False
         self.eof = False
-        self.broken = False  # by this end: what the client sends from then on may be lost
+        self.broken = False  # this end broke the connection: later bytes of the client may be lost
 
     @property
     def keys(self) -> list[bytes]:
-        """The masks so far."""
+        """The mask keys so far."""
         return self._parser.keys
 
     # ---- bytes
 
     def read(self, size: int) -> int:
-        """Read up to `size` bytes of what the kernel has. Returns how many there were."""
+        """Read up to `size` bytes from the kernel, and return their number."""
         got = 0
         while got < size and not self.eof:
             try:
@@ -115,7 +115,7 @@ class Peer:
         return bytes(plain)
 
     def write(self, data: bytes) -> None:
-        """Send, and keep what the kernel does not take."""
+        """Send `data`, and keep the bytes that the kernel does not take."""
         if self._tls is not None:
             try:
                 if data:
@@ -175,7 +175,7 @@ class Peer:
             self._message.clear()
 
     def serve(self, what: str, size: int, close: bytes = b"\x03\xe8") -> None:
-        """Send something to the client."""
+        """Send the client frames, or end the connection, as `what` says."""
         if self.close_sent or self.eof or not self.open:
             return
         if what in ("text", "ping then text"):
@@ -206,7 +206,7 @@ class Peer:
             self._sock.close()
 
     def finish(self) -> int:
-        """Read on, as a server that closes when both have said CLOSE. Returns how many bytes there were."""
+        """Read everything, close if both sides have sent CLOSE, and return the number of bytes read."""
         got = self.read(1 << 30)
         if self.close is not None and self.close_sent and not self._unsent:
             self._shut_down()

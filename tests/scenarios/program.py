@@ -1,4 +1,4 @@
-"""What happens in a scenario, drawn from a seed: nested tuples that can be printed and read."""
+"""The program of a scenario, drawn from a seed: nested tuples that can be printed and read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CALLBACKS = (
     "resume_writing",
     "send_user_specific_ping",
     "is_user_specific_pong",
-    "finalizer",  # __del__ of garbage, which is collected whenever an object is made
-    "interruption",  # as the handler of a signal: wherever the transport calls the event loop
+    "finalizer",  # __del__ of garbage, which the collector may find whenever an object is made
+    "interruption",  # simulates the handler of a signal, wherever the transport calls the event loop
     "log",  # a handler of the logger
     "loop_exception",  # the event loop's exception handler
-    "iterator",  # between the messages given to send_many()
+    "iterator",  # between the messages of a send_many()
 )
 
-# Around the sizes of buffers: those of a control frame, 16-bit lengths, gathering, a piece of a large frame.
+# Sizes near the limits: of a control frame, 16-bit lengths, the gathering buffer, a piece of a large frame.
 SIZES = (
     24,
     30,
@@ -44,8 +44,9 @@ SIZES = (
 
 
 class Program(NamedTuple):
-    """The steps are those of the program that uses wsfast, and of its server, by turns. What callbacks do is in
-    `scripts`: a list of actions for each time that the callback is called, and nothing once they are used up."""
+    """The settings, steps and scripts of a scenario. The steps of the client program and of its server alternate.
+    `scripts` has a list of actions for each call of a callback. When the lists are used up, the callback does
+    nothing."""
 
     tls: bool
     compressed: bool
@@ -53,7 +54,7 @@ class Program(NamedTuple):
     whole_messages: bool
     use_aiofastnet: bool
     limit: int  # set_write_buffer_limits()
-    collecting: bool  # collect garbage at every chance
+    collecting: bool  # collect garbage as often as possible
     steps: list[Action]
     scripts: dict[str, list[list[Action]]]
 
@@ -90,7 +91,7 @@ def _step(r: random.Random) -> Action:
         [
             ("read", r.choice([1, 100, 5000, 100_000])),
             ("read", 10_000_000),
-            ("turn", r.randint(1, 3)),
+            ("iterate", r.randint(1, 3)),
             ("serve", "text", r.choice([0, 5, 200, 3000])),
             ("serve", "text", 5),
             ("serve", "fragments", 3),

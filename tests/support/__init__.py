@@ -1,1 +1,1 @@
-"""What the tests of the listener share: frames, a mock transport, listeners that take notes, servers, certificates."""
+"""Code that the tests share: frames, a mock transport, recording listeners, servers, certificates."""

@@ -1,4 +1,4 @@
-"""An awaitable connection over a socket pair, whose other end the test holds."""
+"""An awaitable connection over a socket pair. The test holds the other end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.pair import Far
 from support.servers import Peer
 from wsfast.asyncio.client import ClientConnection, connect
 
-# Who compares with websockets means 17.1 or newer.
+# Tests that compare wsfast with websockets need websockets 17.1 or newer.
 HAS_PEER = "reconnect_delays" in inspect.signature(websockets.asyncio.client.connect).parameters
 compares = pytest.mark.skipif(not HAS_PEER, reason="websockets 17.1 or newer needs CPython 3.11")
 
@@ -27,8 +27,8 @@ compares = pytest.mark.skipif(not HAS_PEER, reason="websockets 17.1 or newer nee
 async def awaitable(
     *, kind: int = socket.SOCK_STREAM, headers: bytes = b"", **options: Any
 ) -> AsyncIterator[tuple[ClientConnection, Far]]:
-    """An open connection and its far end; with SOCK_SEQPACKET the far end sees each write apart. It is dropped at the
-    end if it still exists. `headers` are added to the server's reply."""
+    """An open connection and its far end. With SOCK_SEQPACKET the far end sees each write separately. The connection is
+    aborted at the end of the block if it is still open. `headers` are added to the server's reply."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     for sock in (ours, theirs):
         sock.setblocking(False)
@@ -51,7 +51,7 @@ async def awaitable(
 
 
 async def feed(ws: ClientConnection, data: bytes) -> None:
-    """The server says `data`: the event loop delivers it, as it does with what arrives."""
+    """Deliver `data` as bytes from the server, in a callback of the event loop, as for bytes that arrive."""
     done = asyncio.get_running_loop().create_future()
 
     def deliver() -> None:
@@ -63,23 +63,23 @@ async def feed(ws: ClientConnection, data: bytes) -> None:
 
 
 def finished_at_once(awaitable: Any) -> Any:
-    """The result of an await that ends in its first step; fails if it does not."""
+    """The result of an awaitable that must finish in its first step."""
     try:
         awaitable.__await__().send(None)
     except StopIteration as stop:
         return stop.value
     awaitable.close()
-    raise AssertionError("it waits")
+    raise AssertionError("the awaitable had to wait")
 
 
 async def turns(count: int) -> None:
-    """Let the event loop turn."""
+    """Let the event loop run `count` iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 class Other:
-    """A task that does nothing but take turns."""
+    """A task that does nothing but count the iterations of the event loop."""
 
     turned = 0
 
@@ -90,7 +90,7 @@ class Other:
 
 
 def work(seconds: float) -> None:
-    """Keep the processor, and the event loop from its next turn."""
+    """Keep the processor busy, and the event loop from its next iteration."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
@@ -98,7 +98,7 @@ def work(seconds: float) -> None:
 
 @asynccontextmanager
 async def beside(*tasks: Coroutine[Any, Any, Any]) -> AsyncIterator[Other]:
-    """Another task runs beside the body, and so do `tasks`; they are cancelled at its end."""
+    """Run another task, and `tasks`, beside the body; cancel them at its end."""
     other = Other()
     running = [asyncio.ensure_future(task) for task in (*tasks, other.run())]
     await asyncio.sleep(0)
@@ -111,7 +111,7 @@ async def beside(*tasks: Coroutine[Any, Any, Any]) -> AsyncIterator[Other]:
 
 
 async def woken(ws: ClientConnection, do: Callable[[], Awaitable[Any]]) -> tuple[Any, Any]:
-    """Receive the first of three messages while no other task runs, and `do` this next, inside the read."""
+    """Receive the first of three messages while no other task runs, and then await `do()`, inside the read."""
     running = []
 
     async def receive() -> tuple[Any, Any]:
@@ -129,5 +129,5 @@ async def woken(ws: ClientConnection, do: Callable[[], Awaitable[Any]]) -> tuple
 
     asyncio.get_running_loop().call_soon(deliver)
     await turns(2)
-    assert inside == [receiving], "it was not run inside the read"
+    assert inside == [receiving], "the task did not run inside the read"
     return await receiving

@@ -1,4 +1,4 @@
-"""Certificates that are made when first needed; making one takes some milliseconds."""
+"""Certificates. A test makes them at their first use, because making one takes some milliseconds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def authority() -> trustme.CA:
 
 @functools.cache
 def server_context(*names: str, expired: bool = False, early: bool = False) -> ssl.SSLContext:
-    """A server's context with a certificate for `names`; 127.0.0.1 and localhost by default. `early`: it is not valid
-    yet."""
+    """A server's context with a certificate for `names`; 127.0.0.1 and localhost by default. `early`: the certificate
+    is not valid yet."""
     past, future = (datetime.datetime(year, 1, 1, tzinfo=datetime.timezone.utc) for year in (2020, 2100))
     certificate = authority().issue_cert(
         *(names or ("localhost", "127.0.0.1", "::1")),
@@ -34,7 +34,7 @@ def server_context(*names: str, expired: bool = False, early: bool = False) -> s
 
 @functools.cache
 def self_signed_context() -> ssl.SSLContext:
-    """A server's context with a certificate that nobody but itself has signed."""
+    """A server's context with a self-signed certificate."""
     alone = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with alone.cert_pem.tempfile() as certificate, alone.private_key_pem.tempfile() as key:
@@ -43,16 +43,16 @@ def self_signed_context() -> ssl.SSLContext:
 
 
 def client_context() -> ssl.SSLContext:
-    """A client's context that trusts authority() alone."""
+    """A client's context that trusts only authority()."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority().configure_trust(context)
     return context
 
 
 def client_settings(client_cert: ClientCert | None = None) -> TLS:
-    """The same in wsfast's settings, with which the blocking client encrypts by rustls instead of OpenSSL."""
+    """The same as wsfast's own settings: with them the blocking client encrypts with rustls instead of OpenSSL."""
     return TLS(cadata=authority().cert_pem.bytes().decode(), client_cert=client_cert)
 
 
-# How the blocking client is told to speak TLS; None: not at all.
+# The values of `ssl=` for the blocking client; None is a connection without TLS.
 WAYS = {"plain": None, "openssl": client_context, "rustls": client_settings}

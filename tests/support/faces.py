@@ -1,7 +1,7 @@
-"""The three faces behind one: a test that is written once runs with each of them.
+"""One interface to the three faces: a test that is written once runs with each of them.
 
-``async with face(url) as client`` connects; ``client.recv()`` gives a message or raises End. What connecting raises is
-raised as it is.
+``async with face(url) as client`` connects. ``client.recv()`` returns a message or raises End. Exceptions of connecting
+are not translated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLOSE_TIMEOUT = 5.0
 
 
 class End(Exception):  # noqa: N818
-    """The connection is gone: the codes of the CLOSE frames, received and sent, and what was behind it."""
+    """The connection has ended: the codes of the CLOSE frames, received and sent, and the cause."""
 
     def __init__(self, received: int | None, sent: int | None, cause: BaseException | None) -> None:
         super().__init__(received, sent, cause)
@@ -49,7 +49,7 @@ class Client:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Close, and wait until the connection is gone."""
+        """Close the connection, and wait until it has ended."""
         raise NotImplementedError
 
     @property
@@ -57,7 +57,7 @@ class Client:
         raise NotImplementedError
 
     async def rest(self) -> tuple[list[str | bytes], End]:
-        """All messages that come, and the end."""
+        """All messages up to the end of the connection, and the End."""
         messages = []
         try:
             while True:
@@ -67,7 +67,7 @@ class Client:
 
 
 class _Listening(WSListener, Client):
-    """Takes messages."""
+    """A listener that queues whole messages."""
 
     payload_type = str
 
@@ -114,13 +114,13 @@ class _Listening(WSListener, Client):
         codes = [None, None]
         if self.transport.close_handshake is not None:
             seen = self.transport.close_handshake
-            # picows has a code of its own for an empty CLOSE frame: 0.
+            # picows' code for an empty CLOSE frame is 0.
             codes = [None if close is None else int(close.code) or 1005 for close in (seen.recv, seen.sent)]
         return End(*codes, cause)  # type: ignore[arg-type]
 
 
 class _TakingFrames(_Listening):
-    """Puts frames together, and knows nothing of UTF-8."""
+    """A listener that joins frames itself, and does not check UTF-8."""
 
     on_ws_message = WSListener.on_ws_message
 
@@ -166,7 +166,7 @@ class _Awaiting(Client):
 
 
 class _Blocking(Client):
-    """Every call is made in the one thread of an executor."""
+    """A blocking connection. The single thread of an executor makes every call."""
 
     def __init__(self, call: Callable[..., Any], ws: wsfast.sync.client.ClientConnection) -> None:
         self.call = call
@@ -256,5 +256,5 @@ FACES: dict[str, Face] = {
     "awaitable": awaitable,
     "blocking": blocking,
 }
-# A listener of the other kind, for what is about frames.
+# A listener of frames instead of messages, for tests about frames.
 TAKING_FRAMES: dict[str, Face] = {"frames": functools.partial(listener, make=_TakingFrames)}

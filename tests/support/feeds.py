@@ -1,8 +1,8 @@
-"""How much memory one connection holds for hostile feeds. Run as a program, for a clean measurement:
+"""Measures the memory that one connection holds for hostile feeds. It runs as a program, for a clean measurement:
 
     python -m support.feeds FACE
 
-For each feed it prints the most bytes that Python had allocated (tracemalloc) and that the process grew by (RSS).
+For each feed it prints two maxima in bytes: Python's allocations (tracemalloc), and the growth of the process (RSS).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def fragments(payload: bytes, count: int) -> bytes:
 
 EMOJI = b"a" * (MEBI - 4) + "\U0001f600".encode()
 
-# What the server says, and whether compression is agreed on. Nobody receives.
+# The bytes of the server, and whether client and server agree on compression. No task receives.
 FEEDS: dict[str, tuple[Callable[[], bytes], bool]] = {
     "nothing": (lambda: b"", False),
     "bombs": (lambda: bombs(bytes(MEBI), BINARY, 40), True),
@@ -62,14 +62,14 @@ FEEDS: dict[str, tuple[Callable[[], bytes], bool]] = {
 
 
 class Taking(wsfast.WSListener):
-    """Takes messages, and keeps none."""
+    """A listener that takes messages and keeps none."""
 
     def on_ws_message(self, transport: wsfast.WSTransport, msg_type: object, payload: object) -> None:
         pass
 
 
 def serve(listening: socket.socket, said: bytes, agrees: bool, glued: bool) -> None:
-    """One connection: the reply, what is to be said, and nothing else until the client is gone."""
+    """Serve one connection: send the reply and `said`, and then nothing until the client disconnects."""
     sock, _ = listening.accept()
     request = b""
     while not request.endswith(b"\r\n\r\n"):
@@ -99,7 +99,7 @@ def resident() -> int:
 
 
 async def measure(face: str, url: str) -> tuple[int, int]:
-    """The most bytes while nobody receives, by Python's count and by the kernel's."""
+    """The maximum of bytes while no task receives, counted by Python and by the kernel."""
     gc.collect()
     tracemalloc.start()
     before = resident()
@@ -132,7 +132,7 @@ async def measure(face: str, url: str) -> tuple[int, int]:
     return traced, largest[0]
 
 
-# Where these differ from the face itself.
+# The feeds for which the variants "glued" and "pinging" differ from the face itself.
 FEW = ("bombs", "emoji bombs", "many in one read", "large messages")
 
 

@@ -1,4 +1,4 @@
-"""Frames in plain Python, written from RFC 6455 section 5.2 and sharing no code with wsfast."""
+"""Frames in plain Python, written from RFC 6455 section 5.2. The module shares no code with wsfast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sent(NamedTuple):
 def header(
     opcode: int, size: int, *, fin: bool = True, rsv: int = 0, mask: bool = False, form: int = 0
 ) -> bytes:
-    """A header; `form` is 7, 16 or 64 to force a length field, 0 for the shortest."""
+    """A header. `form` is 7, 16 or 64 to force that length field, or 0 for the shortest."""
     first = fin << 7 | rsv << 4 | opcode
     form = form or (7 if size < 126 else 16 if size < 65536 else 64)
     if form == 7:
@@ -66,7 +66,7 @@ def masked(opcode: int, payload: bytes, key: bytes = b"\x01\x02\x03\x04", *, fin
 
 
 class Parser:
-    """Takes what a client sent apart, and checks that every header is the shortest and masked."""
+    """A parser of the client's bytes. It checks that every header is masked and has the shortest length field."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
@@ -108,7 +108,7 @@ class Parser:
 
 
 def parse(data: bytes) -> list[Sent]:
-    """All frames in `data`, which holds nothing else."""
+    """All frames in `data`, which must contain nothing else."""
     parser = Parser()
     frames = list(parser.feed(data))
     assert not parser.buffer, f"{len(parser.buffer)} bytes of an incomplete frame"
@@ -116,7 +116,7 @@ def parse(data: bytes) -> list[Sent]:
 
 
 def pattern(size: int, seed: int = 0) -> bytes:
-    """`size` bytes in which a wrong offset shows: the period is prime."""
+    """`size` bytes that reveal a wrong offset, because their period is prime."""
     period = bytes((i * 7 + seed) % 251 for i in range(251))
     return (period * (size // 251 + 1))[:size]
 

@@ -1,4 +1,4 @@
-"""Listeners that take notes."""
+"""Listeners that record their callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Got(NamedTuple):
 
 
 class Recorder(WSListener):
-    """Notes every callback in `events` and every frame in `frames`; ``await until(...)`` waits for something."""
+    """A listener that records callbacks in `events` and frames in `frames`; ``until()`` waits for a condition."""
 
     def __init__(self) -> None:
         self.transport: WSTransport | None = None

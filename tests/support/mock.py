@@ -1,4 +1,4 @@
-"""An open WSTransport on a transport of this module, for tests in which single bytes matter."""
+"""An open WSTransport on a mock transport, for tests in which single bytes matter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_LIMIT = 2**62
 
 
 class MockTransport:
-    """Notes what is called. Nothing ever leaves unless `buffered` is set to say so."""
+    """A transport that records its calls. `buffered` is the size of its write buffer."""
 
     def __init__(self, *, secure: bool = False) -> None:
         self.writes: list[bytes] = []
@@ -27,7 +27,7 @@ class MockTransport:
         self.secure = secure
 
     def write(self, data: bytes) -> None:
-        assert type(data) is bytes, "what a transport keeps must be a copy"
+        assert type(data) is bytes, "a transport must get a copy that it can keep"
         assert "write_eof" not in self.calls, "write() after write_eof()"
         self.writes.append(data)
 
@@ -61,14 +61,15 @@ class MockTransport:
 
 
 class _Opening:
-    """The opening handshake that is over at once."""
+    """An opening handshake that finishes at once."""
 
     def connection_made(self, transport: WSTransport) -> None:
         pass
 
 
 class Wire:
-    """A WSTransport that is open. ``feed()`` is the server, ``sent()`` what it would have got."""
+    """An open WSTransport. ``feed()`` delivers bytes from the server, and ``sent()`` returns the frames for the
+    server."""
 
     def __init__(
         self,
@@ -112,14 +113,14 @@ class Wire:
         self.transport.connection_lost(exc)
 
     def sent(self) -> list[Sent]:
-        """The frames sent since the last call."""
+        """The frames that wsfast sent since the last call."""
         writes, self.mock.writes = self.mock.writes, []
         frames = [sent for data in writes for sent in self._parser.feed(data)]
         assert not self._parser.buffer, "an incomplete frame was written"
         return frames
 
     def end(self) -> BaseException | None:
-        """Lose the connection if it is not lost, and return what wait_disconnected() raises."""
+        """Lose the connection unless it is lost already, and return the exception of wait_disconnected()."""
         if not self.transport.is_disconnected:
             self.lose()
 
@@ -139,6 +140,6 @@ class Wire:
             self.loop.run_forever()
 
     def iterate(self) -> None:
-        """Run the loop once: what was scheduled with call_soon() is done then."""
+        """Run one iteration of the loop, with all callbacks that call_soon() has scheduled."""
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()

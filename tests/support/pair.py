@@ -1,4 +1,4 @@
-"""A connection over a socket pair, whose other end the test holds: what the kernel took can be counted."""
+"""A connection over a socket pair. The test holds the other end, and can count the bytes that the kernel took."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wsfast import WSListener, WSTransport, ws_connect
 
 
 class Far:
-    """The far end. Nothing is read unless a method is called."""
+    """The far end. It reads only inside its methods."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -24,7 +24,7 @@ class Far:
         self.received = 0
 
     def read_available(self) -> bytes:
-        """All that the kernel holds, without waiting and without running the event loop."""
+        """All bytes in the kernel's buffer, read without waiting and without running the event loop."""
         data = bytearray()
         while True:
             try:
@@ -43,8 +43,8 @@ class Far:
         return data
 
     async def send_and_block(self, data: bytes, seconds: float) -> None:
-        """Send, and then keep the event loop busy: timers that are due by then run before `data` is read. By libuv,
-        that is so if it was called for a descriptor."""
+        """Send `data`, and then keep the event loop busy, so that timers that become due meanwhile run before the loop
+        reads `data`. libuv does so only if the blocking callback was called for a descriptor."""
         loop = asyncio.get_running_loop()
         blocked = loop.create_future()
 
@@ -58,7 +58,7 @@ class Far:
         await blocked
 
     async def drain(self) -> None:
-        """Read and forget, until cancelled or the client has closed."""
+        """Read and discard, until the task is cancelled or the client closes."""
         while await self.read():
             pass
 
@@ -84,7 +84,8 @@ class Far:
 async def pair(
     listener: WSListener | None = None, **options: Any
 ) -> AsyncIterator[tuple[WSTransport, Any, Far]]:
-    """An open connection: the transport, its listener and the far end. It is aborted at the end if it still exists."""
+    """An open connection: the transport, its listener and the far end. The transport is aborted at the end of the
+    block."""
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
         sock.setblocking(False)
@@ -104,7 +105,7 @@ async def pair(
             yield transport, listener, far
         finally:
             transport.abort()
-            with suppress(Exception):  # the test has looked at it, or does not care
+            with suppress(Exception):  # a test that cares about the exception has awaited it before
                 await transport.wait_disconnected()
     finally:
         theirs.close()

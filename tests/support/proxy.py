@@ -1,7 +1,8 @@
-"""A TCP proxy between a client and a real server, that does to the bytes what networks do.
+"""A TCP proxy between a client and a real server. It splits, delays and cuts the bytes, as networks do.
 
-It runs in the loop of the test and relays one connection at a time. Beneath TLS it sees records, not what is in them.
-What flows to the client can be held back, let through by the byte, and cut off; nothing depends on time.
+The proxy runs in the loop of the test and relays one connection at a time. With TLS it sees records, but not their
+contents. A test can hold back the bytes for the client, forward them one by one, and cut them off. No step depends on
+time.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-# A TLS record of application data (RFC 8446 section 5.1). A client's first is its Finished, the second its request.
+# The type of TLS records with application data (RFC 8446 section 5.1). The client's first such record is its Finished,
+# and the second is its request.
 _APPLICATION_DATA = 23
 _REQUEST_RECORD = 2
 
 
 class Proxy:
-    """What the test does to the connection. `piece`: how many bytes reach either side at a time, 0 for all there is."""
+    """The test's control over the connection. `piece`: the number of bytes in each write to either side; 0 writes
+    all."""
 
     def __init__(self, url: str, port: int, piece: int) -> None:
         parts = urlsplit(url)
@@ -31,41 +34,41 @@ class Proxy:
         self._gate = asyncio.Event()
         self._gate.set()
         self._holds_at_request = False
-        self._held = bytearray()  # on its way to the client
-        self._ended = False  # and nothing follows it
+        self._held = bytearray()  # bytes for the client
+        self._ended = False  # the server has sent its last byte
         self._changed = asyncio.Event()
         self._client: asyncio.StreamWriter | None = None
         self._server: asyncio.StreamWriter | None = None
         self._pumps: list[asyncio.Task[None]] = []
 
-    # ---- what a test asks for
+    # ---- the interface for tests
 
     def hold(self) -> None:
-        """Let nothing through to the client."""
+        """Hold back all bytes for the client from now on."""
         self._gate.clear()
         self._changed.set()
 
     def hold_at_request(self) -> None:
-        """As hold(), from when the client has sent its upgrade request."""
+        """As hold(), from the moment at which the client has sent its upgrade request."""
         self._holds_at_request = True
 
     async def arrived(self, count: int = 1) -> None:
-        """Wait until so many bytes are held back."""
+        """Wait until `count` bytes are held back."""
         while self._gate.is_set() or len(self._held) < count:
             await self._change()
 
     def forward(self, count: int) -> None:
-        """Let so many of the bytes through that are held back."""
+        """Forward `count` of the bytes that are held back."""
         assert self._client is not None
         self._client.write(bytes(self._held[:count]))
         del self._held[:count]
 
     def release(self) -> None:
-        """Let everything through again."""
+        """Forward all bytes again."""
         self._gate.set()
 
     def reset(self) -> None:
-        """Break the connection to the client off with a RST."""
+        """Reset the connection to the client (RST)."""
         self._stop()
         for writer in (self._client, self._server):
             if writer is not None:
@@ -74,19 +77,19 @@ class Proxy:
                 writer.transport.abort()
 
     def half_close(self) -> None:
-        """Send FIN to the client, and go on reading what it sends; beneath TLS, without close_notify."""
+        """Send FIN to the client, and go on reading its bytes. TLS gets no close_notify."""
         assert self._client is not None
         self._pumps[-1].cancel()
         self._client.write_eof()
 
     def cut(self) -> None:
-        """Close both connections; beneath TLS, without close_notify."""
+        """Close both connections. TLS gets no close_notify."""
         self._stop()
         for writer in (self._client, self._server):
             if writer is not None:
                 writer.close()
 
-    # ---- how it is done
+    # ---- the implementation
 
     def _stop(self) -> None:
         for pump in self._pumps:
@@ -117,7 +120,7 @@ class Proxy:
         server.write_eof()
 
     async def _record(self, reader: asyncio.StreamReader) -> bytes:
-        """A whole TLS record, b"" at the end."""
+        """One whole TLS record; b"" at the end of the stream."""
         try:
             head = await reader.readexactly(5)
             return head + await reader.readexactly(int.from_bytes(head[3:], "big"))
@@ -150,12 +153,12 @@ class Proxy:
         for at in range(0, len(data), size):
             writer.write(data[at : at + size])
             await writer.drain()
-            await asyncio.sleep(0)  # so that it is a segment, and perhaps a read, of its own
+            await asyncio.sleep(0)  # so that each piece is a segment, and perhaps a read, of its own
 
 
 @asynccontextmanager
 async def proxy(url: str, *, piece: int = 0, held: bool = False) -> AsyncIterator[Proxy]:
-    """A proxy before the server at `url`, for one connection."""
+    """A proxy in front of the server at `url`, for one connection."""
     relays: list[asyncio.Task[None]] = []
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -163,7 +166,7 @@ async def proxy(url: str, *, piece: int = 0, held: bool = False) -> AsyncIterato
 
     listening = socket.socket(
         socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    )  # asyncio turns Nagle off
+    )  # with the protocol given, asyncio turns Nagle's algorithm off
     listening.bind(("127.0.0.1", 0))
     server = await asyncio.start_server(accept, sock=listening)
     between = Proxy(url, listening.getsockname()[1], piece)

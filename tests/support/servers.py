@@ -1,4 +1,5 @@
-"""Servers on a free port of the test's own loop: one that a test scripts byte by byte, and echoes of the peers."""
+"""Servers on a free port, in the test's own loop: one that a test scripts byte by byte, and echo servers of the
+peers."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def accept_token(key: bytes) -> bytes:
 
 
 class Peer:
-    """The server's end of one connection, scripted by a test."""
+    """The server's end of one connection. A test scripts it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -43,7 +44,7 @@ class Peer:
         return self.request
 
     def reply(self, headers: bytes = b"") -> bytes:
-        """The reply that accepts the request."""
+        """The reply that accepts the upgrade request."""
         name = b"sec-websocket-key"
         lines = self.request.split(b"\r\n")
         key = next(line.split(b": ")[1] for line in lines if line.lower().startswith(name))
@@ -53,7 +54,7 @@ class Peer:
         )
 
     async def accept(self, glued: bytes = b"", headers: bytes = b"") -> None:
-        """Do the opening handshake; `glued` leaves in the same write."""
+        """Perform the opening handshake. `glued` is sent in the same write as the reply."""
         await self.read_request()
         self.writer.write(self.reply(headers) + glued)
 
@@ -61,7 +62,7 @@ class Peer:
         self.writer.write(data)
 
     async def frame(self) -> Sent:
-        """The next frame of the client; EOFError if it sent no other."""
+        """The next frame of the client; EOFError if the client sends no more."""
         while not self._frames:
             data = await self.reader.read(1 << 20)
             if not data:
@@ -109,7 +110,7 @@ class Served:
         self.results: asyncio.Queue[object] = asyncio.Queue()
 
     async def result(self) -> object:
-        """What the next handler to end returns; what it raises is raised here."""
+        """Wait for the next handler to end. Return its result, or raise its exception."""
         result = await self.results.get()
         if isinstance(result, BaseException):
             raise result
@@ -124,9 +125,9 @@ async def serve(
     host: str = "127.0.0.1",
     receive_buffer: int = 0,
 ) -> AsyncIterator[Served]:
-    """Run `handler` for every connection. When it returns, the connection is closed.
+    """Run `handler` for every connection, and close the connection when the handler returns.
 
-    A handler that raises fails the test, at the latest when the server ends.
+    If a handler raises, the test fails, at the latest when the server ends.
     """
     tasks: set[asyncio.Task[None]] = set()
 
@@ -137,7 +138,7 @@ async def serve(
         try:
             served.results.put_nowait(await handler(Peer(reader, writer)))
         except asyncio.CancelledError:
-            writer.transport.abort()  # the test is over, and a client that is gone may not answer a TLS shutdown
+            writer.transport.abort()  # the test is over, and the client may be gone and not answer a TLS shutdown
         except Exception as exc:
             served.results.put_nowait(exc)
         finally:
@@ -147,7 +148,7 @@ async def serve(
             tasks.discard(task)
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's algorithm off.
+    # With the protocol given, asyncio turns Nagle's algorithm off.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     if receive_buffer:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -162,7 +163,7 @@ async def serve(
         for _ in range(3):
             await asyncio.sleep(
                 0
-            )  # a connection that is being accepted gets its handler, which is then ended
+            )  # a connection that is just being accepted gets its handler, so that it can be cancelled below
         server.close()
         for task in list(tasks):
             task.cancel()
@@ -174,15 +175,15 @@ async def serve(
 
 
 async def break_off(peer: Peer) -> None:
-    """A server that resets the connection after a frame."""
+    """A handler that resets the connection after one frame."""
     await peer.accept()
     await peer.frame()
     peer.reset()
 
 
 async def echo(peer: Peer) -> None:
-    """A handler that sends every message back, until the client closes the connection or drops it."""
-    with suppress(EOFError, ConnectionError):  # readuntil() raises an EOFError, too
+    """A handler that echoes every message, until the client closes or drops the connection."""
+    with suppress(EOFError, ConnectionError):  # readuntil() may raise EOFError, too
         await peer.accept()
         while (sent := await peer.frame()).opcode != frames.CLOSE:
             if sent.opcode != frames.PONG:
@@ -193,7 +194,7 @@ async def echo(peer: Peer) -> None:
 
 
 def is_fast(transport: WSTransport) -> bool:
-    """Does the connection avoid the event loop's own transports?"""
+    """True if the connection does not use the event loop's own transports."""
     return type(transport.underlying_transport).__module__.startswith(("aiofastnet", "wsfast"))
 
 
@@ -265,7 +266,7 @@ async def aiohttp_echo(
 
 @asynccontextmanager
 async def picows_compressing_echo() -> AsyncIterator[str]:
-    """Its core knows no extensions, but its face of websockets' API does."""
+    """picows' core does not support extensions, but its implementation of websockets' API does."""
 
     async def handler(connection: Any) -> None:
         async for message in connection:

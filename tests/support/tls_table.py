@@ -1,4 +1,4 @@
-"""The servers and the contexts of the table of TLS verdicts, and OpenSSL's verdict on each pair, in memory."""
+"""The table of TLS servers and client contexts, and OpenSSL's verdict on each pair, computed in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_A
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate with its key, and those that are sent with it."""
+    """A certificate with its key, and the other certificates of its chain."""
 
     certificate: x509.Certificate
     key: Any
@@ -63,7 +63,7 @@ def issue(
     sent: tuple[Issued, ...] = (),
     weak: bool = False,
 ) -> Issued:
-    """A certificate, by itself if there is no issuer."""
+    """Issue a certificate; a self-signed one if there is no issuer."""
     key: Any = rsa.generate_private_key(65537, 1024) if weak else ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     signer = issuer.key if issuer else key
@@ -131,7 +131,7 @@ TRUSTED = "".join(root.pem for root in (ROOT, PLAIN_ROOT, OLD_ROOT, SHORT_ROOT))
 
 _leaf = functools.partial(issue, NAME, names=(NAME,))
 
-# What servers show: the certificate, and the host of the URI.
+# The certificates that servers present, each with the host of the URI.
 CERTIFICATES: dict[str, tuple[Issued, str]] = {
     "right": (_leaf(ROOT), NAME),
     "by an authority of the system": (_leaf(SYSTEM), NAME),
@@ -141,7 +141,7 @@ CERTIFICATES: dict[str, tuple[Issued, str]] = {
     "expired": (_leaf(ROOT, years=(2020, 2021)), NAME),
     "not yet valid": (_leaf(ROOT, years=(2044, 2045)), NAME),
     "self-signed, and pinned by some": (PINNED, NAME),
-    "issued by what is no authority": (issue("x", PINNED, names=(NAME,)), NAME),
+    "issued by a certificate that is no authority": (issue("x", PINNED, names=(NAME,)), NAME),
     "via an intermediate": (_leaf(MIDDLE, sent=(MIDDLE,)), NAME),
     "via an intermediate that is missing": (_leaf(MIDDLE), NAME),
     "an address": (issue("x", ROOT, names=("127.0.0.1",)), "127.0.0.1"),
@@ -152,13 +152,13 @@ CERTIFICATES: dict[str, tuple[Issued, str]] = {
     "by a root without identifiers": (_leaf(PLAIN_ROOT, identifiers=False), NAME),
     "by an expired root": (_leaf(OLD_ROOT), NAME),
     "deeper than its root allows": (_leaf(BENEATH_SHORT, sent=(BENEATH_SHORT,)), NAME),
-    "outside of what its authority may": (_leaf(ELSEWHERE, sent=(ELSEWHERE,)), NAME),
+    "outside of its authority's name constraints": (_leaf(ELSEWHERE, sent=(ELSEWHERE,)), NAME),
 }
 
 
 def serving(issued: Issued) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers("DEFAULT@SECLEVEL=0")  # whose level is not what is asked about
+    context.set_ciphers("DEFAULT@SECLEVEL=0")  # the table does not test the server's security level
     context.set_alpn_protocols(["http/1.1"])
     issued.load_into(context)
     return context
@@ -184,7 +184,7 @@ def _one_cipher() -> ssl.SSLContext:
     return context
 
 
-# Servers: their context, and the host of the URI.
+# The servers: context, and host of the URI.
 SERVERS: dict[str, tuple[ssl.SSLContext, str]] = {
     **{name: (serving(issued), host) for name, (issued, host) in CERTIFICATES.items()},
     "demands a client certificate": (_demanding(), NAME),
@@ -195,11 +195,11 @@ SERVERS: dict[str, tuple[ssl.SSLContext, str]] = {
 }
 
 
-# What clients say.
+# The contexts of clients.
 
 
 class Derived(ssl.SSLContext):
-    """Verifies what its user turned off."""
+    """A context that verifies even though its user turned verification off."""
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
         self.verify_mode = ssl.CERT_REQUIRED
@@ -236,7 +236,7 @@ def _with_alpn(*protocols: str) -> ssl.SSLContext:
 
 
 def _changed() -> ssl.SSLContext:
-    """It was used, and is another now."""
+    """A context that was changed after its first use."""
     context: ssl.SSLContext = _trusting(SYSTEM.pem)
     use(context)
     context.load_verify_locations(cadata=ROOT.pem)
@@ -246,7 +246,7 @@ def _changed() -> ssl.SSLContext:
     return context
 
 
-# Set by the test: connects with a context, with the face that is tested.
+# The test sets this function: it connects the tested face with a context.
 use: Callable[[ssl.SSLContext], None] = lambda context: None  # noqa: E731
 
 _PARTIAL, _STRICT = ssl.VERIFY_X509_PARTIAL_CHAIN, ssl.VERIFY_X509_STRICT
@@ -256,17 +256,17 @@ Said = ssl.SSLContext | TLS | None
 
 
 def write_files(folder: Path) -> None:
-    """What the settings below name."""
+    """Write the files that the settings below name."""
     (folder / "client.pem").write_bytes(CLIENT.whole_pem())
     (folder / "ca.pem").write_text(TRUSTED)
 
 
-# Each gets the folder of the files.
+# Makers of contexts and settings. The argument is the folder of the files.
 CONTEXTS: dict[str, Callable[[Path], Said]] = {
     "none": lambda folder: None,
     "the default context": lambda folder: ssl.create_default_context(),
     "trusting": lambda folder: _trusting(TRUSTED),
-    "trusting nobody": lambda folder: _trusting(),
+    "trusting no authority": lambda folder: _trusting(),
     "pinning": lambda folder: _trusting(PINNED.pem),
     "pinning, by Python's default": lambda folder: ssl.create_default_context(cadata=PINNED.pem),
     "an intermediate": lambda folder: _trusting(MIDDLE.pem, off=_PARTIAL),
@@ -306,7 +306,7 @@ CONTEXTS: dict[str, Callable[[Path], Said]] = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What a server sees of a client: version, protocol, name, client certificate. OpenSSL's cipher, or None."""
+    """The facts that a server sees about a client: version, protocol, name, client certificate."""
 
     version: str | None
     protocol: str | None
@@ -320,7 +320,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a client does not connect. The fields are None if it is not for the certificate."""
+    """The reason why a client does not connect. The fields are None if the certificate is not the reason."""
 
     code: int | None
     message: str | None
@@ -335,7 +335,7 @@ class Refusal:
 
 
 def verdict(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> Seen | Refusal:
-    """OpenSSL's: a handshake of Python's ssl module with itself, in memory."""
+    """OpenSSL's verdict: the result of a handshake of Python's ssl module with itself, in memory."""
     names: list[str | None] = [None]
     server.sni_callback = lambda _, asked, __: names.append(asked)
     upwards, downwards = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -1,9 +1,9 @@
-"""Does everything that Python can do to the objects of every compiled type. Run as a program, one check at a time:
+"""Applies every operation of Python to the objects of every compiled type. It runs as a program, one check at a time:
 
     python -m support.types CHECK
 
-A crash is what it looks for, so the last line that it printed names the type and what was being done. Exceptions are
-fine. Types are found by introspection: a new one is covered by itself.
+The program looks for crashes. It prints each type and operation before it tries them, so the last line before a crash
+names both. Exceptions are allowed. The program finds the types by introspection, so it covers new types too.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ from support import frames
 from support.servers import Peer, serve
 
 HEAP_TYPE = 1 << 9
-# Of a PyTypeObject, in pointers (CPython's Include/cpython/object.h): the same from 3.10 to 3.13.
+# The offset of tp_clear in a PyTypeObject, in pointers (CPython's Include/cpython/object.h): the same from 3.10 to
+# 3.13.
 TP_CLEAR = 24
 
-# What methods are called with, alone and in pairs. No number is large: poll(1e9) would be right, and never end.
+# The arguments for methods, alone and in pairs. No number is large: poll(1e9) would be legal, and never return.
 ARGUMENTS: list[Any] = [None, 0, 1, -1, "x", b"x", bytearray(20), [], (), {}, object(), ValueError("x"), len]
 
-# A descriptor of a half-made transport may be any number, and these would use it.
+# exercise() skips these: the descriptor of a half-made transport may be any number, and they would use it.
 HARMFUL = {"__class__", "__init_subclass__", "__subclasshook__", "__sizeof__", "__dir__", "__getattribute__"}
 
 
 def compiled_types() -> list[type]:
-    """The types of all compiled modules, those included that no module names."""
+    """The types of all compiled modules, including types that no module exports."""
     for module in pkgutil.walk_packages(wsfast.__path__, "wsfast."):
         importlib.import_module(module.name)
     found: dict[type, None] = {}
@@ -68,7 +69,7 @@ def say(*words: object) -> None:
 
 
 def attempt(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """What it returns, or the exception."""
+    """The result of the call, or its exception."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -80,13 +81,13 @@ def attempt(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 
 def fresh(cls: type) -> Any:
-    """An object that __new__() alone has made; None if it refuses."""
+    """An object made by __new__() alone; None if the type refuses."""
     made = attempt(cls.__new__, cls)
     return made if isinstance(made, cls) else None
 
 
 def finalize_and_clear(things: list[Any]) -> None:
-    """As the collector does with a cycle: finalize all of it, and then cut all references in it."""
+    """Do what the collector does with a cycle: finalize all its objects, and then clear their references."""
     for thing in things:
         ctypes.pythonapi.PyObject_CallFinalizer(ctypes.py_object(thing))
     for thing in things:
@@ -96,7 +97,7 @@ def finalize_and_clear(things: list[Any]) -> None:
 
 
 def exercise(label: str, thing: Any) -> None:
-    """Get, set, delete and call whatever `thing` has, and use it as Python's operators do."""
+    """Get, set, delete and call every attribute of `thing`, and apply Python's operators to it."""
     for name in dir(thing):
         if name in HARMFUL:
             continue
@@ -126,7 +127,7 @@ def calls(method: Any) -> None:
 
 
 def finish(result: Any) -> None:
-    """Drive what is awaited a step or two, and close it."""
+    """Advance an awaitable or a generator by a step or two, and close it."""
     if hasattr(result, "__await__") or inspect.isasyncgen(result) or inspect.isgenerator(result):
         if hasattr(result, "__anext__"):
             result = attempt(result.__anext__)
@@ -135,11 +136,11 @@ def finish(result: Any) -> None:
                 attempt(getattr(result, name), *([None] if name == "send" else []))
 
 
-# ---- objects that have lived
+# ---- objects of real connections
 
 
 class Keeping(wsfast.WSListener):
-    """Keeps what it is given."""
+    """A listener that keeps all frames."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -162,7 +163,7 @@ async def say_much(peer: Peer) -> None:
 
 
 async def live_graph() -> list[Any]:
-    """Open connections of both asynchronous faces in the midst of everything, and all compiled objects in them."""
+    """Open connections of both asynchronous faces with pending operations, and all compiled objects in them."""
     async with serve(say_much) as server:
         kept: list[Any] = []
         for make in (Keeping, KeepingMessages):
@@ -202,7 +203,7 @@ async def live_graph() -> list[Any]:
 
 
 def compiled_in(roots: list[Any]) -> list[Any]:
-    """The objects of compiled types, or of classes that inherit from them, that `roots` refer to."""
+    """All objects of compiled types, or of their subclasses, that are reachable from `roots`."""
     types = tuple(compiled_types())
     seen: dict[int, Any] = {}
     queue = list(roots)
@@ -217,11 +218,11 @@ def compiled_in(roots: list[Any]) -> list[Any]:
             continue
         seen[id(thing)] = thing
         queue += gc.get_referents(thing)
-    return [thing for thing in seen.values() if issubclass(type(thing), types)]  # and no proxy
+    return [thing for thing in seen.values() if issubclass(type(thing), types)]  # no proxies
 
 
 def lived() -> Iterator[tuple[str, Any]]:
-    """Objects of connections that are gone: asynchronous ones, and a blocking one."""
+    """Objects of connections that have ended: of asynchronous ones, and of a blocking one."""
     loop = asyncio.new_event_loop()
     found = loop.run_until_complete(live_graph())
     loop.run_until_complete(asyncio.sleep(0.05))
@@ -233,7 +234,7 @@ def lived() -> Iterator[tuple[str, Any]]:
 
 
 def blocking(loop: asyncio.AbstractEventLoop) -> list[Any]:
-    """A blocking connection that is closed."""
+    """A closed blocking connection."""
 
     async def run() -> list[Any]:
         async with serve(say_much) as server:
@@ -250,7 +251,7 @@ def blocking(loop: asyncio.AbstractEventLoop) -> list[Any]:
 
 
 def check_copies() -> None:
-    """A copy is right, or a TypeError."""
+    """Copying makes a correct copy or raises TypeError."""
     things = [(name_of(cls), fresh(cls)) for cls in compiled_types()] + list(lived())
     for label, thing in things:
         if thing is None:
@@ -262,11 +263,11 @@ def check_copies() -> None:
                 if not isinstance(made, TypeError | pickle.PicklingError):
                     raise AssertionError(f"{label}: {made!r}, and not a TypeError")
             elif type(thing).__name__ == "Enum":
-                pass  # one of Cython's own types, for memoryviews
+                pass  # a type of Cython's own, for memoryviews
             elif isinstance(thing, wsfast.WSFrame):
                 assert made is thing, "a frame that was copied is the frame"
             else:
-                # Only what a program writes in Python may be copied: it has no state in C.
+                # Only classes that a program writes in Python may be copied: they have no state in C.
                 assert type(thing).__mro__[-2] is wsfast.WSListener, f"{label} was copied"
                 assert type(made) is type(thing)
                 assert vars(made).keys() == vars(thing).keys() if hasattr(thing, "__dict__") else True
@@ -282,7 +283,7 @@ def pickling(protocol: int) -> Callable[[Any], Any]:
 
 
 def check_fresh() -> None:
-    """Every method of an object that was made by __new__() alone."""
+    """Call every method of objects made by __new__() alone."""
     for cls in compiled_types():
         thing = fresh(cls)
         if thing is not None:
@@ -292,7 +293,7 @@ def check_fresh() -> None:
 
 
 def check_init() -> None:
-    """__init__() with anything, and again; and every method afterwards."""
+    """Call __init__() twice with any arguments, and then every method."""
     for cls in compiled_types():
         for one in ARGUMENTS:
             say(name_of(cls), "called with", repr(one))
@@ -309,13 +310,13 @@ def check_init() -> None:
 
 
 def check_dead() -> None:
-    """Every method of objects whose connection is gone."""
+    """Call every method of objects whose connection has ended."""
     for label, thing in list(lived()):
         exercise(label, thing)
 
 
 def check_cleared() -> None:
-    """Every method of objects that the collector has cleared: each may be met in the others' finalizers."""
+    """Call every method of objects that the collector has cleared: finalizers of other objects may do so."""
     things = list(lived()) + [(name_of(cls), fresh(cls)) for cls in compiled_types()]
     things = [(label, thing) for label, thing in things if thing is not None]
     say("finalize and clear")
@@ -330,7 +331,7 @@ def check_cleared() -> None:
 
 
 def check_alive() -> None:
-    """Live connections, cleared in the midst of everything."""
+    """Finalize and clear live connections with pending operations."""
     loop = asyncio.new_event_loop()
 
     async def run() -> list[Any]:
@@ -348,7 +349,7 @@ def check_alive() -> None:
 
 
 def check_collector() -> None:
-    """Cycles through every type, weak references, what is tracked; amid it all, collections."""
+    """Collect cycles through every type, use weak references and referrers, with collections all the time."""
     gc.set_threshold(1)
     for cls in compiled_types():
         say(name_of(cls), "collected")
@@ -374,7 +375,7 @@ def check_collector() -> None:
 
 
 def check_subclasses() -> None:
-    """A type is final, or a class that inherits from it works as the type does."""
+    """A type is final, or a subclass of it works like the type itself."""
     for cls in compiled_types():
         say(name_of(cls), "inherited from")
         sub = attempt(lambda cls=cls: type("Sub", (cls,), {"extra": 1}))
@@ -401,16 +402,16 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.dump_traceback_later(100, exit=True)
     logging.disable(logging.CRITICAL)
-    sys.unraisablehook = lambda *args: None  # exceptions are fine
+    sys.unraisablehook = lambda *args: None  # exceptions are allowed
     threading.excepthook = lambda *args: None
     with contextlib.suppress(ImportError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    gc.freeze()  # what was imported is not of interest, and there are hundreds of collections
+    gc.freeze()  # the hundreds of collections need not visit the imported modules
     CHECKS[sys.argv[1]]()
     gc.collect()
-    # A singleton that somebody wrote into, or let go of too often.
+    # Check that no code wrote into a singleton, or released it too often.
     assert (repr(None), str(None), type(None).__name__) == ("None", "None", "NoneType")
     assert sys.getrefcount(None) > 100
     say("passed")

@@ -1,6 +1,6 @@
-"""Checks, before they are used, that the compiled modules are there and match the library they were compiled against.
+"""Checks that the compiled modules exist, and that the installed aiofastnet is the version that they were compiled for.
 
-The engine calls aiofastnet through C structures, whose layout may change from one minor version to the next.
+The engine calls aiofastnet through C structures. Their layout may change from one minor version to the next.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ except ModuleNotFoundError as exc:
     if exc.name != "wsfast._engine.transport":
         raise
     raise ImportError(
-        "wsfast's compiled engine is missing: its build failed or was not run. wsfast has no slow substitute for it; "
+        "wsfast's compiled engine is missing: its build failed or was not run. wsfast has no pure-Python fallback; "
         "see the output of 'pip install --verbose wsfast', which needs a C compiler"
     ) from exc

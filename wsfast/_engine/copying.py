@@ -1,18 +1,18 @@
-"""How a listener is copied and pickled: as plain objects are, unless a compiled class gives it state in C."""
+"""Copying and pickling of listeners: as plain objects, unless a compiled class adds state in C."""
 
 from __future__ import annotations
 
 import copyreg
 from typing import Any
 
-# Py_TPFLAGS_HEAPTYPE: a class made by a class statement of Python, not an extension type.
+# Py_TPFLAGS_HEAPTYPE: a class statement of Python made the class; it is not an extension type.
 _HEAP_TYPE = 1 << 9
 
 
 def reduced(listener: Any, base: type) -> tuple[Any, ...]:
-    """What ``__reduce__`` of a subclass of `base`, which has no state, returns.
+    """The result of ``__reduce__`` for a listener whose class derives from `base`; `base` itself has no state.
 
-    :raises TypeError: a class between them is an extension type
+    :raises TypeError: a class between the listener's class and `base` is an extension type
     """
     for cls in type(listener).__mro__:
         if cls is base:
@@ -23,7 +23,7 @@ def reduced(listener: Any, base: type) -> tuple[Any, ...]:
 
 
 def _state_of(thing: Any) -> Any:
-    """What ``object.__getstate__()`` gives from CPython 3.11 on."""
+    """The result of ``object.__getstate__()``, which exists from CPython 3.11 on."""
     getstate = getattr(thing, "__getstate__", None)
     if getstate is not None:
         return getstate()

@@ -1,4 +1,4 @@
-"""PINGs that wsfast sends by itself: to find out that a connection is dead, and to measure round-trip times."""
+"""PINGs that wsfast sends by itself, to detect dead connections and to measure round-trip times."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from wsfast._engine.tuning import Histogram
 from wsfast.codes import WSAutoPingStrategy, WSMsgType
 from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
 
-# How often the loop turns before an answer is given up. If the program kept it busy, the answer may be there: libuv
-# runs timers and callbacks first, and reads then.
-_TURNS = 2
+# The iterations of the loop between the time-out and the end of the connection. If the program kept the loop busy, the
+# answer may already be in the socket: libuv runs timers and callbacks before it reads.
+_GRACE_ITERATIONS = 2
 
 
 class Pinged(Protocol):
-    """What is pinged: a WSTransport, which knows this module, so this module does not know it."""
+    """The connection to ping: a WSTransport. Its module imports this one, so this module must not import it."""
 
     @property
     def underlying_transport(self) -> Any: ...
@@ -33,17 +33,17 @@ class Pinged(Protocol):
 
 
 class Listening(Protocol):
-    """What pings in its own way: a WSListener that overrides these methods."""
+    """A WSListener that may override these methods to replace PING and PONG."""
 
     def send_user_specific_ping(self, transport: Any) -> None: ...
     def is_user_specific_pong(self, frame: WSFrame) -> bool: ...
 
 
 class Watch:
-    """The timer behind PINGs: says when the next one is due, and ends the connection if nothing followed the last.
+    """The timer for PINGs. It calls `due` when the next PING is due, and ends the connection if the last got no answer.
 
-    Any received byte is a sign of life, not only the answer to a PING: a server that is busy with a large frame lives.
-    A timer is a handle of the event loop, not a task, so it cannot be garbage-collected or cancelled by accident.
+    Any received byte is a sign of life, not only a PONG: a server that is busy sending a large frame is alive.
+    The timer is a handle of the event loop, not a task, so it cannot be garbage-collected or cancelled by accident.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Watch:
         self._timer.cancel()
 
     def wait(self, seconds: float) -> None:
-        """The next PING is due then."""
+        """The next PING is due after this time."""
         self._timer = self._loop.call_later(seconds, self._due)
 
     def pinged(self) -> None:
-        """A PING leaves now."""
+        """The owner sends a PING now."""
         self._pinged_at = time.monotonic()
         if self._timeout is None:
             self.wait(self._interval)
@@ -73,18 +73,18 @@ class Watch:
             self._timer = self._loop.call_later(self._timeout, self._answer_is_due)
 
     def answered(self) -> None:
-        """The PONG is here: only the next PING is to be waited for, and without a time-out it is already."""
+        """The PONG arrived: wait for the next PING. Without a time-out the timer already does."""
         if self._timeout is not None:
             self._timer.cancel()
             self._wait_for_next()
 
-    def _answer_is_due(self, turns: int = _TURNS) -> None:
-        # While reading is paused nothing can arrive, and that is not the server's fault.
+    def _answer_is_due(self, grace: int = _GRACE_ITERATIONS) -> None:
+        # While reading is paused no byte can arrive, so the silence is not the server's fault.
         paused = not self._transport.underlying_transport.is_reading()
         if paused or self._transport.last_received > self._pinged_at:
             self._wait_for_next()
-        elif turns > 0:
-            self._timer = self._loop.call_soon(self._answer_is_due, turns - 1)
+        elif grace > 0:
+            self._timer = self._loop.call_soon(self._answer_is_due, grace - 1)
         else:
             message = f"nothing was received within {self._timeout} seconds of a ping"
             self._transport._fail(1011, "keepalive ping timeout", KeepaliveTimeout(message))
@@ -94,7 +94,8 @@ class Watch:
 
 
 class Keepalive:
-    """Asks the server of one connection of a listener for signs of life. `base`: WSListener, whose pings are PINGs."""
+    """The keepalive of one connection of a listener. `base`: the class WSListener, whose own methods send real
+    PINGs."""
 
     def __init__(
         self,
@@ -112,19 +113,19 @@ class Keepalive:
         self._idle_timeout = idle_timeout
         self._strategy = strategy
         self._histogram = histogram
-        # The payloads of PINGs that wait for their PONG, when they were sent, and who waits: None is the idle timer.
+        # PINGs without a PONG yet: payload to time of sending and waiter. A PING of the idle timer has no waiter.
         self._pings: dict[bytes, tuple[int, asyncio.Future[float] | None]] = {}
-        # A listener's own kind of ping has no payload to tell answers apart, so there is one at a time.
+        # The listener's own pings have no payload that distinguishes their answers, so only one may wait at a time.
         cls = type(listener)
         self._own_ping = cls.send_user_specific_ping is not base.send_user_specific_ping
         self._own_pong = cls.is_user_specific_pong is not base.is_user_specific_pong
-        self._turn = asyncio.Lock()
+        self._measuring = asyncio.Lock()
         self._watch: Watch | None = None
         if idle_timeout is not None:
             self._watch = Watch(transport, idle_timeout, reply_timeout, self._idle)
 
     def stop(self, exc: ConnectionClosed) -> None:
-        """The connection is gone: whoever measures gets `exc`."""
+        """The connection has ended: raise `exc` in all tasks that measure."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
@@ -144,7 +145,7 @@ class Keepalive:
                 return
         if self._transport.is_close_frame_sent:
             return  # the closing handshake has a deadline of its own
-        # Any byte was sign enough of life, so earlier pings may have gone unanswered.
+        # Any byte was a sufficient sign of life, so earlier PINGs may never get their PONG.
         self._pings = {payload: ping for payload, ping in self._pings.items() if ping[1] is not None}
         self._watch.pinged()
         try:
@@ -164,12 +165,12 @@ class Keepalive:
             else:
                 self._transport.send_ping(payload)
         except BaseException:
-            self._pings.pop(payload, None)  # nobody will ask for its answer
+            self._pings.pop(payload, None)  # the ping was not sent, so no answer will come
             raise
         return payload
 
     def is_pong(self, frame: WSFrame) -> bool:
-        """True if the frame answers a PING of this object; it is then not delivered."""
+        """True if the frame answers a PING of this object. The caller must not deliver such a frame."""
         if self._own_ping or self._own_pong:
             if not self._listener.is_user_specific_pong(frame):
                 return False
@@ -184,7 +185,7 @@ class Keepalive:
         return True
 
     def pong_received(self) -> None:
-        """The answer to the oldest ping arrived."""
+        """The answer to the oldest ping has arrived."""
         if self._pings:
             self._answered(next(iter(self._pings)))
 
@@ -198,10 +199,10 @@ class Keepalive:
         self._transport._expect(bool(self._pings))
 
     async def measure(self, rounds: int) -> list[float]:
-        """Times in seconds from sending a PING to its answer; one PING after the other."""
+        """Send `rounds` PINGs, one after the other, and return the seconds from each PING to its answer."""
         times = []
         for _ in range(rounds):
-            async with self._turn:
+            async with self._measuring:
                 waiter: asyncio.Future[float] = self._loop.create_future()
                 payload = self._ping(waiter)
                 try:

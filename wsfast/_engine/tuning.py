@@ -1,6 +1,6 @@
-"""What a connection trades for latency: gathering, polling, socket options, stamps.
+"""The options that affect latency: gathering, polling, socket options, time stamps.
 
-Checked here, before anything is connected.
+This module checks them before wsfast connects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from wsfast.options import check_bools, count, seconds
 
 SocketOption = tuple[int, int, int | bytes]
 
-# Python names it from 3.14 on; the number is that of almost all architectures (asm-generic/socket.h).
+# Python has the constant from 3.14 on. Almost all architectures use this number (asm-generic/socket.h).
 _SO_BUSY_POLL = getattr(socket, "SO_BUSY_POLL", 46)
 
 # The largest value of a socket option.
@@ -22,14 +22,14 @@ _MAX_INT = 2**31 - 1
 
 
 class Histogram(Protocol):
-    """What ``ping_histogram`` must be able to do; ``HdrHistogram`` of the package hdrhistogram can."""
+    """The interface of ``ping_histogram``; ``HdrHistogram`` of the package hdrhistogram has it."""
 
     def record_value(self, value: int, /) -> Any:
         """Count one round trip of `value` nanoseconds."""
 
 
 class Tuning:
-    """The arguments of ``ws_connect`` and ``connect`` that are about latency."""
+    """The arguments of ``ws_connect`` and ``connect`` that affect latency."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ def _checked(sockopts: Sequence[SocketOption]) -> list[SocketOption]:
 
 
 def set_options(sock: socket.socket, sockopts: Sequence[SocketOption]) -> None:
-    """Set the options, and name the one that the kernel refuses.
+    """Set socket options. An error names the option that the kernel refused.
 
-    :raises OSError: PermissionError for one that needs a privilege
+    :raises OSError: the kernel refused an option; PermissionError if it needs a privilege
     """
     for level, name, value in sockopts:
         try:

@@ -1,4 +1,4 @@
-/* The clocks, in nanoseconds. Reading one is no system call on Linux. */
+/* The clocks, in nanoseconds. On Linux, reading a clock takes no system call. */
 #ifndef WSF_CLOCK_H
 #define WSF_CLOCK_H
 
@@ -11,10 +11,10 @@ static inline int64_t wsf_clock_ns(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What time.monotonic_ns() reads. */
+/* The clock of time.monotonic_ns(). */
 static inline int64_t wsf_monotonic_ns(void) { return wsf_clock_ns(CLOCK_MONOTONIC); }
 
-/* What time.time_ns() reads, and what the kernel stamps packets with. */
+/* The clock of time.time_ns(), and of the kernel's time stamps on packets. */
 static inline int64_t wsf_realtime_ns(void) { return wsf_clock_ns(CLOCK_REALTIME); }
 
 #endif

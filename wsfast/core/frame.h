@@ -10,13 +10,13 @@
  *     | |1|2|3|       |K|             | byte first            |                  |
  *     +-+-+-+-+-------+-+-------------+ - - - - - - - - - - - + - - - - - - - - +
  *
- * Decoding is a pure function of the bytes at hand and three facts about the connection. A header
- * that has arrived in part leaves nothing behind: the caller asks again with more bytes, and each
- * time at most nine are read anew. What spans frames (is a message open?) changes only when the
+ * Decoding is a pure function of the available bytes and three facts about the connection. Decoding
+ * a partial header changes no state: the caller tries again with more bytes, and each attempt reads
+ * at most nine bytes again. The state that spans frames (is a message open?) changes only when the
  * caller takes a frame, in wsf_decoder_advance.
  *
  * Nothing here allocates, blocks, or owns memory. Every function is reentrant, so any thread may
- * call it; a wsf_decoder belongs to one connection, and one thread at a time may touch it.
+ * call it. A wsf_decoder belongs to one connection, and only one thread at a time may touch it.
  */
 #ifndef WSF_FRAME_H
 #define WSF_FRAME_H
@@ -35,7 +35,7 @@ enum {
     WSF_PONG = 0xA,
 };
 
-/* The two bytes every header starts with, and the two values that announce a longer length. */
+/* The fields of the first two bytes of a header; two values that announce a longer length. */
 enum {
     WSF_FIN_BIT = 0x80,
     WSF_RSV_BITS = 0x70,
@@ -53,23 +53,23 @@ enum {
 typedef enum wsf_status {
     WSF_INCOMPLETE = 0,              /* no violation so far: call again with more bytes */
     WSF_FRAME = 1,                   /* the header is complete and legal */
-    WSF_ERR_RSV = -1,                /* a reserved bit that no extension has claimed */
+    WSF_ERR_RSV = -1,                /* a reserved bit that no negotiated extension uses */
     WSF_ERR_OPCODE = -2,             /* a reserved opcode */
     WSF_ERR_MASKED = -3,             /* a masked frame from a server */
     WSF_ERR_CONTROL_FRAGMENTED = -4, /* a control frame without FIN */
     WSF_ERR_CONTROL_LENGTH = -5,     /* a control frame over 125 bytes */
-    WSF_ERR_LENGTH_NOT_MINIMAL = -6, /* a length in more bytes than it needs */
+    WSF_ERR_LENGTH_NOT_MINIMAL = -6, /* a length that is encoded in too many bytes */
     WSF_ERR_LENGTH_SIGN = -7,        /* a 64-bit length with its top bit set */
-    WSF_ERR_CONTINUATION = -8,       /* a continuation of nothing */
+    WSF_ERR_CONTINUATION = -8,       /* a CONTINUATION without an unfinished message */
     WSF_ERR_INTERLEAVED = -9,        /* TEXT or BINARY inside an unfinished message */
     WSF_ERR_TOO_BIG = -10,           /* a data frame over the decoder's max_payload */
-    WSF_ERR_CLOSE_LENGTH = -11,      /* a CLOSE with half a close code: a payload of one byte */
+    WSF_ERR_CLOSE_LENGTH = -11,      /* a CLOSE with a payload of one byte: half a close code */
 } wsf_status;
 
-/* What a connection remembers between frames. The caller sets it up and may change its limit. */
+/* The decoder's state between frames. The caller initialises it and may change its limit. */
 typedef struct wsf_decoder {
     uint64_t max_payload; /* of a data frame, inclusive; control frames have their own limit */
-    uint8_t rsv_allowed;  /* those of WSF_RSV_BITS that a negotiated extension may set */
+    uint8_t rsv_allowed;  /* the WSF_RSV_BITS that a negotiated extension may set */
     uint8_t in_message;   /* 1 while a fragmented message is open */
 } wsf_decoder;
 
@@ -82,7 +82,7 @@ typedef struct wsf_header {
     uint8_t rsv; /* WSF_RSV_BITS, in place as on the wire */
 } wsf_header;
 
-/* The close code (RFC 6455 section 7.4.1) a violation is answered with; 0 if s is no violation. */
+/* The close code that answers a violation (RFC 6455 section 7.4.1); 0 if s is no violation. */
 uint16_t wsf_status_close_code(wsf_status s);
 
 /*
@@ -91,26 +91,27 @@ uint16_t wsf_status_close_code(wsf_status s);
  */
 const char *wsf_status_reason(wsf_status s);
 
-/* wsf_decode_header without the shortcut: every header, every check. Same contract. */
+/* wsf_decode_header without the fast path: all headers, all checks. Same contract. */
 wsf_status wsf_decode_header_slow(const wsf_decoder *d, const uint8_t *p, size_t n, wsf_header *h);
 
 /*
- * Decodes the header of a frame sent by a server, of which the n bytes at p have arrived so far
- * (more may follow the header; they are not read). Returns
+ * Decodes the header of a server's frame from the n bytes at p that have arrived so far. It does
+ * not read bytes behind the header. Returns
  *
  *   WSF_FRAME       *h is filled in,
- *   WSF_INCOMPLETE  the verdict takes more bytes,
- *   WSF_ERR_...     every header that starts with these bytes breaks this rule: an illegal first
- *                   byte is reported with n == 1, a length over the limit before its last byte.
+ *   WSF_INCOMPLETE  the decision needs more bytes,
+ *   WSF_ERR_...     every header that starts with these bytes violates this rule. So an illegal
+ *                   first byte is reported with n == 1, and a length over the limit before its
+ *                   last byte.
  *
- * *h is untouched unless a frame is returned. The decoder never changes: call wsf_decoder_advance
- * when the frame is taken.
+ * *h changes only with WSF_FRAME. *d never changes: the caller calls wsf_decoder_advance when it
+ * takes the frame.
  */
 static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *p, size_t n,
                                            wsf_header *h) {
     /*
      * Nearly every frame of a feed is a whole data message, unmasked, with a length of 7 or 16
-     * bits. Whatever differs in any way, and every violation, takes the slow road.
+     * bits. All other headers, and every violation, take the slow path.
      */
     if (n >= 4 && p[1] <= WSF_LENGTH_16 && !d->in_message) {
         unsigned known = p[0] & ~(unsigned)d->rsv_allowed;
@@ -130,8 +131,8 @@ static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *
 }
 
 /*
- * Records that the frame with this header, decoded by d, was taken. A control frame may stand
- * between the fragments of a message, and leaves it open (RFC 6455 section 5.4).
+ * Records that the caller took the frame with this header, which d decoded. A control frame may
+ * come between the fragments of a message, and leaves the message open (RFC 6455 section 5.4).
  */
 static inline void wsf_decoder_advance(wsf_decoder *d, const wsf_header *h) {
     if (!(h->opcode & WSF_CONTROL_BIT))
@@ -144,9 +145,10 @@ static inline size_t wsf_header_size(uint64_t n) {
 }
 
 /*
- * Writes the masked header of a frame with n < 2^63 bytes of payload to dst, which has room for
- * wsf_header_size(n) bytes at any alignment, and returns that size. first_byte is FIN, RSV bits and
- * opcode, which the caller vouches for. key goes out as it lies in memory: wsf_mask_fn agrees.
+ * Writes the masked header of a frame with n < 2^63 bytes of payload to dst, and returns the size
+ * of that header. dst has room for wsf_header_size(n) bytes at any alignment. first_byte contains
+ * FIN, RSV bits and opcode; the caller guarantees that they are legal. The bytes of key are written
+ * in memory order, which wsf_mask_fn uses too.
  */
 static inline size_t wsf_encode_header(uint8_t *dst, uint8_t first_byte, uint64_t n, uint32_t key) {
     size_t at = 2;
@@ -167,9 +169,9 @@ static inline size_t wsf_encode_header(uint8_t *dst, uint8_t first_byte, uint64_
 }
 
 /*
- * 1 if a peer may put this close code on the wire, 0 if not. RFC 6455 section 7.4 and the IANA
- * registry it founds: 1000-1014 without 1004 (reserved) and 1005, 1006 (for reporting only, as is
- * 1015); 3000-3999 for registered libraries, 4000-4999 for private use.
+ * 1 if a CLOSE frame may contain this code, 0 if not. RFC 6455 section 7.4 and its IANA registry:
+ * 1000-1014 without 1004 (reserved) and 1005, 1006 (for reporting only, like 1015); 3000-3999 for
+ * registered libraries, 4000-4999 for private use.
  */
 static inline int wsf_close_code_valid(unsigned code) {
     return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) ||

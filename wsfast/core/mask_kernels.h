@@ -1,9 +1,9 @@
 /*
- * What the kernels share. Private to mask*.c; everyone else goes through the table in mask.h.
+ * Code that the kernels share. Only mask*.c may include it; other code uses the table in mask.h.
  *
- * A ragged end is not walked byte by byte: w <= n <= 2w bytes are two words of w bytes that overlap
- * in the middle. Both are loaded before either is stored, for in place the second load would
- * otherwise find bytes that are masked already.
+ * Kernels do not process a ragged end byte by byte: they treat w <= n <= 2w bytes as two words of w
+ * bytes that overlap in the middle. They load both words before they store either, because when
+ * masking in place the second load would otherwise read bytes that are already masked.
  */
 #ifndef WSF_MASK_KERNELS_H
 #define WSF_MASK_KERNELS_H
@@ -21,7 +21,7 @@ void wsf_mask_avx512(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key);
 void wsf_mask_neon(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key);
 #endif
 
-/* The key as it meets the payload from byte `at` on: its bytes in memory, rotated. */
+/* The key for the payload from byte `at` on: its bytes in memory, rotated. */
 static inline uint32_t wsf_rotate_key(uint32_t key, size_t at) {
     unsigned bits = 8 * (at & 3);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

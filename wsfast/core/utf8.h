@@ -1,10 +1,10 @@
 /*
- * UTF-8 as RFC 3629 defines it, checked as it arrives: RFC 6455 sections 5.6 and 8.1 ask it of TEXT
- * messages, section 5.5.1 of the reason of a CLOSE. A character may be split between two feeds
- * anywhere.
+ * Incremental validation of UTF-8 as RFC 3629 defines it. RFC 6455 requires it for TEXT messages
+ * (sections 5.6 and 8.1) and for the reason of a CLOSE (section 5.5.1). A character may be split
+ * between two feeds at any byte.
  *
- * A validator is one integer; nothing allocates. It belongs to one stream, and one thread at a time
- * may touch it.
+ * A validator is one integer, and nothing allocates. A validator belongs to one stream, and only
+ * one thread at a time may touch it.
  */
 #ifndef WSF_UTF8_H
 #define WSF_UTF8_H
@@ -12,22 +12,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialise to start a text, and to start the next one. */
+/* Zero-initialise it at the start of each text. */
 typedef struct wsf_utf8 {
-    uint32_t state; /* 0: between characters; else known to utf8.c alone */
+    uint32_t state; /* 0: between characters; other values are private to utf8.c */
 } wsf_utf8;
 
 /*
- * Takes the next n bytes of the text (n may be 0, and p NULL then). Returns 1 if all bytes so far
- * begin some valid text, or 0 if nothing that follows can make them valid; then every later call
- * returns 0 too.
+ * Takes the next n bytes of the text; n may be 0, and p may then be NULL. Returns 1 if the bytes so
+ * far are a prefix of some valid text. Returns 0 if no further bytes can make them valid; then
+ * every later call returns 0 too.
  */
 int wsf_utf8_feed(wsf_utf8 *v, const uint8_t *p, size_t n);
 
 /* 1 if the bytes so far are valid and end between two characters, so the text may end here. */
 static inline int wsf_utf8_complete(const wsf_utf8 *v) { return v->state == 0; }
 
-/* 1 if the n bytes, 8 at least, are ASCII alone. */
+/* 1 if all of the n bytes are ASCII. n must be at least 8. */
 int wsf_is_ascii(const uint8_t *p, size_t n);
 
 #endif
