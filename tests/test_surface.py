@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import logging
 import pickle
 import pydoc
 import socket
@@ -14,6 +15,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 import websockets.exceptions
+import websockets.frames
 from hdrh.histogram import HdrHistogram
 from support import frames
 from support.awaiting import awaitable
@@ -34,6 +36,7 @@ from wsfast import (
     WSStats,
     ws_connect,
 )
+from wsfast._engine.frame_log import describe
 from wsfast.deflate import PerMessageDeflate
 
 every_face = pytest.mark.parametrize("face", FACES)
@@ -617,3 +620,57 @@ async def test_every_round_trip_is_in_the_histogram(face):
         assert await handle.client.recv() == "done"
     assert histogram.get_total_count() == 3
     assert histogram.get_min_value() > 1000
+
+
+# ---- logging
+
+
+@every_face
+async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
+    async def handler(peer):
+        await peer.accept()
+        await peer.frame()
+        peer.send(frames.text("hello") + frames.binary(bytes(range(256))) + frames.text("x" * 100))
+        await peer.answer_close()
+
+    caplog.set_level(logging.DEBUG, "wsfast.test")
+    async with serve(handler) as server, connected(face, server.url, logger="test") as handle:
+        await handle.client.send("ü")
+        for _ in range(3):
+            await handle.client.recv()
+        await handle.client.close()
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    assert logged[:4] == [
+        "> TEXT 'ü' [2 bytes]",
+        "< TEXT 'hello' [5 bytes]",
+        f"< BINARY {bytes(range(16)).hex(' ')} ... f8 f9 fa fb fc fd fe ff [256 bytes]",
+        f"< TEXT '{'x' * 47}...{'x' * 23}' [100 bytes]",
+    ]
+    assert logged[4] == "> CLOSE 1000 (OK) [2 bytes]"
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 70, 120, 300, 1000])
+@pytest.mark.parametrize("opcode", [0, 1, 2, 9, 10])
+@pytest.mark.parametrize("fin", [True, False])
+def test_a_frame_is_described_as_websockets_describes_it(opcode, size, fin):
+    if opcode & 8 and (size > 125 or not fin):
+        return
+    for payload in (b"a" * size, bytes(i * 7 % 256 for i in range(size)), "€".encode() * (size // 3)):
+        theirs = websockets.frames.Frame(websockets.frames.Opcode(opcode), payload, fin)
+        assert describe(fin << 7 | opcode, payload) == str(theirs)
+
+
+def test_a_close_frame_is_described_as_websockets_describes_it():
+    for payload in (b"", b"\x03\xe8", b"\x0f\xa1why", b"\x03\xe8\xff"):
+        theirs = websockets.frames.Frame(websockets.frames.Opcode.CLOSE, payload)
+        assert describe(0x88, payload) == str(theirs)
+
+
+@every_face
+async def test_nothing_is_logged_when_it_is_off(face, caplog):
+    caplog.set_level(logging.INFO, "wsfast.test")
+    async with serve(echo) as server, connected(face, server.url, logger="test") as handle:
+        caplog.set_level(logging.DEBUG, "wsfast.test")  # what counts is when the connection was made
+        await handle.client.send("x")
+        await handle.client.recv()
+    assert not [record for record in caplog.records if record.levelno == logging.DEBUG]

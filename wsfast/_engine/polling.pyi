@@ -1,6 +1,7 @@
 """Types of the half of WSTransport that polls; what each member means is in the docstrings of _polling.pyx."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from typing_extensions import Buffer, disjoint_base
@@ -16,6 +17,8 @@ class Poller:
 @disjoint_base
 class PollingReader(FrameReader):
     def poll(self, timeout: float) -> bool: ...
+    def _expect(self, pong: bool) -> None: ...
+    def _log_frames(self, debug: Callable[..., object]) -> None: ...
     def send_threadsafe(
         self, msg_type: WSMsgType | int, message: str | Buffer | None, compress: bool | None = None
     ) -> Future[None]: ...

@@ -36,6 +36,8 @@ cdef class FrameWriter(Protocol):
 
         uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
         Deflater _deflater          # None: nothing is compressed
+        bint _puts_slowly           # it compresses, or logs frames
+        object _log                 # a logger's debug(), if frames are logged
         bint _sending_fragments
 
         char *_gathered             # frames that leave together
@@ -109,6 +111,7 @@ cdef class FrameWriter(Protocol):
     cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final

@@ -193,7 +193,7 @@ cdef class FrameWriter(Protocol):
             bint done = False
             uint32_t key
         self._require_open()
-        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._deflater is not None:
+        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._puts_slowly:
             return self._send_frame(first_byte, payload, size)
         if first_byte & 0x08:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
@@ -374,9 +374,12 @@ cdef class FrameWriter(Protocol):
     # ---- inside a write
 
     cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
-        if self._deflater is not None and not head & 0x08:
-            return self._put_deflated(head, payload, size)
+        if self._puts_slowly:
+            return self._put_slowly(head, payload, size)
         return self._put_encoded(head, payload, size)
+
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
+        """PollingReader logs it, or has it compressed."""
 
     cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         self._frames_sent += 1

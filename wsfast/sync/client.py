@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 import socket
 import ssl as ssl_module
@@ -34,6 +35,7 @@ from wsfast.sync import addresses, ending, tls
 from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
+from wsfast.sync.logged import logged
 from wsfast.tls import TLS, ClientCert, check_tls, server_name
 from wsfast.upgrade import UpgradeResponse
 
@@ -229,7 +231,10 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             elif config is not None:
                 _shake_hands(handle, config, self._server_name, deadline)
             response = _upgrade(handle, handshake, deadline)
-            connection = self._create_connection(
+            kind = self._create_connection
+            if self.logger.isEnabledFor(logging.DEBUG) and isinstance(kind, type):
+                kind = logged(kind)
+            connection = kind(
                 handle,
                 request=handshake.request,
                 response=response,

@@ -381,13 +381,16 @@ class ClientConnection(Connection, Identity):
         if not self._pings.add(payload, event):
             raise ConcurrencyError("already waiting for a pong with the same data")
         try:
-            while result := lib.wst_send_ping(self._handle, payload, len(payload)):
-                if not self._is_to_send_again(result):
-                    break
+            self._send_ping(payload)
         except ConnectionClosed:
             self._pings.forget(payload)
             raise
         return event
+
+    def _send_ping(self, payload: bytes) -> None:
+        while result := lib.wst_send_ping(self._handle, payload, len(payload)):
+            if not self._is_to_send_again(result):
+                break
 
     def pong(self, data: DataLike = b"") -> None:
         """Send a PONG that nobody asked for: a heartbeat in one direction.
@@ -457,7 +460,10 @@ class ClientConnection(Connection, Identity):
             reason = "close during fragmented message"
             self._fail(1011, reason, ConcurrencyError(reason))
         else:
-            self._end(lib.wst_close, 0 if code is None else code, text)
+            self._close(0 if code is None else code, text)
+
+    def _close(self, code: int, reason: bytes) -> None:
+        self._end(lib.wst_close, code, reason)
 
     def wait_closed(self, timeout: float | None = None) -> bool:
         """Wait until the connection is closed. False if `timeout` passed before.
