@@ -9,6 +9,9 @@ Each work runs twice under valgrind, with different numbers of rounds. The cost 
 the instructions of both runs, divided by the difference between their rounds. So the start of the interpreter and the
 opening of the connection cancel out. asyncio's own event loop drives the clients, because its iterations do not depend
 on time.
+
+How many reads a batch or a flood is cut into does depend on time, and the awaitable client wakes for each read. On a
+busy machine the counts of these works vary by some percent, so compare several runs.
 """
 
 import argparse

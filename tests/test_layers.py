@@ -135,7 +135,7 @@ def test_the_search_finds_imports():
     found = imports(engine / "transport.pyx")
     assert {"wsfast.closing", "wsfast._engine.polling.PollingReader"} <= found
     found = imports(engine / "writer.pyx")
-    assert {"aiofastnet.transport.Protocol", "wsfast._engine.core.wsf_mask_key"} <= found
+    assert {"wsfast._engine.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
     assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "handshake.py")
     assert "wsfast._engine.reader" in graph()["wsfast._engine.transport"] | graph()["wsfast._engine.polling"]
 

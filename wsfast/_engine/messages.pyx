@@ -172,10 +172,11 @@ cdef class Fragments:
 
 
 @cython.final
+@cython.no_gc_clear  # so what was set is there; the transport's reference is cleared, and the program's listener
 cdef class Messages(WSListener):
     """What the engine delivers to if a listener overrides on_ws_message()."""
 
-    def __init__(self, WSListener listener not None, WSTransport transport not None):
+    def __cinit__(self, WSListener listener not None, WSTransport transport not None):
         payload_type = listener.payload_type
         if payload_type not in _payload_types:
             raise TypeError(f"payload_type must be memoryview, bytes or str, not {payload_type!r}")
@@ -185,10 +186,14 @@ cdef class Messages(WSListener):
         self._incoming = Incoming(transport, transport._frame_limit, None)
         self._fragments = Fragments.__new__(Fragments)
 
+    @cython.nonecheck(False)  # __cinit__() sets _incoming after _listener, and nothing clears them
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
-            int msg_type = (<FrameFields>frame).msg_type
+            int msg_type
             object payload
+        if self._incoming is None or transport is None or frame is None:
+            raise TypeError("on_ws_frame() is for the engine to call")
+        msg_type = (<FrameFields>frame).msg_type
         if msg_type & 0x08:
             self._listener.on_ws_frame(transport, frame)
             return
@@ -222,6 +227,7 @@ cdef class Messages(WSListener):
             self._fragments.append(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         return None if self._incoming.has_more else self._of_fragments()
 
+    @cython.nonecheck(False)  # on_ws_frame() has looked at `frame`
     cdef object _of_frame(self, WSFrame frame):
         """The payload of a whole message that lies in the read buffer."""
         if (<FrameFields>frame).msg_type == WSMsgType.TEXT:

@@ -24,15 +24,20 @@ cdef class Poller:
 
 cdef class PollingReader(FrameReader):
     cdef:
-        # The bytes that are being delivered are not to be touched: the collector may run, and with it anything.
+        # Set by Messages and Inbox while they take a message out of its frame, tested by poll(): the bytes that are
+        # being delivered are not to be touched, for the collector may run, and with it anything.
         bint _takes_message
-        Poller _poller
+
+        # Set by WSTransport.
         double _window              # busy_poll, in seconds
-        double _polled_from         # when something was last sent or received, as far as the poller has noticed
-        object _context             # what was current when the connection was opened: a poll's callbacks run in it
         uint64_t _frames_kept       # frames that were not delivered: PINGs that wsfast answered, expected PONGs
 
-        # For stats.
+        # Set while the connection is open and polls; the Poller reads them, and keeps the time.
+        Poller _poller              # None: it does not
+        object _context             # what was current when the connection was opened: a poll's callbacks run in it
+        double _polled_from         # when something was last sent or received, as far as the poller has noticed
+
+        # Set here and by the Poller. Read by WSTransport.stats.
         uint64_t _poll_hits
         uint64_t _poll_misses
 

@@ -7,6 +7,7 @@ from wsfast._engine.memory cimport ReadBuffer
 from wsfast._engine.writer cimport FrameWriter
 
 
+# What its methods use is set by them alone, unless another class is named.
 cdef class FrameReader(FrameWriter):
     cdef:
         wsf_decoder _decoder
@@ -15,12 +16,15 @@ cdef class FrameReader(FrameWriter):
         ReadBuffer _own             # a long one: its first _own_size bytes
         Py_ssize_t _own_size
         Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
+
+        # Set by WSTransport, and by Inbox with _read_at_most().
         Py_ssize_t _max_read        # bytes to read at once, at most
 
-        # What is left of a read because the listener has no room for more; None if nothing is.
+        # What is left of a read because the listener has no room for more; None if nothing is. Inbox looks whether
+        # something is, has it kept by _hold_back(), and takes it back by _deliver_held().
         ReadBuffer _held
         Py_ssize_t _held_size
-        tuple _lost_held            # the arguments of connection_lost(), which came meanwhile
+        tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
 
         # Kept by whoever puts messages together, and wants incomplete frames to be looked into.
         bint _looks_ahead
@@ -41,21 +45,26 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _read_end
         Py_ssize_t _frame_end
 
+        # Set by WSTransport: what the options and keepalive want to know.
         bint _expect_pong
-        bint _stamp_reads
+        bint _stamp_reads           # also set by the awaitable connection, for its own pings
         bint _stamp_frames
+        bint _tells_read_done       # the listener wants to know when the frames of a read are all dispatched
+
+        # When the bytes came that were read last.
         readonly double last_received
         int64_t _received_at        # for the frames; 0 unless _stamp_frames
         int64_t _kernel_received_at
-        int64_t _kernel_stamp       # of the bytes that were just read, by the wall clock; 0: there is none
-        bint _tells_read_done       # the listener wants to know when the frames of a read are all dispatched
+        int64_t _kernel_stamp       # SocketTransport: by the wall clock; 0: there is none
 
-        # For stats.
+        # Read by WSTransport.stats.
         uint64_t _frames_received
         uint64_t _bytes_received
         uint64_t _reads
         uint64_t _empty_wakeups
 
+    cdef void _tell_read_done(self) noexcept
+    cdef void _woken_for_nothing(self) noexcept
     cdef void _stamp(self) noexcept
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int _deliver_rest(self) except -1

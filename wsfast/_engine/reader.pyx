@@ -1,5 +1,6 @@
 """How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
 
+cimport cython
 from aiofastnet.utils cimport NoResult
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -23,9 +24,10 @@ from wsfast._engine.core cimport (
     wsf_utf8_feed,
 )
 from wsfast._engine.frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgType
+from wsfast._engine.link cimport State
 from wsfast._engine.memory cimport READ_SIZE, REST_LIMIT, ReadBuffer, new_read_buffer
 from wsfast._engine.python cimport Py_REFCNT
-from wsfast._engine.writer cimport FrameWriter, State
+from wsfast._engine.writer cimport FrameWriter
 
 
 cdef enum:
@@ -55,6 +57,14 @@ cdef class FrameReader(FrameWriter):
         if size <= 0:
             raise ValueError(f"size must be positive, not {size}")
         self._max_read = size
+
+    cdef void _tell_read_done(self) noexcept:
+        """Call _read_done() from now on."""
+        self._tells_read_done = True
+
+    cdef void _woken_for_nothing(self) noexcept:
+        """The loop said that there is something to read, and somebody had read it: for stats."""
+        self._empty_wakeups += 1
 
     cpdef get_buffer(self, Py_ssize_t hint):
         """For transports that know no C interface."""
@@ -214,6 +224,7 @@ cdef class FrameReader(FrameWriter):
             self._lost_held = None
         return 0
 
+    @cython.nonecheck(False)  # see writer.pyx; `buffer` is what _consume() reads, and `frame` was made here
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1:
         """Dispatch the complete frames from _frame_end to `end` and keep the rest. A callback may do so as well, so
         where to go on is looked up for every frame."""

@@ -135,7 +135,7 @@ cdef class SocketTransport(WritableTransport):
 
     def _read_ready(self):
         if self.read_now(None) == Look.NOTHING:
-            self._reader._empty_wakeups += 1  # these bytes have been read without waiting for the loop
+            self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
     cdef Look read_now(self, object context) except Look.RAISED:
         """Read once what there is. What calls back runs in `context`, unless that is None."""
@@ -192,7 +192,7 @@ cdef class SocketTransport(WritableTransport):
                 self._unsent = bytearray()
             self._unsent += <bytes>ptr[:size]
             self._write_backlog_size += size
-            self._reader._longest_backlog = max(self._reader._longest_backlog, self._write_backlog_size)
+            self._reader._note_backlog(self._write_backlog_size)
             self._start_backlog_writing()
             self._maybe_pause_protocol()
         except BaseException:

@@ -10,8 +10,8 @@ from wsfast._engine.core cimport wsf_status
 from wsfast._engine.streams cimport Inflater
 from wsfast._engine.frame cimport WSCloseCode, WSFrame, WSMsgType
 from wsfast._engine.methods cimport python_override
+from wsfast._engine.link cimport State
 from wsfast._engine.polling cimport PollingReader
-from wsfast._engine.writer cimport State
 
 
 cdef class WSListener:
@@ -36,45 +36,50 @@ cdef class WSTransport(PollingReader):
     cdef:
         object __weakref__
 
+        # All of this is set here alone. Set once, when it is made:
         object _logger
+        bint _auto_pong
+        bint _disconnect_on_exception
+        object _ping_histogram
+        bint _quickack
+        int _socket_fd              # only if _quickack
+
+        # From the first byte to the upgrade, and from then to the end.
         object _opening             # the opening handshake, until it is over
-        WSListener _listener
+        WSListener _listener        # until the connection is gone, and it was told so
         object _on_frame            # the listener's on_ws_frame if that is Python, else None
+
+        # Set when the connection opens.
         readonly object request
         readonly object response
         readonly object subprotocol
         readonly bint is_secure
 
         readonly object compression
-        Inflater _inflater          # for the listener to use, if compression was negotiated
+        Inflater _inflater          # for Incoming to use; None: compression was not negotiated
         uint64_t _message_size      # received of an unfinished message, if the listener counts it
 
         bint _told_paused           # what the listener was told last: pause_writing() or resume_writing()
 
-        # Pings.
-        bint _auto_pong
-        bytes _pong_owed
+        bytes _pong_owed            # the answer to the last PING, while writing is paused
+
+        # Made when something pings; refers to this object until the connection is gone.
         object _keepalive
-        object _ping_histogram
 
-        bint _quickack
-        int _socket_fd              # only if _quickack
-
-        # The end.
-        bint _disconnect_on_exception
+        # The end. Which CLOSE frames were seen is also read by the awaitable connection.
         bint _disconnecting         # disconnect() was called, or something failed
-        bint _drain_owed            # during a write
-        bint _half_closed
+        bint _drain_owed            # _drain() came during a write, and waits for its end
+        bint _half_closed           # nothing more will be sent, and the transport beneath knows
         bint _aborted
         object _close_timeout
-        object _close_timer
+        object _close_timer         # runs from the first sign of an end on
         object _close_sent
         object _close_received
         bint _received_then_sent
-        object _failure
-        object _cause
-        readonly object close_info
-        object _disconnected
+        object _failure             # what this side found wrong: wait_disconnected() raises it
+        object _cause               # why the connection was cut: a time-out
+        readonly object close_info  # None until the connection is gone
+        object _disconnected        # the future of wait_disconnected()
 
     cpdef send_close(self, close_code=*, close_message=*)
     cpdef disconnect(self, bint graceful=*)

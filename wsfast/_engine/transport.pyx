@@ -1,22 +1,24 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
 WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
-that a frame passes no layer in between. It reads as a FrameReader (_reader.pyx), without sleeping if it is told so
-(_polling.pyx), and sends as a FrameWriter (_writer.pyx); here is what it does with frames, and how a connection lives
-and ends. What happens once per connection is elsewhere: opening.py opens it, keepalive.py pings, closing.py finds the
-words for its end.
+that a frame passes no layer in between. Cython has no mixins, so what is one object at run time is a chain of classes,
+each with a file of its own:
 
-The life of a connection:
+    aiofastnet's Protocol
+      Link                   link.pyx     the state, the loop, the thread, the transport beneath
+        FrameWriter          writer.pyx   how frames leave
+          FrameReader        reader.pyx   how they arrive
+            PollingReader    polling.pyx  reading without sleeping
+              WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
 
-    CONNECTING  the opening handshake; no listener yet
-    OPEN        frames flow both ways
-    CLOSING     CLOSE was sent; frames are still delivered until the server's CLOSE
-    DRAINING    nothing is delivered any more; what arrives is read only to find the server's CLOSE and the end of the
-                stream, because closing a socket that holds unread bytes resets it and may destroy what was sent last
-    FAILED      like DRAINING after a violation of the protocol: what arrives has no meaning
-    CLOSED      the connection is gone
+Who refers to what while the connection is open, and lets go of it when it is gone:
 
-From CLOSING on a timer runs: close_timeout after its start the connection is aborted, whatever the server does.
+    event loop -> SocketTransport (or aiofastnet's) -> WSTransport -> its listener: the program's, Messages or Inbox
+    WSTransport -> SocketTransport, Keepalive (which refers back), Poller (one per loop, refers to its members)
+    Scratch (one per thread) -> the ReadBuffer that is read into <- each frame that was kept <- each view of it
+
+The .pxd of a class says what each field is, who sets it and who reads it; docs/design.md, what memory that comes to.
+From CLOSING on a timer runs: after close_timeout the connection is aborted, whatever comes.
 """
 
 import asyncio
@@ -31,11 +33,11 @@ from wsfast._engine.core cimport wsf_close_code_valid, wsf_status, wsf_status_cl
 from wsfast._engine.streams cimport Deflater, Inflater
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.memory cimport scratch_of_thread
+from wsfast._engine.link cimport State
 from wsfast._engine.methods cimport enter_method, python_override
 from wsfast._engine.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
 from wsfast._engine.socket cimport acknowledge_at_once
-from wsfast._engine.writer cimport State
 
 from wsfast import closing
 from wsfast._engine.copying import reduced
@@ -185,11 +187,12 @@ cdef class WSTransport(PollingReader):
         """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
         return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
 
+    @cython.nonecheck(False)
     cdef int _dispatch(self, WSFrame frame) except -1:
-        if self._on_frame is None:
-            self._listener.on_ws_frame(self, frame)
-        else:
+        if self._on_frame is not None:
             self._on_frame(self, frame)
+        elif self._listener is not None:
+            self._listener.on_ws_frame(self, frame)
         return 0
 
     cdef int _dispatch_control(self, WSFrame frame) except -1:
@@ -436,7 +439,6 @@ cdef class WSTransport(PollingReader):
         """Send the one CLOSE frame, if it can be sent. The state is `next` before it leaves, so nothing follows it."""
         cdef:
             bytes payload = code.to_bytes(2, "big") + reason if code else b""
-            bint in_fragments = self._sending_fragments
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
         if not self._is_open():
             return 0  # or somebody closed it just now, in a finalizer for instance
@@ -444,8 +446,7 @@ cdef class WSTransport(PollingReader):
         self._received_then_sent = self._close_received is not None
         self._state = next
         try:
-            self._send_checked(
-                FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload), in_fragments)
+            self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         finally:
             self._start_close_timer()
         return 0
@@ -587,8 +588,7 @@ cdef class WSTransport(PollingReader):
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
             self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
-        if self._state != State.CLOSED:
-            self._state = State.FAILED
+        self._state = max(self._state, <int>State.FAILED)
         closing.log_failure(self._logger, exc, first)
         if self._state != State.CLOSED:
             self._drain()

@@ -1,20 +1,9 @@
 cimport cython
-from aiofastnet.transport cimport Protocol, Transport
 from libc.stdint cimport uint8_t, uint64_t
 
-from wsfast._engine.streams cimport Deflater
 from wsfast._engine.frame cimport WSMsgType
-from wsfast._engine.memory cimport Scratch
-
-
-# The life of a connection: see _engine.pyx.
-cdef enum State:
-    CONNECTING
-    OPEN
-    CLOSING
-    DRAINING
-    FAILED
-    CLOSED
+from wsfast._engine.link cimport Link, State
+from wsfast._engine.streams cimport Deflater
 
 
 # A frame that was sent while another one was being written.
@@ -25,38 +14,37 @@ cdef struct LateFrame:
     char payload[1]                 # `size` bytes
 
 
-cdef class FrameWriter(Protocol):
+cdef class FrameWriter(Link):
     cdef:
-        int _state
-        object _loop
-        readonly object underlying_transport
-        Transport _fast             # underlying_transport if it can be called from C, else None
-        unsigned long _thread_id
-        Scratch _scratch
-
+        # Set by WSTransport when the connection opens.
+        bint _gather                # write_policy="gather"
         uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
         Deflater _deflater          # None: nothing is compressed
-        bint _puts_slowly           # it compresses, or logs frames
+        # Set by PollingReader when the connection opens, and by WSTransport if it compresses.
         object _log                 # a logger's debug(), if frames are logged
-        bint _sending_fragments
+        bint _puts_slowly           # either of both
 
-        char *_gathered             # frames that leave together
-        Py_ssize_t _gathered_size
+        # All below are set here alone, unless another class is named.
+
+        bint _sending_fragments     # a message was begun and is not ended. The next data frame goes on with it
+
+        # Frames that leave together: an area that is borrowed of the Scratch from the first of them until they leave.
+        char *_gathered
+        Py_ssize_t _gathered_size   # 0 if WSTransport has given the frames up
         int _cork_depth
-        bint _gather                # write_policy="gather"
         bint _flush_scheduled
-        uint64_t _sent_in           # the callback of the loop in which a frame left last; 0: none since the last read
+        uint64_t _sent_in           # the callback of the loop in which a frame left last; FrameReader: 0 with each read
 
-        bint _writing_paused
-        bint _resuming              # the transport beneath is in resume_writing()
+        # One write at a time. WSTransport reads them.
         bint _writing               # a write is under way; it is not interrupted
-        bint _owed                  # something came up during a write, and waits for its end
+        bint _owed                  # something came up during a write, and waits for its end (also set by WSTransport)
         LateFrame *_late            # frames that did, in their order
         LateFrame *_latest          # the last of them
 
-        bint _tells_poller          # the poller wants to know when something is sent or received
+        bint _writing_paused        # as the transport beneath said last. Read by WSTransport, and by callers of send()
+        bint _resuming              # the transport beneath is in resume_writing(). Read by WSTransport
 
-        # For stats.
+        # Read by WSTransport.stats.
         uint64_t _frames_sent
         uint64_t _frames_gathered
         uint64_t _bytes_sent
@@ -82,15 +70,7 @@ cdef class FrameWriter(Protocol):
     cpdef send_pong(self, message=*)
 
     @cython.final
-    cdef int _check_thread(self, str method) except -1
-    @cython.final
     cdef int _require_open(self) except -1
-    @cython.final
-    cdef inline bint _is_open(self) noexcept:
-        """Frames can be sent. False in state OPEN: the transport beneath has failed, and will say so in a moment."""
-        if self._state != State.OPEN:
-            return False
-        return self._fast is None or not (self._fast._closing or self._fast._finalizing_close)
     @cython.final
     cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
     @cython.final
@@ -98,9 +78,9 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _send_checked(self, int head, const char *payload, Py_ssize_t size, bint in_fragments) except -1
-    @cython.final
     cdef int _send_later(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _end_write(self, bint done, bint in_fragments) except -1
     @cython.final
     cdef int _not_sent(self, bint in_fragments) except -1
     @cython.final
@@ -111,7 +91,8 @@ cdef class FrameWriter(Protocol):
     cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
-    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _put_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
@@ -121,19 +102,26 @@ cdef class FrameWriter(Protocol):
     @cython.final
     cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
+    cdef int _begin_gathering(self) except -1
+    @cython.final
     cdef int _write_gathered(self) except -1
     @cython.final
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1
     @cython.final
     cdef int _flush(self) except -1
     @cython.final
+    cdef inline void _cork(self) noexcept:
+        """Until _uncork(), which may be called as often, frames are gathered."""
+        self._cork_depth += 1
+    @cython.final
+    cdef void _note_backlog(self, Py_ssize_t size) noexcept
+    @cython.final
     cdef int _uncork(self) except -1
     @cython.final
     cdef int _writing_changed(self, bint paused) except -1
 
+    # Overridden by PollingReader.
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1
     # Overridden by WSTransport.
-    cdef int _raise_closed(self) except -1
     cdef int _catch_up(self) except -1
     cdef int _break_off(self) except -1
-    # Overridden by PollingReader.
-    cdef int _event(self) except -1

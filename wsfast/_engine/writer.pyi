@@ -1,20 +1,17 @@
-"""Types of the sending half of WSTransport; what each member means is in the docstrings of _writer.pyx."""
+"""Types of the sending half of WSTransport; what each member means is in the docstrings of writer.pyx."""
 
-import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from aiofastnet.transport import Protocol
 from typing_extensions import Buffer, disjoint_base
 
+from wsfast._engine.link import Link
 from wsfast.codes import WSMsgType
 
 mask_kernel: str
 
 @disjoint_base
-class FrameWriter(Protocol):
-    @property
-    def underlying_transport(self) -> asyncio.Transport: ...
+class FrameWriter(Link):
     @property
     def write_buffer_size(self) -> int: ...
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...

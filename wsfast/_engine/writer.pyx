@@ -8,10 +8,13 @@ One write at a time. While a frame is built and handed to the transport, Python 
 the loop's exception handler, pause_writing(). Any of them may send, close and uncork. None of that happens inside the
 write: frames are put aside by _send_later(), all else is noted in _owed, and _settle() sees to it when the write is
 over. So nothing that a write has checked changes before it is done.
+
+nonecheck is off in the functions that every frame goes through: there it would count a reference up and down for each
+`+=` on a field. They dereference self, which is never None, and what they have just compared with None. Whatever else
+the collector may have cleared is used in functions of their own, where it is on.
 """
 
 cimport cython
-from aiofastnet.transport cimport Protocol
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
@@ -33,8 +36,9 @@ from wsfast._engine.core cimport (
 )
 from wsfast._engine.streams cimport TAIL_SIZE, Deflater, compression
 from wsfast._engine.frame cimport FIN, RSV1, RSV2, RSV3, WSMsgType, opcode_of
-from wsfast._engine.memory cimport CACHE_LINE, WRITE_SIZE, scratch_of_thread
-from wsfast._engine.python cimport PyThread_get_thread_ident, PyUnicode_AsUTF8AndSize, wsf_callback
+from wsfast._engine.link cimport Link, State
+from wsfast._engine.memory cimport CACHE_LINE, WRITE_SIZE
+from wsfast._engine.python cimport PyUnicode_AsUTF8AndSize, wsf_callback
 
 
 cdef enum:
@@ -62,7 +66,7 @@ cdef class Cork:
 
     def __enter__(self):
         self._transport._check_thread("cork")
-        self._transport._cork_depth += 1
+        self._transport._cork()
         self._entered += 1
 
     def __exit__(self, *exc_info):
@@ -73,25 +77,12 @@ cdef class Cork:
         self._transport._uncork()
 
 
-cdef class FrameWriter(Protocol):
+cdef class FrameWriter(Link):
     """The sending half of :class:`WSTransport`."""
-
-    def __cinit__(self):
-        self._scratch = scratch_of_thread()  # never None, whatever is called on an object that was not initialised
 
     def __dealloc__(self):
         free(self._gathered)
         self._forget_late()
-
-    # aiofastnet's would be inherited, which know nothing of these fields.
-
-    def __reduce__(self):
-        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
-
-    def __setstate__(self, state):
-        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
-
-    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
 
     @property
     def write_buffer_size(self):
@@ -141,7 +132,7 @@ cdef class FrameWriter(Protocol):
         cdef int head = self._first_byte(opcode_of(msg_type), True, False, False, False) | compression(compress)
         if isinstance(messages, (str, bytes, bytearray, memoryview)):
             raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
-        self._cork_depth += 1
+        self._cork()
         try:
             for message in messages:
                 self._send_object(head, message)
@@ -208,11 +199,7 @@ cdef class FrameWriter(Protocol):
             self._write(frame, size + (payload - frame))
             done = True
         finally:
-            self._writing = False
-            if not done:
-                self._not_sent(in_fragments)
-            if self._owed:
-                self._settle()
+            self._end_write(done, in_fragments)
         return 0
 
     cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=True) except -1:
@@ -227,6 +214,8 @@ cdef class FrameWriter(Protocol):
         """Send a PONG with a payload of at most 125 bytes."""
         self.send(WSMsgType.PONG, message)
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1:
         """The first byte of a frame, checked (RFC 6455 sections 5.2 and 5.4)."""
         if (opcode == WSMsgType.TEXT or opcode == WSMsgType.BINARY) and fin and not self._sending_fragments:
@@ -250,6 +239,8 @@ cdef class FrameWriter(Protocol):
             raise ValueError(f"msg_type must be a WSMsgType, not {opcode}")
         return (FIN if fin else 0) | rsv | opcode
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _send_object(self, int head, message) except -1:
         cdef:
             const char *text
@@ -273,12 +264,17 @@ cdef class FrameWriter(Protocol):
         finally:
             PyBuffer_Release(&view)
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
         """Send a frame; `head` is its first byte, and whether to compress it (Compression)."""
         cdef:
             uint8_t first_byte = head
             bint in_fragments = self._sending_fragments
-        self._require_open()
+            bint done = False
+        # WSTransport alone sends CLOSE, once, and when it has left the state OPEN already.
+        if not self._is_open() and first_byte != (FIN | WSMsgType.CLOSE):
+            self._raise_closed()
         if first_byte & 0x08:
             if size > WSF_MAX_CONTROL:
                 raise ValueError(
@@ -286,11 +282,6 @@ cdef class FrameWriter(Protocol):
         elif in_fragments != ((first_byte & 0x0F) == WSMsgType.CONTINUATION):
             # _first_byte() has checked it, but since then the caller's code may have run: an iterator, a __bool__().
             _wrong_sequence(in_fragments)
-        return self._send_checked(head, payload, size, in_fragments)
-
-    cdef int _send_checked(self, int head, const char *payload, Py_ssize_t size, bint in_fragments) except -1:
-        """Send a frame that may be sent; `in_fragments` says whether it stands amid a fragmented message."""
-        cdef bint done = False
         if self._writing:
             return self._send_later(head, payload, size)
         self._writing = True
@@ -300,11 +291,7 @@ cdef class FrameWriter(Protocol):
             self._put_frame(head, payload, size)
             done = True
         finally:
-            self._writing = False
-            if not done:
-                self._not_sent(in_fragments)
-            if self._owed:
-                self._settle()
+            self._end_write(done, in_fragments)
         return 0
 
     # ---- one write at a time
@@ -326,6 +313,16 @@ cdef class FrameWriter(Protocol):
         if not head & 0x08:
             self._sending_fragments = not head & FIN
         self._owed = True
+        return 0
+
+    @cython.nonecheck(False)
+    cdef inline int _end_write(self, bint done, bint in_fragments) except -1:
+        """The write of a frame is over, or has failed; `in_fragments` says whether a message was begun before it."""
+        self._writing = False
+        if not done:
+            self._not_sent(in_fragments)
+        if self._owed:
+            self._settle()
         return 0
 
     cdef int _not_sent(self, bint in_fragments) except -1:
@@ -373,22 +370,24 @@ cdef class FrameWriter(Protocol):
 
     # ---- inside a write
 
-    cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
         if self._puts_slowly:
             return self._put_slowly(head, payload, size)
         return self._put_encoded(head, payload, size)
 
-    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
-        """PollingReader logs it, or has it compressed."""
-
-    cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         self._frames_sent += 1
         if size > WRITE_SIZE - WSF_MAX_HEADER:
             return self._put_large(first_byte, payload, size)
-        if self._cork_depth or self._flush_scheduled:
+        if self._cork_depth or self._flush_scheduled or (self._gather and self._may_wait()):
             return self._gather_frame(first_byte, payload, size)
-        if self._gather and self._may_wait():
-            return self._gather_frame(first_byte, payload, size)
+        return self._put_alone(first_byte, payload, size)
+
+    @cython.final
+    cdef int _put_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+        """A frame that is written at once."""
         cdef:
             uint32_t key
             char *area
@@ -440,19 +439,24 @@ cdef class FrameWriter(Protocol):
         self._flush_scheduled = True
         return self._sent_in == callback
 
-    cdef int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         cdef uint32_t key
         while self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
             self._write_gathered()
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         if self._gathered == NULL:
-            self._gathered = self._scratch.take_write()
+            self._begin_gathering()
         self._frames_gathered += 1
         self._gathered_size += wsf_encode_frame(
             _mask, <uint8_t *>self._gathered + self._gathered_size, first_byte, <const uint8_t *>payload, size, key)
         if self._gathered_size >= GATHER_LIMIT:
             self._write_gathered()
+        return 0
+
+    cdef int _begin_gathering(self) except -1:
+        self._gathered = self._scratch.take_write()
         return 0
 
     cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
@@ -494,6 +498,8 @@ cdef class FrameWriter(Protocol):
             self._scratch.give_write(area)
         return 0
 
+    @cython.final
+    @cython.nonecheck(False)
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1:
         """send(2) if nothing is queued; what the kernel does not take is copied and queued."""
         cdef bint done = False
@@ -511,9 +517,12 @@ cdef class FrameWriter(Protocol):
             if not done:
                 self._break_off()  # nobody knows how much of it has left: what followed might be taken for its rest
         if self._writing_paused:
-            self._longest_backlog = max(
-                self._longest_backlog, <Py_ssize_t>self.underlying_transport.get_write_buffer_size())
+            self._note_backlog(self.underlying_transport.get_write_buffer_size())
         return 0
+
+    cdef void _note_backlog(self, Py_ssize_t size) noexcept:
+        """So much waits for the kernel to take it: for stats. SocketTransport tells it, too."""
+        self._longest_backlog = max(self._longest_backlog, size)
 
     # ---- gathering
 
@@ -545,28 +554,20 @@ cdef class FrameWriter(Protocol):
         if self._cork_depth == 0:
             self._flush()
 
-    cdef int _check_thread(self, str method) except -1:
-        if PyThread_get_thread_ident() != self._thread_id:
-            raise RuntimeError(
-                f"WSTransport.{method}() called from a wrong thread: use loop.call_soon_threadsafe()")
-        return 0
-
-    cdef int _require_open(self) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _require_open(self) except -1:
         if not self._is_open():
             self._raise_closed()
         return 0
 
-    cdef int _raise_closed(self) except -1:
-        """WSTransport knows how it was closed."""
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
+        """PollingReader logs the frame, or has it compressed."""
 
     cdef int _catch_up(self) except -1:
         """WSTransport does what had to wait for the end of a write, and tells its listener what has changed."""
 
     cdef int _break_off(self) except -1:
         """WSTransport ends the connection at once."""
-
-    cdef int _event(self) except -1:
-        """PollingReader tells the poller."""
 
     # ---- called by the transport beneath
 

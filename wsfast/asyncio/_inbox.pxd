@@ -1,3 +1,4 @@
+cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t
@@ -95,15 +96,17 @@ cdef class Inbox(WSListener):
     cdef int _settle(self) except -1
     cdef int _join(self) except -1
     cdef int _drop_from(self, Py_ssize_t first) except -1
+    @cython.nonecheck(False)
     cdef inline void _release(self, Slot *slot) noexcept:
         """The slot is no longer in the ring."""
         self.messages -= slot.fin
         self.bytes -= slot.size + FRAME_COST
         if slot.data == NULL:
-            self._fragments.clear()
+            self._forget_fragments()
         else:
             Py_DECREF(<object>slot.owner)
 
+    cdef void _forget_fragments(self) noexcept
     cdef void _pop(self) noexcept
     cdef int _popped(self) except -1
     cdef bint _has_room(self) noexcept

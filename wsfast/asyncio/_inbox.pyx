@@ -24,8 +24,8 @@ from libc.string cimport memcpy
 
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.link cimport State
 from wsfast._engine.messages cimport Fragments, Incoming, decode as decode_text, is_text, take_reference, text_or_null
-from wsfast._engine.writer cimport State
 
 from wsfast.closing import reason_for
 from wsfast.exceptions import InvalidText
@@ -172,9 +172,9 @@ cdef class Inbox(WSListener):
         self._most = self._high_bytes
         self._fragments = Fragments.__new__(Fragments)
         self._incoming = Incoming(transport, max_message, max_fragment)
-        transport._tells_read_done = True
+        transport._tell_read_done()
         if not self._incoming.is_plain:
-            transport._max_read = min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE)
+            transport._read_at_most(min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
 
     def __dealloc__(self):
         cdef Slot *slot
@@ -226,6 +226,7 @@ cdef class Inbox(WSListener):
         """Is there what the receiver waits for?"""
         return self.frames > 0 if self.streaming else self.messages > 0
 
+    @cython.nonecheck(False)  # on_ws_frame() has looked into the frame, and the others are looked at here
     cdef int _push(self, WSFrame frame) except -1:
         cdef:
             Slot *slot
@@ -233,6 +234,8 @@ cdef class Inbox(WSListener):
             FrameFields fields = frame
         if self._discarding:
             return 0
+        if self._incoming is None or self.transport is None:
+            raise RuntimeError("the inbox was not initialised")
         if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._incoming.is_plain:
             if self.frames == self._capacity:
                 self._grow()
@@ -373,14 +376,19 @@ cdef class Inbox(WSListener):
             self._release(slot)
         return 0
 
-    cdef void _pop(self) noexcept:
+    cdef void _forget_fragments(self) noexcept:
+        self._fragments.clear()
+
+    @cython.nonecheck(False)  # there is only self
+    cdef inline void _pop(self) noexcept:
         """Forget the first frame."""
         cdef Slot *slot = &self._ring[self._head]
         self._head = (self._head + 1) & (self._capacity - 1)
         self.frames -= 1
         self._release(slot)
 
-    cdef int _popped(self) except -1:
+    @cython.nonecheck(False)
+    cdef inline int _popped(self) except -1:
         if self.paused and self._has_room():
             self.resume()
         return 0
@@ -485,7 +493,8 @@ cdef class Inbox(WSListener):
 
     # ---- flow control
 
-    cdef bint _has_room(self) noexcept:
+    @cython.nonecheck(False)
+    cdef inline bint _has_room(self) noexcept:
         """Reading may go on after it was paused."""
         return self.frames <= self._low and self.bytes <= self._high_bytes >> 2
 

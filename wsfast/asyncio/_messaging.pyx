@@ -59,6 +59,7 @@ cdef class Connection:
         self._inbox = Inbox(self, transport, *max_queue, *max_size)
         self._credit = FIRST_ALLOWANCE
 
+    @cython.nonecheck(False)  # the object was made here
     def recv(self, decode=None):
         """Receive the next message.
 
@@ -134,7 +135,7 @@ cdef class Connection:
             int first_byte, kind = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
             int wish = compression(compress)
         transport._check_thread("send_many")
-        transport._cork_depth += 1
+        transport._cork()
         try:
             for message in messages:
                 transport._require_open()
@@ -381,9 +382,12 @@ cdef class Messages:
 # The steps have no local variables for objects: each would cost a reference counted up and down. A step that raises
 # leaves NULL as its result: the interpreter relies on that, and a debug build asserts it.
 
+@cython.nonecheck(False)  # what the collector may have cleared is left to _go_on(), where it is on
 cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except -1:
     result[0] = NULL
-    if self._stage != Stage.FRESH or self._connection._inbox is None or self._frame:
+    if self._stage != Stage.FRESH or self._frame or self._connection is None:
+        return self._go_on(result)
+    if self._connection._inbox is None or self._connection._transport is None:
         return self._go_on(result)
     if self._connection._inbox.messages == 0 or self._connection._inbox.receiving:
         return self._go_on(result)
@@ -422,6 +426,7 @@ cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
     return WSF_RETURNED
 
 
+@cython.nonecheck(False)
 cdef bint _recycle_receive(Receive self) noexcept:
     if self._stage != Stage.OVER:
         return False

@@ -1,0 +1,53 @@
+cimport cython
+from aiofastnet.transport cimport Protocol, Transport
+
+from wsfast._engine.memory cimport Scratch
+from wsfast._engine.python cimport PyThread_get_thread_ident
+
+
+# The life of a connection. It only goes down this list.
+cdef enum State:
+    CONNECTING                      # the opening handshake; no listener yet
+    OPEN                            # frames flow both ways
+    CLOSING                         # CLOSE was sent; frames are still delivered until the server's CLOSE
+    # Nothing is delivered any more; what arrives is read only to find the server's CLOSE and the end of the stream,
+    # because closing a socket that holds unread bytes resets it and may destroy what was sent last.
+    DRAINING
+    FAILED                          # like DRAINING after a violation of the protocol: what arrives has no meaning
+    CLOSED                          # the connection is gone
+
+
+cdef class Link(Protocol):
+    cdef:
+        # Set by WSTransport, which alone decides how a connection lives and ends. Read by all.
+        int _state
+        object _loop
+        readonly object underlying_transport
+        Transport _fast             # underlying_transport if it can be called from C, else None
+        unsigned long _thread_id    # the loop's: no other thread may call
+        Scratch _scratch            # of that thread; never None before the collector clears it
+
+        # Set by the Poller, which wants to know when something is sent or received. Tested by FrameWriter and
+        # FrameReader, for each write and each read.
+        bint _tells_poller
+
+    @cython.final
+    @cython.nonecheck(False)
+    cdef inline bint _is_open(self) noexcept:
+        """Frames can be sent. False in state OPEN: the transport beneath has failed, and will say so in a moment."""
+        if self._state != State.OPEN:
+            return False
+        return self._fast is None or not (self._fast._closing or self._fast._finalizing_close)
+    @cython.final
+    @cython.nonecheck(False)
+    cdef inline int _check_thread(self, str method) except -1:
+        if PyThread_get_thread_ident() != self._thread_id:
+            self._wrong_thread(method)
+        return 0
+    @cython.final
+    cdef int _wrong_thread(self, str method) except -1
+
+    # Overridden by PollingReader.
+    cdef int _event(self) except -1
+    # Overridden by WSTransport.
+    cdef int _raise_closed(self) except -1

@@ -1,0 +1,11 @@
+"""Types of what all parts of WSTransport share."""
+
+import asyncio
+
+from aiofastnet.transport import Protocol
+from typing_extensions import disjoint_base
+
+@disjoint_base
+class Link(Protocol):
+    @property
+    def underlying_transport(self) -> asyncio.Transport: ...

@@ -1,0 +1,29 @@
+"""What a connection is to all of its parts: its state, its loop, its thread, and the transport beneath."""
+
+from wsfast._engine.memory cimport scratch_of_thread
+
+
+cdef class Link(Protocol):
+    """The root of :class:`WSTransport`."""
+
+    def __cinit__(self):
+        self._scratch = scratch_of_thread()  # never None, whatever is called on an object that was not initialised
+
+    # aiofastnet's would be inherited, which know nothing of these fields.
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+    def __setstate__(self, state):
+        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
+
+    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
+
+    cdef int _wrong_thread(self, str method) except -1:
+        raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use loop.call_soon_threadsafe()")
+
+    cdef int _event(self) except -1:
+        """PollingReader tells the poller that something was sent or received."""
+
+    cdef int _raise_closed(self) except -1:
+        """WSTransport knows how it was closed."""
