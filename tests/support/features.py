@@ -185,11 +185,11 @@ TAIL = """
 |---|---|
 | when a message was received, its type, and whether it was compressed | of frames: `timestamps` and `WSFrame` |
 | whether more messages of the same read follow | of frames: `WSFrame.last_in_buffer` |
-| bytes without a copy from `recv()`, and iterating with `decode=` | a listener's frames and memoryviews; `recv(decode=False)` copies |
+| bytes of `recv()` without a copy; iterating with `decode=` | a listener's frames; `recv(decode=False)` copies |
 | a function for headers that is a coroutine function | a function that returns at once |
-| frames that the blocking client sends and answers by itself, in its log | what the program sends and receives is logged |
+| frames that the blocking client answers by itself, in its log | what the program sends and receives |
 | the request and the reply of the opening, in the log at level DEBUG | frames are |
-| `except` clauses of websockets for other exceptions than `ConnectionClosed` and its subclasses | wsfast's own classes |
+| `except` clauses of websockets for others than `ConnectionClosed` and its subclasses | wsfast's own classes |
 
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
 `connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,
