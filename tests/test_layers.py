@@ -24,6 +24,7 @@ LAYERS = [
         "deflate",
         "exceptions",
         "keywords",
+        "kinship",
         "names",
         "options",
         "tls",
@@ -32,7 +33,16 @@ LAYERS = [
 ]
 # A face does not know another one.
 STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
-NO_INPUT_OR_OUTPUT = {"codes", "exceptions", "closing", "keywords", "options", "upgrade", "deflate"}
+NO_INPUT_OR_OUTPUT = {
+    "codes",
+    "exceptions",
+    "closing",
+    "keywords",
+    "kinship",
+    "options",
+    "upgrade",
+    "deflate",
+}
 NO_INPUT_OR_OUTPUT |= {"_opening.reply", "_opening.uri", "_opening.handshake"}
 NO_INPUT_OR_OUTPUT |= {"_opening.proxy", "_opening.tunnel", "_opening.redirects"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}

@@ -133,6 +133,7 @@ ALL = {
     "quickack": BOOL,
     "so_busy_poll": ([*NUMBER, None], [0]),
     "sockopts": ([5, None, [5], [(1, 2)], [(1, "2", 3)]], [(), []]),
+    "ping_histogram": ([5, object()], [None]),
     "host": CREATE_CONNECTION["host"],
     "port": CREATE_CONNECTION["port"],
     "family": CREATE_CONNECTION["family"],
@@ -180,7 +181,6 @@ ROWS = {
         "use_aiofastnet": ([0, "x"], [None, True]),
         "write_policy": ([None, "later", 1], ["immediate", "gather"]),
         "timestamps": (["x", 5, True], [None, "user"]),
-        "ping_histogram": ([5, object()], [None]),
         **CREATE_CONNECTION,
     },
     "awaitable": {

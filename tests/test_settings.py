@@ -148,7 +148,42 @@ async def test_what_an_awaitable_connection_keeps_is_refused():
 
 def test_what_a_blocking_connection_keeps_is_refused():
     with scripted(blocking_echo) as server, wsfast.sync.client.connect(server.url) as ws:
-        for name in ("close_timeout", "ping_interval", "ping_timeout", "max_size", "max_queue"):
+        for name in ("max_size", "max_queue"):
             with pytest.raises(AttributeError, match=name):
                 setattr(ws, name, 5)
         ws.mine = 1
+        assert ws.protocol.state is ws.state
+
+
+def test_times_of_a_blocking_connection_count():
+    def script(peer):
+        peer.accept()
+        ping = peer.frame()
+        assert ping.opcode == frames.PING
+        got = peer.until_end()
+        return got[0].payload[:2]
+
+    with scripted(script) as server:
+        ws = wsfast.sync.client.connect(server.url, ping_interval=None, close_timeout=1000)
+        assert (ws.ping_interval, ws.ping_timeout, ws.close_timeout) == (None, 20, 1000)
+        ws.ping_interval, ws.ping_timeout, ws.close_timeout = 0.01, 0.05, 0.06
+        assert (ws.ping_interval, ws.ping_timeout, ws.close_timeout) == (0.01, 0.05, 0.06)
+        for name in ("ping_interval", "ping_timeout", "close_timeout"):
+            with pytest.raises((TypeError, ValueError), match=name):
+                setattr(ws, name, "x")
+        with pytest.raises(wsfast.ConnectionClosed) as caught:
+            ws.recv()
+        assert isinstance(caught.value.__cause__, wsfast.KeepaliveTimeout)
+        assert server.result() == (1011).to_bytes(2, "big")
+        ws.ping_interval = 5  # nothing to ping any more
+
+
+def test_the_close_timeout_of_a_blocking_connection_counts():
+    def script(peer):
+        peer.accept()
+        peer.until_end()  # no answer
+
+    with scripted(script) as server:
+        ws = wsfast.sync.client.connect(server.url, close_timeout=1000)
+        ws.close_timeout = 0.05
+        ws.close()  # a test that takes longer than the deadline fails

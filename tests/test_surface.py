@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
+import logging
+import pickle
 import pydoc
 import socket
-from contextlib import suppress
+import subprocess
+import sys
+from contextlib import aclosing, suppress
 
 import pytest
+import websockets.exceptions
+import websockets.frames
+from hdrh.histogram import HdrHistogram
 from support import frames
 from support.awaiting import awaitable
 from support.faces import FACES, End
 from support.frames import texts
 from support.servers import echo, serve, websockets_echo
 from support.surface import connected
+from sync_support.servers import scripted
 
 import wsfast
 import wsfast.sync.client
@@ -27,6 +36,7 @@ from wsfast import (
     WSStats,
     ws_connect,
 )
+from wsfast._engine.frame_log import describe
 from wsfast.deflate import PerMessageDeflate
 
 every_face = pytest.mark.parametrize("face", FACES)
@@ -411,3 +421,238 @@ def test_help_shows_the_parameters_of_every_face():
             parameters
         )
     assert "happy_eyeballs_delay" in pydoc.render_doc(wsfast.sync.client.connect)
+
+
+@every_face
+async def test_headers_are_made_for_each_attempt(face):
+    numbers = itertools.count(1)
+
+    def headers():
+        return {"X-Number": str(next(numbers))}
+
+    async with serve(tell_request) as server:
+        for name in ("additional_headers", "extra_headers"):
+            request = await request_of(face, server, **{name: headers})
+        assert "X-Number: 2\r\n" in request
+        with pytest.raises(ValueError, match="control character"):
+            await request_of(face, server, additional_headers=lambda: {"X": "a\r\nb"})
+        with pytest.raises(TypeError, match="mapping or pairs"):
+            await request_of(face, server, additional_headers=lambda: 5)
+        with pytest.raises(ZeroDivisionError):
+            await request_of(face, server, additional_headers=lambda: 1 / 0)
+
+
+async def test_a_loop_over_connections_makes_headers_anew():
+    numbers = itertools.count(1)
+    async with serve(tell_request) as server:
+        connecting = wsfast.connect(
+            server.url,
+            additional_headers=lambda: {"X-Number": str(next(numbers))},
+            reconnect_delays=lambda: itertools.repeat(0),
+        )
+        async with aclosing(connecting.__aiter__()) as connections:
+            async for ws in connections:
+                await ws.close()
+                if "X-Number: 3\r\n" in await server.result():
+                    break
+        connecting.additional_headers = lambda: {"X-Number": "changed"}
+        async with connecting as ws:
+            assert ws.request.headers["X-Number"] == "changed"
+            assert (ws.request.method, ws.request.protocol) == ("GET", "HTTP/1.1")
+
+
+@every_face
+async def test_round_trips_are_measured(face):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        times = await handle.call(handle.own.measure_roundtrip_time, 3)
+        assert len(times) == 3
+        assert all(0 < seconds < 10 for seconds in times)
+        assert await handle.call(handle.own.measure_roundtrip_time, 0) == []
+        handle.own.abort()
+        with pytest.raises(ConnectionClosed):
+            await handle.call(handle.own.measure_roundtrip_time, 1)
+
+
+def test_backoff_as_websockets_has_it():
+    delays = wsfast.asyncio.client.backoff(1, 2, 10, 3)
+    assert 0 <= next(delays) <= 1
+    assert list(itertools.islice(delays, 4)) == [2, 6, 10, 10]
+    assert wsfast.sync.client.backoff is wsfast.asyncio.client.backoff
+
+
+async def test_an_iteration_is_closed_as_a_generator_is():
+    async with awaitable() as (ws, far):
+        far.sock.send(texts("a", "b"))
+        async with aclosing(ws.__aiter__()) as messages:
+            assert await messages.__anext__() == "a"
+        with pytest.raises(StopAsyncIteration):
+            await messages.__anext__()
+        assert [message async for message in messages] == []
+        assert await ws.recv() == "b"
+
+
+def test_picows_pair_of_a_response_and_a_listener():
+    reply, no = (wsfast.UpgradeResponse(b"HTTP/1.1", status, "", b"") for status in (101, 404))
+    pair = wsfast.WSUpgradeResponseWithListener(reply, WSListener())
+    assert (pair.response, type(pair.listener)) == (reply, WSListener)
+    for response, listener in ((reply, None), (no, WSListener())):
+        with pytest.raises(ValueError, match="listener"):
+            wsfast.WSUpgradeResponseWithListener(response, listener)
+
+
+# ---- exceptions
+
+
+@every_face
+async def test_websockets_except_clauses_catch_what_is_raised(face):
+    theirs = websockets.exceptions
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        await handle.client.close()
+        send = handle.own.send
+        arguments = (wsfast.WSMsgType.TEXT, "x") if face == "listener" else ("x",)
+        for caught in (theirs.ConnectionClosedOK, theirs.ConnectionClosed, wsfast.ConnectionClosedOK):
+            with pytest.raises(caught) as raised:
+                await handle.call(send, *arguments)
+            exc = raised.value
+            assert not isinstance(exc, (theirs.ConnectionClosedError, wsfast.ConnectionClosedError))
+        assert (exc.code, exc.reason, exc.rcvd.code, exc.rcvd_then_sent) == (1000, "", 1000, False)
+        assert str(exc) == "sent 1000 (OK); then received 1000 (OK)"
+        assert (type(exc).__module__, type(exc).__qualname__) == ("wsfast.exceptions", "ConnectionClosedOK")
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            again = pickle.loads(pickle.dumps(exc, protocol))
+            assert type(again) is wsfast.ConnectionClosedOK
+            assert (again.args, str(again)) == (exc.args, str(exc))
+
+
+def test_without_websockets_there_is_no_trace_of_it():
+    program = """
+import sys, wsfast
+from wsfast.closing import connection_closed
+from wsfast.kinship import look_for_websockets
+look_for_websockets()
+assert type(connection_closed(None, None, None)) is wsfast.ConnectionClosedError
+assert not any(name.startswith("websockets") for name in sys.modules)
+import websockets  # which imports its exceptions when they are first asked for
+look_for_websockets()
+try:
+    raise connection_closed(None, None, None)
+except websockets.ConnectionClosedError as exc:
+    assert isinstance(exc, wsfast.ConnectionClosedError)
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+# ---- threads
+
+
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+async def test_another_thread_sends(face):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        kind = (wsfast.WSMsgType.TEXT,) if face == "listener" else ()
+        sent = await asyncio.to_thread(handle.own.send_threadsafe, *kind, "x")
+        assert await asyncio.wrap_future(sent) is None
+        assert await handle.client.recv() == "x"
+        buffer = bytearray(b"abc")
+        kind = (wsfast.WSMsgType.BINARY,) if face == "listener" else ()
+        sent = handle.own.send_threadsafe(*kind, buffer)
+        buffer[:] = b"..."
+        await asyncio.wrap_future(sent)
+        assert await handle.client.recv() == b"abc"
+        wrong = handle.own.send_threadsafe(*kind, 5)
+        with pytest.raises(TypeError):
+            await asyncio.wrap_future(wrong)
+        dropped = handle.own.send_threadsafe(*kind, b"not sent")
+        assert dropped.cancel()
+        handle.own.abort()
+        with pytest.raises(ConnectionClosed):
+            await asyncio.wrap_future(handle.own.send_threadsafe(*kind, b"x"))
+
+
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+def test_a_loop_that_is_closed_sends_nothing(face):
+    async def connect(url):
+        async with connected(face, url) as handle:
+            return handle.own
+
+    def script(peer):
+        peer.accept()
+        peer.until_end()
+
+    with scripted(script) as server:
+        own = asyncio.run(connect(server.url))
+    with pytest.raises(RuntimeError, match="closed"):
+        own.send_threadsafe(*((wsfast.WSMsgType.TEXT,) if face == "listener" else ()), "x")
+
+
+@every_face
+async def test_every_round_trip_is_in_the_histogram(face):
+    histogram = HdrHistogram(1, 60_000_000_000, 3)
+
+    async def handler(peer):
+        await peer.accept()
+        for _ in range(3):
+            peer.send(frames.frame(frames.PONG, (await peer.frame()).payload))
+        peer.send(frames.text("done"))
+        await peer.rest()
+
+    async with (
+        serve(handler) as server,
+        connected(face, server.url, ping_interval=0.02, ping_timeout=10, ping_histogram=histogram) as handle,
+    ):
+        assert await handle.client.recv() == "done"
+    assert histogram.get_total_count() == 3
+    assert histogram.get_min_value() > 1000
+
+
+# ---- logging
+
+
+@every_face
+async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
+    async def handler(peer):
+        await peer.accept()
+        await peer.frame()
+        peer.send(frames.text("hello") + frames.binary(bytes(range(256))) + frames.text("x" * 100))
+        await peer.answer_close()
+
+    caplog.set_level(logging.DEBUG, "wsfast.test")
+    async with serve(handler) as server, connected(face, server.url, logger="test") as handle:
+        await handle.client.send("ü")
+        for _ in range(3):
+            await handle.client.recv()
+        await handle.client.close()
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    assert logged[:4] == [
+        "> TEXT 'ü' [2 bytes]",
+        "< TEXT 'hello' [5 bytes]",
+        f"< BINARY {bytes(range(16)).hex(' ')} ... f8 f9 fa fb fc fd fe ff [256 bytes]",
+        f"< TEXT '{'x' * 47}...{'x' * 23}' [100 bytes]",
+    ]
+    assert logged[4] == "> CLOSE 1000 (OK) [2 bytes]"
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 70, 120, 300, 1000])
+@pytest.mark.parametrize("opcode", [0, 1, 2, 9, 10])
+@pytest.mark.parametrize("fin", [True, False])
+def test_a_frame_is_described_as_websockets_describes_it(opcode, size, fin):
+    if opcode & 8 and (size > 125 or not fin):
+        return
+    for payload in (b"a" * size, bytes(i * 7 % 256 for i in range(size)), "€".encode() * (size // 3)):
+        theirs = websockets.frames.Frame(websockets.frames.Opcode(opcode), payload, fin)
+        assert describe(fin << 7 | opcode, payload) == str(theirs)
+
+
+def test_a_close_frame_is_described_as_websockets_describes_it():
+    for payload in (b"", b"\x03\xe8", b"\x0f\xa1why", b"\x03\xe8\xff"):
+        theirs = websockets.frames.Frame(websockets.frames.Opcode.CLOSE, payload)
+        assert describe(0x88, payload) == str(theirs)
+
+
+@every_face
+async def test_nothing_is_logged_when_it_is_off(face, caplog):
+    caplog.set_level(logging.INFO, "wsfast.test")
+    async with serve(echo) as server, connected(face, server.url, logger="test") as handle:
+        caplog.set_level(logging.DEBUG, "wsfast.test")  # what counts is when the connection was made
+        await handle.client.send("x")
+        await handle.client.recv()
+    assert not [record for record in caplog.records if record.levelno == logging.DEBUG]

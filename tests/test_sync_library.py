@@ -28,6 +28,7 @@ TYPES = {
     "int": "c_int",
     "size_t": "usize",
     "double": "f64",
+    "double *": "*mut f64",
     "int64_t": "i64",
     "char *": "*mut c_char",
     "const char *": "*const c_char",

@@ -39,7 +39,13 @@ from wsfast.exceptions import (
 )
 from wsfast.listener import ws_connect
 from wsfast.tls import TLS
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
+from wsfast.upgrade import (
+    UpgradeRequest,
+    UpgradeResponse,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+)
 
 __all__ = [
     "TLS",
@@ -81,6 +87,7 @@ __all__ = [
     "WSTransport",
     "WSUpgradeRequest",
     "WSUpgradeResponse",
+    "WSUpgradeResponseWithListener",
     "WebSocketException",
     "WebSocketURI",
     "connect",

@@ -32,12 +32,22 @@ class State(enum.IntEnum):
 
 
 class Request:
-    """The upgrade request, with websockets' attributes: `path` and `headers`."""
+    """The upgrade request, with websockets' attributes."""
 
     __slots__ = ("_request",)
 
     def __init__(self, request: UpgradeRequest) -> None:
         self._request = request
+
+    @property
+    def method(self) -> str:
+        """``GET``."""
+        return self._request.method.decode("ascii")
+
+    @property
+    def protocol(self) -> str:
+        """``HTTP/1.1``."""
+        return self._request.version.decode("ascii")
 
     @property
     def path(self) -> str:

@@ -16,6 +16,7 @@ from wsfast.exceptions import (
     ProtocolError,
     WSProtocolError,
 )
+from wsfast.kinship import kin
 
 # RFC 6455 section 7.4.1: these codes stand for "an empty CLOSE frame" and "no CLOSE frame". They are never sent.
 NO_STATUS_RECEIVED = 1005
@@ -99,11 +100,11 @@ def connection_closed(
     becomes ``__cause__``.
     """
     if rcvd is None or sent is None:
-        exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
+        exception = kin(ConnectionClosedError)(rcvd, sent, None)
     elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, ProtocolError):
-        exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
+        exception = kin(ConnectionClosedOK)(rcvd, sent, rcvd_then_sent)
     else:
-        exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)
+        exception = kin(ConnectionClosedError)(rcvd, sent, rcvd_then_sent)
     exception.__cause__ = cause
     return exception
 

@@ -21,6 +21,7 @@ from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
 from wsfast.codes import WSAutoPingStrategy
 from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
+from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
@@ -118,7 +119,8 @@ async def ws_connect(
     :param enable_auto_pong: answer PING frames; if False, they are delivered
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
         :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
-    :param extra_headers: a mapping or pairs, added to the request; ``Host`` replaces the one from `url`
+    :param extra_headers: a mapping or pairs, or a function that returns them, added to the request; ``Host`` replaces
+        the one from `url`
     :param origin: the ``Origin`` header
     :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
@@ -163,6 +165,7 @@ async def ws_connect(
     :raises TimeoutError: a deadline passed
     :raises OSError: DNS, TCP or TLS failed, or a socket option was refused
     """
+    look_for_websockets()
     uri = parse_uri(url)
     for name in kwargs:
         if name == "sock":

@@ -8,7 +8,14 @@ from typing import Any
 
 from multidict import CIMultiDict
 
-__all__ = ["Headers", "UpgradeRequest", "UpgradeResponse", "WSUpgradeRequest", "WSUpgradeResponse"]
+__all__ = [
+    "Headers",
+    "UpgradeRequest",
+    "UpgradeResponse",
+    "WSUpgradeRequest",
+    "WSUpgradeResponse",
+    "WSUpgradeResponseWithListener",
+]
 
 
 class Headers(CIMultiDict[str]):
@@ -104,6 +111,20 @@ class UpgradeResponse:
 
     def __repr__(self) -> str:
         return f"<UpgradeResponse {self.status_code} {self.reason_phrase!r}>"
+
+
+class WSUpgradeResponseWithListener:
+    """picows' pair of a response and a listener, of use to a server's factory; here for the sake of imports."""
+
+    __slots__ = ("listener", "response")
+
+    def __init__(self, response: UpgradeResponse, listener: Any) -> None:
+        if response.status_code == 101 and listener is None:
+            raise ValueError("listener must not be None for a response 101")
+        if response.status_code >= 400 and listener is not None:
+            raise ValueError("listener must be None for a response that rejects")
+        self.response = response
+        self.listener = listener
 
 
 WSUpgradeRequest = UpgradeRequest

@@ -64,7 +64,6 @@ OPTIONS = {
     "use_aiofastnet": "of the listener, for tests of an event loop",
     "write_policy": "a blocking `send` returns when the kernel has it: see `cork()`",
     "timestamps": "not yet for the others",
-    "ping_histogram": "not yet for the others",
     "process_exception": RECONNECTING,
     "reconnect_delays": RECONNECTING,
     "max_queue": QUEUE,
@@ -84,6 +83,7 @@ OPTIONS = {
 MEMBERS = {
     "recv": "a listener gets callbacks",
     "recv_streaming": "a listener gets fragments by `on_ws_frame`",
+    "send_threadsafe": "a blocking connection's `send` may be called by any thread",
     "poll": "`recv(timeout=0)` does that in the blocking client",
     "close_handshake": "picows' name; the others have `close_code` and `close_reason`",
     "close_code": WEBSOCKETS,
@@ -94,13 +94,12 @@ MEMBERS = {
     "is_secure": "picows' name",
     "last_received": "not yet for the others",
     "latency": "the listener has `measure_roundtrip_time()`",
-    "measure_roundtrip_time": "not yet for the others, which have `latency` and `ping()`",
     "local_address": "the listener has `underlying_transport.get_extra_info()`",
     "remote_address": "the listener has `underlying_transport.get_extra_info()`",
-    "close_timeout": "not yet to be changed on a connection of the other",
-    "ping_interval": "not yet to be changed on a connection of the other",
-    "ping_timeout": "not yet to be changed on a connection of the other",
-    "protocol": "the `WSTransport` of an awaitable connection",
+    "close_timeout": "websockets' name; not yet to be changed on a `WSTransport`",
+    "ping_interval": "websockets' name; not yet to be changed on a `WSTransport`",
+    "ping_timeout": "websockets' name; not yet to be changed on a `WSTransport`",
+    "protocol": "websockets' name: the `WSTransport` of an awaitable connection, and a blocking connection itself",
     "notify_user_specific_pong_received": CALLBACKS,
     "send_reuse_external_bytearray": "picows' name; for the lowest latency",
     "set_write_buffer_limits": "a blocking `send` always waits",
@@ -178,6 +177,18 @@ Two names in one cell are names of the same thing. A call with both raises `Type
 """
 
 TAIL = """
+## Not yet
+
+| matter | today |
+|---|---|
+| when a message was received, its type, and whether it was compressed | of frames: `timestamps` and `WSFrame` |
+| whether more messages of the same read follow | of frames: `WSFrame.last_in_buffer` |
+| bytes of `recv()` without a copy; iterating with `decode=` | a listener's frames; `recv(decode=False)` copies |
+| a function for headers that is a coroutine function | a function that returns at once |
+| frames that the blocking client answers by itself, in its log | what the program sends and receives |
+| the request and the reply of the opening, in the log at level DEBUG | frames are |
+| `except` clauses of websockets for others than `ConnectionClosed` and its subclasses | wsfast's own classes |
+
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
 `connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,
 `resume_writing`, `is_buffered_protocol`, `get_local_write_buffer_size`. A `WSTransport` is the protocol of its

@@ -1,5 +1,6 @@
 from libc.stdint cimport uint64_t
 
+from wsfast._engine.frame cimport WSFrame
 from wsfast._engine.reader cimport FrameReader
 
 
@@ -45,6 +46,7 @@ cdef class PollingReader(FrameReader):
     cdef int _start_polling(self) except -1
     cdef int _stop_polling(self) except -1
     cdef int _look(self) except -1
+    cdef int _log_received(self, WSFrame frame) except -1
 
     # Overridden by WSTransport.
     cdef int _require_receiving(self) except -1

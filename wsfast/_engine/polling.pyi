@@ -1,11 +1,14 @@
 """Types of the half of WSTransport that polls; what each member means is in the docstrings of _polling.pyx."""
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
 
-from typing_extensions import disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 from wsfast._engine.reader import FrameReader
 from wsfast._engine.stats import WSStats
+from wsfast.codes import WSMsgType
 
 @disjoint_base
 class Poller:
@@ -14,5 +17,10 @@ class Poller:
 @disjoint_base
 class PollingReader(FrameReader):
     def poll(self, timeout: float) -> bool: ...
+    def _expect(self, pong: bool) -> None: ...
+    def _log_frames(self, debug: Callable[..., object]) -> None: ...
+    def send_threadsafe(
+        self, msg_type: WSMsgType | int, message: str | Buffer | None, compress: bool | None = None
+    ) -> Future[None]: ...
     @property
     def stats(self) -> WSStats: ...

@@ -17,10 +17,13 @@ import weakref
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.core cimport wsf_monotonic_ns
+from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame
 from wsfast._engine.reader cimport FrameReader
 from wsfast._engine.socket cimport Look, SocketTransport
 
+from wsfast._engine.frame_log import describe
 from wsfast._engine.stats import WSStats
+from wsfast._engine.threads import call_soon, lasting
 
 
 cdef enum:
@@ -230,6 +233,40 @@ cdef class PollingReader(FrameReader):
 
     cdef int _require_receiving(self) except -1:
         """WSTransport knows whether frames may still arrive."""
+
+    def _log_frames(self, debug):
+        """Tell `debug`, which is called like Logger.debug(), of every frame from now on."""
+        self._log = debug
+        self._puts_slowly = self._expect_pong = True  # the flags that each frame is asked about anyway
+
+    def _expect(self, bint pong):
+        """Ask the keepalive about every frame, or no longer."""
+        self._expect_pong = pong or self._log is not None
+
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
+        if self._log is not None:
+            self._log("> %s", describe(head & 0xFF, payload[:size]))
+        if self._deflater is not None and not head & 0x08:
+            return self._put_deflated(head, payload, size)
+        return self._put_encoded(head, payload, size)
+
+    cdef int _log_received(self, WSFrame frame) except -1:
+        cdef:
+            FrameFields fields = frame
+            int head = fields.msg_type | (FIN if fields.fin else 0) | (RSV1 if fields.rsv1 else 0)
+        if self._log is not None:
+            self._log("< %s", describe(head, frame.get_payload_as_bytes()))
+        return 0
+
+    def send_threadsafe(self, msg_type, message, compress=None):
+        """Send one frame from any thread: as :meth:`send`, in the thread of the event loop, when it comes to that.
+
+        :param msg_type, message, compress: as for :meth:`send`. A ``bytearray`` or ``memoryview`` is copied at once.
+        :returns: a ``concurrent.futures.Future``, done when the frame was sent; it raises what :meth:`send` raises
+        :raises RuntimeError: the event loop is closed
+        """
+        send = (<object>self).send
+        return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)
 
     @property
     def stats(self):

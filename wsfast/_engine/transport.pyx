@@ -222,7 +222,8 @@ cdef class WSTransport(PollingReader):
         return self._send_frame(FIN | WSMsgType.PONG, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
 
     cdef bint _is_expected_pong(self, WSFrame frame) except -1:
-        if not self._keepalive.is_pong(frame):
+        self._log_received(frame)
+        if self._keepalive is None or not self._keepalive.is_pong(frame):
             return False
         self._frames_kept += 1
         return True
@@ -377,8 +378,8 @@ cdef class WSTransport(PollingReader):
         """Compression was negotiated; to be called before the listener is made."""
         self.compression = agreed
         self._inflater = Inflater(agreed)
-        if agreed.can_compress:
-            self._deflater = Deflater(agreed)
+        self._deflater = Deflater(agreed) if agreed.can_compress else None
+        self._puts_slowly = self._puts_slowly or agreed.can_compress
 
     def _open(self, WSListener listener not None, request, response, subprotocol, int rsv_allowed):
         """The server agreed: deliver to this listener from now on."""
@@ -399,9 +400,6 @@ cdef class WSTransport(PollingReader):
             self, self._listener, WSListener, idle_timeout, reply_timeout, strategy, self._ping_histogram)
         self._stamp_reads = self._stamp_reads or idle_timeout is not None
 
-    def _expect(self, bint pong):
-        self._expect_pong = pong
-
     async def measure_roundtrip_time(self, int rounds):
         """Measure how long the server takes to answer a PING.
 
@@ -419,7 +417,7 @@ cdef class WSTransport(PollingReader):
         """Say that the answer to :meth:`WSListener.send_user_specific_ping` arrived, if only your own decoding of the
         frames can tell. Does nothing if none is waited for."""
         self._check_thread("notify_user_specific_pong_received")
-        if self._expect_pong:
+        if self._keepalive is not None:
             self._keepalive.pong_received()
 
     cpdef send_close(self, close_code=0, close_message=None):

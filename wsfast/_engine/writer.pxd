@@ -20,6 +20,9 @@ cdef class FrameWriter(Link):
         bint _gather                # write_policy="gather"
         uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
         Deflater _deflater          # None: nothing is compressed
+        # Set by PollingReader when the connection opens, and by WSTransport if it compresses.
+        object _log                 # a logger's debug(), if frames are logged
+        bint _puts_slowly           # either of both
 
         # All below are set here alone, unless another class is named.
 
@@ -117,6 +120,8 @@ cdef class FrameWriter(Link):
     @cython.final
     cdef int _writing_changed(self, bint paused) except -1
 
+    # Overridden by PollingReader.
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1
     # Overridden by WSTransport.
     cdef int _catch_up(self) except -1
     cdef int _break_off(self) except -1

@@ -184,7 +184,7 @@ cdef class FrameWriter(Link):
             bint done = False
             uint32_t key
         self._require_open()
-        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._deflater is not None:
+        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._puts_slowly:
             return self._send_frame(first_byte, payload, size)
         if first_byte & 0x08:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
@@ -372,8 +372,8 @@ cdef class FrameWriter(Link):
 
     @cython.nonecheck(False)
     cdef inline int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
-        if self._deflater is not None and not head & 0x08:
-            return self._put_deflated(head, payload, size)
+        if self._puts_slowly:
+            return self._put_slowly(head, payload, size)
         return self._put_encoded(head, payload, size)
 
     @cython.nonecheck(False)
@@ -559,6 +559,9 @@ cdef class FrameWriter(Link):
         if not self._is_open():
             self._raise_closed()
         return 0
+
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
+        """PollingReader logs the frame, or has it compressed."""
 
     cdef int _catch_up(self) except -1:
         """WSTransport does what had to wait for the end of a write, and tells its listener what has changed."""

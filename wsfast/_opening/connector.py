@@ -15,6 +15,7 @@ from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.exceptions import InvalidStatus
+from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast.tls import TLS
 
@@ -64,6 +65,7 @@ class Connecting:
         limits: Limits,
         tuning: Tuning,
     ) -> None:
+        look_for_websockets()
         self._uri = uri
         self.ws_uri = parse_uri(uri)
         self._proxy = proxy
@@ -84,8 +86,8 @@ class Connecting:
         }
         self._additional_headers: HeadersLike | None = kept(additional_headers)
         self._user_agent_header = user_agent_header
-        # Made here to refuse wrong arguments; the first attempt uses it.
-        self._first_handshake: ClientHandshake | None = self._new_handshake()
+        self._first_handshake: ClientHandshake | None = None
+        self._check_headers()
         self._process_exception = process_exception
         self._reconnect_delays = reconnect_delays
         self.logger = logger
@@ -111,7 +113,7 @@ class Connecting:
     def additional_headers(self, headers: HeadersLike | None) -> None:
         before, self._additional_headers = self._additional_headers, kept(headers)
         try:
-            self._first_handshake = self._new_handshake()
+            self._check_headers()
         except BaseException:
             self._additional_headers = before
             raise
@@ -125,7 +127,7 @@ class Connecting:
     def user_agent_header(self, user_agent: str | None) -> None:
         before, self._user_agent_header = self._user_agent_header, user_agent
         try:
-            self._first_handshake = self._new_handshake()
+            self._check_headers()
         except BaseException:
             self._user_agent_header = before
             raise
@@ -220,12 +222,20 @@ class Connecting:
             return exc
         return location(self._redirected or self.ws_uri, exc.response).uri
 
-    def _new_handshake(self, route: Route | None = None) -> ClientHandshake:
-        headers = self._additional_headers
+    def _check_headers(self) -> None:
+        """Refuse wrong arguments at once, by a handshake.
+
+        The first attempt uses it, unless a function makes the headers of each attempt.
+        """
+        by_function = callable(self._additional_headers)
+        handshake = self._new_handshake(self.ws_uri, None if by_function else self._additional_headers)
+        self._first_handshake = None if by_function else handshake
+
+    def _new_handshake(self, uri: WebSocketURI, headers: HeadersLike | None) -> ClientHandshake:
         try:
             return ClientHandshake(
-                self.ws_uri if route is None else route.uri,
-                extra_headers=headers if route is None else route.headers(headers),
+                uri,
+                extra_headers=headers,
                 user_agent=self._user_agent_header,
                 **self._offered,
             )
@@ -236,9 +246,9 @@ class Connecting:
     def _next_handshake(self, route: Route) -> ClientHandshake:
         """A handshake for one attempt."""
         if route.uri is not self.ws_uri:
-            return self._new_handshake(route)
+            return self._new_handshake(route.uri, route.headers(self._additional_headers))
         handshake, self._first_handshake = self._first_handshake, None
-        return handshake or self._new_handshake()
+        return handshake or self._new_handshake(self.ws_uri, self._additional_headers)
 
     def _attempts(self) -> Attempts:
         """For a loop over connections."""

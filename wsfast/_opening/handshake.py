@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from multidict import CIMultiDict
@@ -45,7 +45,8 @@ __all__ = [
     "HeadersLike",
 ]
 
-HeadersLike = Mapping[str, str] | Iterable[tuple[str, str]]
+PlainHeaders = Mapping[str, str] | Iterable[tuple[str, str]]
+HeadersLike = PlainHeaders | Callable[[], PlainHeaders]
 
 # Bytes of the reply's header, interim replies included.
 MAX_HEADER = 16 * 1024
@@ -114,7 +115,8 @@ _EXTENSION = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+')
 class ClientHandshake:
     """One opening handshake: send ``request_bytes``, ``feed()`` what comes back.
 
-    ``extra_headers``, a mapping or pairs of ``str``, are added to the request. Some have a meaning here:
+    ``extra_headers``, a mapping or pairs of ``str``, or a function that returns them, are added to the request. Some
+    have a meaning here:
 
     - Host, User-Agent and Authorization replace what would be generated from ``uri`` and ``user_agent``;
     - Sec-WebSocket-Protocol offers subprotocols, like ``subprotocols``; only one of the two may be given;
@@ -381,6 +383,8 @@ def _decode_optional(value: bytes | None) -> str | None:
 
 def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
     checked: CIMultiDict[str] = CIMultiDict()
+    if callable(extra_headers):
+        extra_headers = extra_headers()
     for name, value in _pairs(() if extra_headers is None else extra_headers):
         if not _TOKEN.fullmatch(name):
             raise ValueError(f"extra_headers: {name!r} isn't a header name")
@@ -391,7 +395,7 @@ def _check_extra_headers(extra_headers: HeadersLike | None) -> CIMultiDict[str]:
     return checked
 
 
-def _pairs(extra_headers: HeadersLike) -> Iterable[tuple[str, str]]:
+def _pairs(extra_headers: PlainHeaders) -> Iterable[tuple[str, str]]:
     pairs = extra_headers.items() if isinstance(extra_headers, Mapping) else extra_headers
     if not isinstance(pairs, Iterable):
         raise TypeError(f"extra_headers must be a mapping or pairs, not {type(pairs).__name__}")

@@ -108,6 +108,8 @@ class Opening:
 
     def connection_made(self, transport: WSTransport) -> None:
         self._transport = transport
+        if self.logger.isEnabledFor(logging.DEBUG):
+            transport._log_frames(self.logger.debug)
         transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)

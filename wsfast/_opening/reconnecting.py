@@ -46,14 +46,24 @@ MINIMUM_LIFE = 5.0
 MAX_RETRY_AFTER = 3600.0
 
 
-def backoff() -> Generator[float, None, None]:
-    """How long to wait before each attempt to reconnect: up to 5 seconds at random, then 3.1 seconds and 1.618 times
-    more each time, 90 seconds at most."""
-    yield random.random() * _FIRST_DELAY  # noqa: S311
-    delay = _SECOND_DELAY
+def backoff(
+    initial_delay: float = _FIRST_DELAY,
+    min_delay: float = _SECOND_DELAY,
+    max_delay: float = _LONGEST_DELAY,
+    factor: float = _DELAY_FACTOR,
+) -> Generator[float, None, None]:
+    """How many seconds to wait before each attempt to reconnect.
+
+    :param initial_delay: the first delay is random, and at most this
+    :param min_delay: the second one
+    :param max_delay: the longest one
+    :param factor: each delay is so many times the one before
+    """
+    yield random.random() * initial_delay  # noqa: S311
+    delay = min_delay
     while True:
-        yield min(delay, _LONGEST_DELAY)
-        delay = min(delay * _DELAY_FACTOR, _LONGEST_DELAY)
+        yield min(delay, max_delay)
+        delay = min(delay * factor, max_delay)
 
 
 def process_exception(exc: Exception) -> Exception | None:

@@ -142,6 +142,8 @@ class Redirects:
         """What of the user's headers may be sent to `uri`."""
         if not self.crossed or headers is None:
             return headers
+        if callable(headers):
+            headers = headers()
         pairs: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
         return [(name, value) for name, value in pairs if not _OF_ONE_ORIGIN.fullmatch(name)]
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wsfast._opening.handshake import USER_AGENT, HeadersLike
+from wsfast._opening.handshake import USER_AGENT, HeadersLike, PlainHeaders
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidProxyStatus, InvalidStatus, SecurityError
 from wsfast.options import check_callables, check_types
@@ -84,7 +84,7 @@ class Routing:
         port: int | str | None = None,
         proxy_tls: tuple[str, Any] = ("proxy_ssl", None),
         proxy_server_hostname: str | None = None,
-        proxy_headers: HeadersLike | None = None,
+        proxy_headers: PlainHeaders | None = None,
         user_agent: str | None = USER_AGENT,
         resolver: Resolver | None = None,
         address_cache: AddressCache | None = None,

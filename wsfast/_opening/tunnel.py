@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, USER_AGENT, HeadersLike
+from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, USER_AGENT, PlainHeaders
 from wsfast._opening.proxy import Proxy
 from wsfast._opening.reply import MALFORMED, Reply, end_of_header
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
@@ -53,7 +53,7 @@ class TunnelHandshake:
         host: str,
         port: int,
         *,
-        headers: HeadersLike | None = None,
+        headers: PlainHeaders | None = None,
         user_agent: str | None = USER_AGENT,
     ) -> None:
         name = host.partition("%")[0]  # a zone means nothing to the proxy
@@ -177,7 +177,7 @@ class TunnelHandshake:
 
 
 def _fields(
-    proxy: Proxy, target: str, headers: HeadersLike | None, user_agent: str | None
+    proxy: Proxy, target: str, headers: PlainHeaders | None, user_agent: str | None
 ) -> list[tuple[bytes, bytes]]:
     fields = [(b"Host", target.encode("ascii"))]
     pairs = list(_pairs(headers))
@@ -196,7 +196,7 @@ def _fields(
     return fields
 
 
-def _pairs(headers: HeadersLike | None) -> Iterable[tuple[str, str]]:
+def _pairs(headers: PlainHeaders | None) -> Iterable[tuple[str, str]]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     try:
         for name, value in pairs:

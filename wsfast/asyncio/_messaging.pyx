@@ -355,6 +355,7 @@ cdef class Messages:
     """``async for`` over a connection."""
 
     cdef Connection _connection
+    cdef bint _closed
 
     def __cinit__(self, Connection connection not None):
         self._connection = connection
@@ -362,7 +363,13 @@ cdef class Messages:
     def __aiter__(self):
         return self
 
+    async def aclose(self):
+        """End the iteration, as that of an asynchronous generator is ended. The connection stays as it is."""
+        self._closed = True
+
     def __anext__(self):
+        if self._closed:
+            raise StopAsyncIteration
         cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
         receive._connection = self._connection
         receive._decode = BY_TYPE

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsfast._engine.transport import WSListener, WSTransport
-from wsfast._engine.tuning import SocketOption, Tuning
+from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
@@ -58,7 +58,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param subprotocols: offered in order of preference
     :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
         offers to compress messages; None does not
-    :param additional_headers: a mapping or pairs
+    :param additional_headers: a mapping or pairs, or a function that returns them for each attempt to connect
     :param user_agent_header: None sends none
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
@@ -85,7 +85,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
     :param resolver: a function or coroutine function that gets a name and a port, and returns IP addresses as str
     :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
-    :param max_read_size, quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
+    :param max_read_size, quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
     :param sock: a connected socket, or one to connect
     :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI
@@ -145,6 +145,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         quickack: bool = False,
         so_busy_poll: int = 0,
         sockopts: Sequence[SocketOption] = (),
+        ping_histogram: Histogram | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -177,6 +178,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
                 quickack=quickack,
                 so_busy_poll=so_busy_poll,
                 sockopts=sockopts,
+                ping_histogram=ping_histogram,
             ),
         )
         self._target = _Target(self.ws_uri, kwargs)
@@ -200,6 +202,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             "max_size": (self._limits.message, self._limits.fragment),
             "logger": self.logger,
         }
+        if self._tuning.ping_histogram is not None:
+            settings["ping_histogram"] = self._tuning.ping_histogram
 
         def make(route: Route) -> tuple[WSTransport, Opening]:
             def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:

@@ -7,12 +7,15 @@ import codecs
 import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._engine.stats import WSStats
+from wsfast._engine.threads import lasting
 from wsfast._engine.transport import WSTransport
+from wsfast._engine.tuning import Histogram
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
@@ -66,6 +69,7 @@ class ClientConnection(Connection, Identity):
         write_limit: int | tuple[int, int | None] = 2**15,
         max_size: Marks = None,
         logger: Any = None,
+        ping_histogram: Histogram | None = None,
     ) -> None:
         limits = Limits(max_size, max_queue, write_limit)
         super().__init__(protocol, limits.queue, (limits.message, limits.fragment))
@@ -78,7 +82,7 @@ class ClientConnection(Connection, Identity):
         self._turn: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
-        self._pings = Pings(self)
+        self._pings = Pings(self, ping_histogram)
         self._keep_alive(Pinging(ping_interval, ping_timeout))
 
     def _keep_alive(self, pinging: Pinging) -> None:
@@ -292,6 +296,25 @@ class ClientConnection(Connection, Identity):
             if self._writing_paused:
                 await self._drain()
 
+    def send_threadsafe(
+        self, message: DataLike, *, text: bool | None = None, compress: bool | None = None
+    ) -> Future[None]:
+        """Send a message from any thread: as :meth:`send`, in a task of the event loop.
+
+        :param message: ``str`` or bytes-like; a ``bytearray`` or ``memoryview`` is copied at once
+        :param text, compress: as for :meth:`send`
+        :returns: a ``concurrent.futures.Future``, done when :meth:`send` is; it raises what that raises
+        :raises RuntimeError: the event loop is closed
+        """
+        if self._loop.is_closed():
+            raise RuntimeError("Event loop is closed")
+        message = lasting(message)
+
+        async def send() -> None:
+            await self.send(message, text=text, compress=compress)
+
+        return asyncio.run_coroutine_threadsafe(send(), self._loop)
+
     def cork(self) -> AbstractContextManager[None]:
         """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.
 
@@ -408,6 +431,15 @@ class ClientConnection(Connection, Identity):
         self.protocol.send_pong(payload)
         if self._writing_paused:
             await self._drain()
+
+    async def measure_roundtrip_time(self, rounds: int) -> list[float]:
+        """Measure how long the server takes to answer a PING.
+
+        :param rounds: how many PINGs to send, one after the other
+        :returns: a list of `rounds` times in seconds
+        :raises ConnectionClosed: the connection ended meanwhile
+        """
+        return [await (await self.ping()) for _ in range(rounds)]
 
     @property
     def latency(self) -> float:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from wsfast._engine.keepalive import Watch
 from wsfast._engine.transport import WSTransport
+from wsfast._engine.tuning import Histogram
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed
 
 
@@ -28,11 +29,12 @@ class Pinged(Protocol):
 class Pings:
     """The PINGs of one connection."""
 
-    def __init__(self, connection: Pinged) -> None:
+    def __init__(self, connection: Pinged, histogram: Histogram | None = None) -> None:
         # By a proxy, or a closed connection would be left to the garbage collector.
         self._connection: Pinged = weakref.proxy(connection)
         self._loop = asyncio.get_running_loop()
         self.latency = 0.0
+        self._histogram = histogram
         # By payload, in the order in which they were sent: who waits for the PONG, and when the PING was sent.
         self._waiting: dict[bytes, tuple[asyncio.Future[float], float]] = {}
         self._watch: Watch | None = None
@@ -69,6 +71,8 @@ class Pings:
                     self._watch.answered()
             if not answer.done():
                 answer.set_result(now - sent)
+            if self._histogram is not None:
+                self._histogram.record_value(round((now - sent) * 1e9))
             if earlier == payload:
                 self.latency = now - sent
                 break

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 import socket
 import ssl as ssl_module
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from wsfast._engine.tuning import SocketOption, Tuning, set_options
+from wsfast._engine.tuning import Histogram, SocketOption, Tuning, set_options
 from wsfast._opening import blocking
 from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, check_arguments, tuned
 from wsfast._opening.blocking import Deadline
@@ -34,6 +35,7 @@ from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.layers import Raw, for_crate, layers
+from wsfast.sync.logged import logged
 from wsfast.tls import TLS, ClientCert, check_tls
 from wsfast.upgrade import UpgradeResponse
 
@@ -126,6 +128,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         family: int = 0,
         local_addr: tuple[str, int] | None = None,
         happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
+        ping_histogram: Histogram | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -157,6 +160,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 quickack=quickack,
                 so_busy_poll=so_busy_poll,
                 sockopts=sockopts,
+                ping_histogram=ping_histogram,
             ),
         )
         for name in kwargs:
@@ -237,7 +241,10 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 layer.begin(handle, sessions[1], deadline, nested=True)
             step = f"the WebSocket handshake with {route.uri.netloc}"
             response = _upgrade(handle, handshake, step, deadline, early)
-            connection = self._create_connection(
+            kind = self._create_connection
+            if self.logger.isEnabledFor(logging.DEBUG) and isinstance(kind, type):
+                kind = logged(kind)
+            connection = kind(
                 handle,
                 request=handshake.request,
                 response=response,
@@ -247,6 +254,9 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 max_fragment=options.max_fragment,
                 addresses=ends,
                 logger=self.logger,
+                pinging=self._pinging,
+                close_timeout=self._timeouts.close,
+                ping_histogram=self._tuning.ping_histogram,
             )
             deflate = handshake.compression is not None
             if (
@@ -322,7 +332,7 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param subprotocols: offered in order of preference
     :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
         offers to compress messages; None does not
-    :param additional_headers: a mapping or pairs
+    :param additional_headers: a mapping or pairs, or a function that returns them for each attempt to connect
     :param user_agent_header: None sends none
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
@@ -343,7 +353,7 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`
     :param max_read_size: bytes to read at once, at most; 128 KiB by default
-    :param quickack, so_busy_poll, sockopts: as for :func:`wsfast.ws_connect`
+    :param quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI. `address` is a tuple of
         both
     :param family: ``socket.AF_INET`` or ``AF_INET6`` to use no others
@@ -413,6 +423,7 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
     options.busy_poll = tuning.busy_poll
     options.max_read = tuning.max_read_size
     options.quickack = tuning.quickack
+    options.report_pings = tuning.ping_histogram is not None
     return options
 
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from wsfast._engine.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
+from wsfast._engine.tuning import Histogram
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
 from wsfast.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
 from wsfast.codes import WSMsgType, close_code_on_wire_ok
@@ -30,7 +31,7 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.options import seconds
+from wsfast.options import Pinging, Timeouts, seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Fragments
 from wsfast.sync._native import ffi, lib
@@ -85,16 +86,21 @@ class ClientConnection(Connection, Identity):
         max_fragment: int,
         addresses: tuple[Any, Any],
         logger: Any,
+        pinging: Pinging,
+        close_timeout: float | None,
+        ping_histogram: Histogram | None = None,
     ) -> None:
         if compression is not None:
             self._compress(compression, max_message, max_fragment)
         self._fragments = False
-        self._pings = Pings(handle)
+        self._pings = Pings(handle, ping_histogram)
         self._cause: BaseException | None = None
         self._aborted = False
         self._ended: threading.Event = Event()
         self._socket: socket_module.socket | None = None
         self._base_logger = logger
+        self._pinging = pinging
+        self._close_timeout = close_timeout
         self._request = request
         self.local_address, self.remote_address = addresses
         self.response = response
@@ -102,9 +108,6 @@ class ClientConnection(Connection, Identity):
         self.compression = compression
 
     # The crate has got them.
-    close_timeout = Fixed()
-    ping_interval = Fixed()
-    ping_timeout = Fixed()
     max_size = Fixed()
     max_queue = Fixed()
 
@@ -144,6 +147,43 @@ class ClientConnection(Connection, Identity):
     def latency(self) -> float:
         """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
         return float(lib.wst_latency(self._handle))
+
+    @property
+    def protocol(self) -> ClientConnection:
+        """The connection itself, which has the attributes that websockets' ``protocol`` has: ``state``, ``id``..."""
+        return self
+
+    @property
+    def close_timeout(self) -> float | None:
+        """How long closing may take, in seconds; None is without end. A change counts until closing begins."""
+        return self._close_timeout
+
+    @close_timeout.setter
+    def close_timeout(self, seconds: float | None) -> None:
+        self._set_times(self._pinging, Timeouts(None, seconds).close)
+
+    @property
+    def ping_interval(self) -> float | None:
+        """Seconds between PINGs; None sends none. A change counts from the next call of a method on."""
+        return self._pinging.interval
+
+    @ping_interval.setter
+    def ping_interval(self, seconds: float | None) -> None:
+        self._set_times(Pinging(seconds, self._pinging.timeout), self._close_timeout)
+
+    @property
+    def ping_timeout(self) -> float | None:
+        """Seconds that the answer to a PING may take; None is without end. Changed as `ping_interval` is."""
+        return self._pinging.timeout
+
+    @ping_timeout.setter
+    def ping_timeout(self, seconds: float | None) -> None:
+        self._set_times(Pinging(self._pinging.interval, seconds), self._close_timeout)
+
+    def _set_times(self, pinging: Pinging, close_timeout: float | None) -> None:
+        self._pinging, self._close_timeout = pinging, close_timeout
+        times = (pinging.interval, pinging.timeout, close_timeout)
+        lib.wst_set_times(self._handle, *(-1.0 if seconds is None else seconds for seconds in times))
 
     @property
     def close_code(self) -> int | None:
@@ -339,13 +379,16 @@ class ClientConnection(Connection, Identity):
         if not self._pings.add(payload, event):
             raise ConcurrencyError("already waiting for a pong with the same data")
         try:
-            while result := lib.wst_send_ping(self._handle, payload, len(payload)):
-                if not self._is_to_send_again(result):
-                    break
+            self._send_ping(payload)
         except ConnectionClosed:
             self._pings.forget(payload)
             raise
         return event
+
+    def _send_ping(self, payload: bytes) -> None:
+        while result := lib.wst_send_ping(self._handle, payload, len(payload)):
+            if not self._is_to_send_again(result):
+                break
 
     def pong(self, data: DataLike = b"") -> None:
         """Send a PONG that nobody asked for: a heartbeat in one direction.
@@ -354,6 +397,21 @@ class ClientConnection(Connection, Identity):
         :raises ConnectionClosed: the connection is closed
         """
         self._send_frame(FIN_BIT | WSMsgType.PONG, control_payload(data))
+
+    def measure_roundtrip_time(self, rounds: int) -> list[float]:
+        """Measure how long the server takes to answer a PING; messages that come meanwhile are kept for :meth:`recv`.
+
+        :param rounds: how many PINGs to send, one after the other
+        :returns: a list of `rounds` times in seconds
+        :raises ConnectionClosed: the connection ended meanwhile
+        """
+        times = []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            if not self.ping().wait():
+                raise self._exception()
+            times.append(time.perf_counter() - begin)
+        return times
 
     def _wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set."""
@@ -400,7 +458,10 @@ class ClientConnection(Connection, Identity):
             reason = "close during fragmented message"
             self._fail(1011, reason, ConcurrencyError(reason))
         else:
-            self._end(lib.wst_close, 0 if code is None else code, text)
+            self._close(0 if code is None else code, text)
+
+    def _close(self, code: int, reason: bytes) -> None:
+        self._end(lib.wst_close, code, reason)
 
     def wait_closed(self, timeout: float | None = None) -> bool:
         """Wait until the connection is closed. False if `timeout` passed before.

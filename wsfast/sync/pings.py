@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from wsfast._engine.tuning import Histogram
 from wsfast.closing import MAX_CONTROL
 from wsfast.sync._native import ffi, lib
 
@@ -22,8 +23,9 @@ class Event(threading.Event):
 class Pings:
     """The pings of one connection that wait for their pongs."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, histogram: Histogram | None = None) -> None:
         self._handle = handle
+        self._histogram = histogram
         # The handler of a signal may ping, too.
         self._lock = threading.RLock()
         self._events: dict[bytes, PongReceived] = {}
@@ -43,11 +45,14 @@ class Pings:
     def collect(self) -> None:
         """Take the answers that the crate has received."""
         payload = ffi.new("char[]", MAX_CONTROL)
+        latency = ffi.new("double *")
         with self._lock:
-            while (size := lib.wst_take_pong(self._handle, payload)) >= 0:
+            while (size := lib.wst_take_pong(self._handle, payload, latency)) >= 0:
                 event = self._events.pop(ffi.unpack(payload, size), None)
                 if event is not None:
                     event.set()
+                if self._histogram is not None:
+                    self._histogram.record_value(round(latency[0] * 1e9))
 
     def close(self) -> None:
         """The connection is closed: nothing more will be answered."""

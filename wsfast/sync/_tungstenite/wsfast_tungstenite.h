@@ -72,6 +72,7 @@ typedef struct {
     double busy_poll;
     uint64_t max_read; /* bytes of one recv(2) */
     int quickack;      /* 1: tell the kernel after each to acknowledge at once */
+    int report_pings;  /* 1: pings by the clock are reported by WST_PONG, too */
 } wst_options;
 
 /* A received message or, with WST_STREAM or if it is compressed, a frame of one: until the next is received. */
@@ -185,8 +186,8 @@ int wst_send_ping(wst_connection *connection, const char *data, size_t size);
 int wst_flush(wst_connection *connection);
 /* Reads into the queue until something happens or the time is over, unless another thread is receiving. Never done. */
 int wst_pump(wst_connection *connection, double timeout);
-/* The payload of the next ping that was answered, at most 125 bytes, and its size; -1 if there is none. */
-int wst_take_pong(wst_connection *connection, char *data);
+/* The payload of the next ping that was answered, at most 125 bytes, its round-trip time, and its size; -1 if there is none. */
+int wst_take_pong(wst_connection *connection, char *data, double *latency);
 /* Round-trip time of the last answered ping; 0 before. */
 double wst_latency(wst_connection *connection);
 
@@ -200,6 +201,8 @@ int wst_fail_receiving(wst_connection *connection, int code, const char *reason,
 int wst_finish(wst_connection *connection);
 /* Drops the connection at once, and wakes whoever sleeps in it. */
 int wst_abort(wst_connection *connection);
+/* Changes what wst_options has said, for what begins from now on. */
+void wst_set_times(wst_connection *connection, double ping_interval, double ping_timeout, double close_timeout);
 int wst_get_state(wst_connection *connection);
 void wst_describe_ending(wst_connection *connection, wst_ending *ending);
 /* A duplicate of the descriptor, or -1. */

@@ -79,6 +79,7 @@ pub struct COptions {
     pub busy_poll: f64,
     pub max_read: u64,
     pub quickack: c_int,
+    pub report_pings: c_int,
 }
 
 impl COptions {
@@ -95,6 +96,7 @@ impl COptions {
             busy_poll: seconds(self.busy_poll).unwrap_or_default(),
             max_read: usize::try_from(self.max_read).unwrap_or(usize::MAX),
             quickack: self.quickack != 0,
+            report_pings: self.report_pings != 0,
         }
     }
 }

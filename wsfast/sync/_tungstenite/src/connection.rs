@@ -20,7 +20,7 @@ use crate::buffer::NoMemory;
 use crate::counts::Counts;
 use crate::ending::{Closer, Ending, Phase};
 use crate::frame::Short;
-use crate::keepalive::Keepalive;
+use crate::keepalive::{Keepalive, NewPinging};
 use crate::pings::Pings;
 use crate::reader::{Limits, Reader};
 use crate::sender::Sender;
@@ -37,6 +37,7 @@ pub struct Options {
     pub busy_poll: Duration,
     pub max_read: usize,
     pub quickack: bool,
+    pub report_pings: bool,
 }
 
 /// Why a call returns without what it was called for.
@@ -81,9 +82,11 @@ pub struct Connection {
     pub(crate) closer: Closer,
     pub(crate) pings: Pings,
     pub(crate) counts: Counts,
+    pub(crate) new_pinging: NewPinging,
     pub(crate) busy_poll: Duration,
     pub(crate) max_read: usize,
     pub(crate) quickack: bool,
+    pub(crate) report_pings: bool,
 }
 
 impl Drop for Connection {
@@ -102,9 +105,11 @@ impl Connection {
             closer: Closer::new(options.close_timeout),
             pings: Pings::default(),
             counts: Counts::default(),
+            new_pinging: NewPinging::default(),
             busy_poll: options.busy_poll,
             max_read: options.max_read,
             quickack: options.quickack,
+            report_pings: options.report_pings,
         }
     }
 
@@ -116,11 +121,22 @@ impl Connection {
         self.closer.ending()
     }
 
+    /// See wst_set_times().
+    pub fn set_times(
+        &self,
+        ping_interval: Option<Duration>,
+        ping_timeout: Option<Duration>,
+        close_timeout: Option<Duration>,
+    ) {
+        self.closer.set_timeout(close_timeout);
+        self.new_pinging.set(Keepalive::new(ping_interval, ping_timeout));
+    }
+
     pub fn latency(&self) -> f64 {
         self.pings.latency()
     }
 
-    pub fn take_pong(&self) -> Option<Short> {
+    pub fn take_pong(&self) -> Option<(Short, f64)> {
         self.pings.take()
     }
 

@@ -151,13 +151,13 @@ impl Ending {
 pub struct Closer {
     phase: AtomicU8,
     ending: Mutex<Ending>,
-    timeout: Option<Duration>,
+    timeout: Mutex<Option<Duration>>,
 }
 
 impl Closer {
     /// `timeout`: of the closing handshake.
     pub fn new(timeout: Option<Duration>) -> Self {
-        Closer { phase: AtomicU8::new(Phase::Connecting as u8), ending: Mutex::default(), timeout }
+        Closer { phase: AtomicU8::new(Phase::Connecting as u8), ending: Mutex::default(), timeout: Mutex::new(timeout) }
     }
 
     pub fn phase(&self) -> Phase {
@@ -173,6 +173,11 @@ impl Closer {
         locked(&self.ending)
     }
 
+    /// For closing that has not begun.
+    pub fn set_timeout(&self, timeout: Option<Duration>) {
+        *locked(&self.timeout) = timeout;
+    }
+
     /// The opening is over. False if the connection is, too.
     pub fn open(&self) -> bool {
         let (from, to) = (Phase::Connecting as u8, Phase::Open as u8);
@@ -185,7 +190,7 @@ impl Closer {
         if self.phase() >= phase {
             return false;
         }
-        ending.begin(self.timeout);
+        ending.begin(*locked(&self.timeout));
         self.phase.store(phase as u8, Ordering::Release);
         if ending.sent.is_some() {
             return false;

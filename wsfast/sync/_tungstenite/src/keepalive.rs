@@ -1,10 +1,13 @@
 //! Keepalive, and the other deadlines of a connection: what whoever waits has to see to by the clock.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, Stop};
 use crate::core::{mask_key, FIN, PING};
 use crate::ending::{Cause, Phase};
+use crate::locked;
 use crate::reader::Reader;
 use crate::socket::NO_MEMORY;
 use crate::writer::Sent;
@@ -57,9 +60,36 @@ impl Keepalive {
     }
 }
 
+/// A keepalive with new settings, until the reading half takes it over. The lock of that half may be held for long, so
+/// nobody waits for it.
+#[derive(Default)]
+pub struct NewPinging {
+    waiting: Mutex<Option<Keepalive>>,
+    is_set: AtomicBool,
+}
+
+impl NewPinging {
+    pub fn set(&self, keepalive: Keepalive) {
+        *locked(&self.waiting) = Some(keepalive);
+        self.is_set.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Option<Keepalive> {
+        if !self.is_set.load(Ordering::Acquire) {
+            return None;
+        }
+        self.is_set.store(false, Ordering::Relaxed);
+        locked(&self.waiting).take()
+    }
+}
+
 impl Connection {
     /// What is due by the clock. Returns when to ask again; an error once the connection is closed.
     pub(crate) fn timers(&self, reader: &mut Reader, now: Instant) -> Result<Option<Instant>, Stop> {
+        if let Some(keepalive) = self.new_pinging.take() {
+            reader.keepalive = keepalive;
+            reader.keepalive.start(now);
+        }
         match self.phase() {
             Phase::Closed => Err(Stop::Closed),
             Phase::Closing | Phase::Draining => {
@@ -97,7 +127,7 @@ impl Connection {
     fn keepalive_ping(&self, reader: &mut Reader, now: Instant) {
         reader.keepalive.pinged(now);
         let payload = mask_key().unwrap_or(0).to_ne_bytes();
-        if self.pings.remember(&payload, false).is_err() {
+        if self.pings.remember(&payload, self.report_pings).is_err() {
             return; // any other sign of life will do
         }
         // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.

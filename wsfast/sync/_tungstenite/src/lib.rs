@@ -250,10 +250,13 @@ pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64) -> c_int 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char) -> c_int {
+pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char, latency: *mut f64) -> c_int {
     guarded(handle, -1, |connection| match connection.take_pong() {
         None => -1,
-        Some(payload) => copy_text(std::slice::from_raw_parts_mut(data.cast(), core::MAX_CONTROL), payload.bytes()),
+        Some((payload, seconds)) => {
+            *latency = seconds;
+            copy_text(std::slice::from_raw_parts_mut(data.cast(), core::MAX_CONTROL), payload.bytes())
+        }
     })
 }
 
@@ -305,6 +308,18 @@ pub unsafe extern "C" fn wst_abort(handle: *const Handle) -> c_int {
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn wst_set_times(
+    handle: *const Handle,
+    ping_interval: f64,
+    ping_timeout: f64,
+    close_timeout: f64,
+) {
+    guarded(handle, (), |connection| {
+        connection.set_times(seconds(ping_interval), seconds(ping_timeout), seconds(close_timeout));
+    });
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn wst_get_state(handle: *const Handle) -> c_int {
     abi::state((*handle).connection.phase())
 }
@@ -336,6 +351,7 @@ mod tests {
             busy_poll: 0.0,
             max_read: u64::MAX,
             quickack: 0,
+            report_pings: 0,
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);

@@ -98,6 +98,7 @@ fn connection(fd: i32, queue: usize) -> Connection {
         busy_poll: Duration::ZERO,
         max_read: usize::MAX,
         quickack: false,
+        report_pings: false,
     };
     let connection = Connection::new(fd, options);
     connection.open(b"", false).unwrap();

@@ -19,8 +19,8 @@ struct Ping {
 #[derive(Default)]
 struct Waiting {
     sent: Vec<Ping>,
-    /// With room for all that are sent.
-    answered: VecDeque<Short>,
+    /// Their round-trip times, in seconds. With room for all that are sent.
+    answered: VecDeque<(Short, f64)>,
 }
 
 #[derive(Default)]
@@ -55,9 +55,11 @@ impl Pings {
         let Some(index) = sent.iter().position(|ping| ping.payload.bytes() == payload) else {
             return;
         };
-        let latency = sent[index].at.elapsed().as_secs_f64();
-        self.latency.store(latency.to_bits(), Ordering::Relaxed);
-        answered.extend(sent.drain(..=index).filter(|ping| ping.reported).map(|ping| ping.payload));
+        let now = Instant::now();
+        let latency = |ping: &Ping| now.saturating_duration_since(ping.at).as_secs_f64();
+        self.latency.store(latency(&sent[index]).to_bits(), Ordering::Relaxed);
+        let reported = sent.drain(..=index).filter(|ping| ping.reported);
+        answered.extend(reported.map(|ping| (ping.payload, latency(&ping))));
         if !answered.is_empty() {
             self.answered.store(true, Ordering::Release);
         }
@@ -68,8 +70,8 @@ impl Pings {
         self.answered.load(Ordering::Acquire)
     }
 
-    /// The next answer to report.
-    pub fn take(&self) -> Option<Short> {
+    /// The next answer to report, and its round-trip time.
+    pub fn take(&self) -> Option<(Short, f64)> {
         let mut waiting = locked(&self.waiting);
         let payload = waiting.answered.pop_front();
         if payload.is_none() {
