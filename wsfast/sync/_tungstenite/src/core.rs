@@ -385,6 +385,13 @@ mod tests {
     }
 
     #[test]
+    fn nothing_follows_a_close() {
+        let mut message = Message::new(10, 8);
+        assert!(matches!(message.receive(b"\x88\x00"), Ok(Next::Frame(_))));
+        assert_eq!(message.receive(b"\x82\x00"), Ok(Next::Over));
+    }
+
+    #[test]
     fn a_close_has_a_code_and_a_reason() {
         assert_eq!(read_close(b""), (1005, &b""[..]));
         assert_eq!(read_close(b"\x03\xe8bye"), (1000, &b"bye"[..]));
