@@ -430,9 +430,9 @@ def test_handlers_run_while_recv_waits(alarms, tls, busy_poll):
         scripted(script, **server_options) as server,
         connect(server.url, busy_poll=busy_poll, **options) as ws,
     ):
-        ws.send("go")
         alarms.count = 0
         alarms.enough.clear()
+        ws.send("go")
         assert ws.recv() == "first"
         assert alarms.count >= 10
 

@@ -15,7 +15,7 @@ from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening import addresses
 from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
+from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike, PlainHeaders
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
@@ -74,7 +74,7 @@ async def ws_connect(
     proxy: str | bool | None = True,
     proxy_ssl_context: ssl.SSLContext | TLS | Literal[True] | None = None,
     proxy_server_hostname: str | None = None,
-    proxy_headers: HeadersLike | None = None,
+    proxy_headers: PlainHeaders | None = None,
     resolver: Resolver | None = None,
     address_cache: AddressCache | None = None,
     read_buffer_init_size: int = 16 * 1024,
