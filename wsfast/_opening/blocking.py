@@ -24,6 +24,10 @@ from wsfast.exceptions import ProxyError
 __all__ = ["Deadline", "connect", "connect_to_first"]
 
 
+# Milliseconds that poll(2) takes, at most; then it is called again.
+_LONGEST = 2**31 - 1
+
+
 class Deadline:
     """One deadline for several steps, each of which is named if it is the one that takes too long."""
 
@@ -227,7 +231,7 @@ def _first(
     while connecting:
         left = deadline.left(step)
         waits = [span for span in (left, delay) if span is not None]
-        for fd, _ in poll.poll(max(1, min(waits) * 1000) if waits else None):
+        for fd, _ in poll.poll(min(max(1, min(waits) * 1000), _LONGEST) if waits else None):
             sock, address = connecting[fd]
             number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if not number:
