@@ -241,9 +241,10 @@ cdef class Messages(WSListener):
 
     cpdef is_user_specific_pong(self, WSFrame frame):
         # A frame that is not delivered must be a whole message that nothing later refers to.
-        if not (<FrameFields>frame).msg_type & 0x08:
-            if not (<FrameFields>frame).fin or (<FrameFields>frame).msg_type == WSMsgType.CONTINUATION or (<FrameFields>frame).rsv1:
-                return False
+        cdef FrameFields fields = frame
+        cdef bint is_data = not fields.msg_type & 0x08
+        if is_data and (not fields.fin or fields.msg_type == WSMsgType.CONTINUATION or fields.rsv1):
+            return False
         return self._listener.is_user_specific_pong(frame)
 
     cpdef pause_writing(self):
