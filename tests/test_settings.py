@@ -174,8 +174,8 @@ def test_times_of_a_blocking_connection_count():
         with pytest.raises(wsfast.ConnectionClosed) as caught:
             ws.recv()
         assert isinstance(caught.value.__cause__, wsfast.KeepaliveTimeout)
-        assert server.result() == (1011).to_bytes(2, "big")
         ws.ping_interval = 5  # nothing to ping any more
+    assert server.result() == (1011).to_bytes(2, "big")
 
 
 def test_the_close_timeout_of_a_blocking_connection_counts():

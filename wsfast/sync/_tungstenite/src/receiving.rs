@@ -274,20 +274,6 @@ impl Connection {
     /// Reads once. 0 is the end of the stream; a TLS alert is that too. NO_MEMORY: nothing is lost, the same may be tried
     /// again.
     pub(crate) fn read(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
-        let before = reader.buffer.unread().len();
-        let size = self.read_once(reader, flags)?;
-        let got = reader.buffer.unread().len() - before;
-        if got > 0 {
-            self.counts.reads.add(1);
-            self.counts.bytes.add(got);
-            if self.quickack {
-                self.wire.socket.acknowledge();
-            }
-        }
-        Ok(size)
-    }
-
-    fn read_once(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
         let Some(session) = self.wire.session() else {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
@@ -297,6 +283,7 @@ impl Connection {
             unsafe { reader.buffer.filled(size) };
             if size > 0 {
                 reader.keepalive.heard();
+                self.has_read(size);
             }
             return Ok(size);
         };
@@ -320,6 +307,10 @@ impl Connection {
             (session.read(&reader.wire, &mut reader.buffer), session.wants_write())
         };
         reader.wire.clear();
+        let got = reader.buffer.unread().len() - before;
+        if got > 0 {
+            self.has_read(got);
+        }
         if answer && self.phase() != Phase::Connecting {
             self.sender.flush_quietly(&self.wire);
         }
@@ -327,13 +318,21 @@ impl Connection {
             Ok(ended) => reader.ended = ended,
             Err(cause) => {
                 // What came before in the same read is to be parsed still.
-                let told = reader.buffer.unread().len() > before && self.phase() != Phase::Connecting;
+                let told = got > 0 && self.phase() != Phase::Connecting;
                 let _ = locked(session).flush(&self.wire.socket);
                 self.finalize(cause);
                 return Ok(if told { size } else { 0 });
             }
         }
         Ok(size)
+    }
+
+    fn has_read(&self, size: usize) {
+        self.counts.reads.add(1);
+        self.counts.bytes.add(size);
+        if self.quickack {
+            self.wire.socket.acknowledge();
+        }
     }
 
     /// Reads what is there, and queues the messages in it, as long as there is room: false if there is none. Never
