@@ -255,7 +255,7 @@ static void test_every_header(void) {
             /* a limit and the reserved bits have nothing to do with each other: pair, not cross */
             uint64_t limit = limits[(rsv + in_message) % 6];
             wsf_decoder d = decoder(limit, (uint8_t)(rsv << 4), in_message);
-            d.encoded = in_message & rsv;
+            d.encoded = (uint8_t)(in_message & rsv);
             check_all_first_bytes(&d);
         }
     }
