@@ -120,15 +120,15 @@ hammer-blocking: $(asan)/.built
 
 # hypothesis with new seeds in each run, and EXAMPLES= for each test. `make test` uses the same examples every time.
 hammer-hypothesis: $(testing) $(built)
-	$(bin)/python -m pytest --hypothesis-profile=hammer tests/test_fuzz.py tests/test_frames_random.py tests/test_handshake.py \
-	    tests/test_deflate.py tests/test_uri.py tests/test_messages.py tests/test_streaming.py
+	$(bin)/python -m pytest --hypothesis-profile=hammer tests/project/test_fuzz.py tests/engine/test_frames_random.py tests/opening/test_handshake.py \
+	    tests/engine/test_deflate.py tests/opening/test_uri.py tests/engine/test_messages.py tests/faces/test_streaming.py
 
 # The memory tests and the scenarios on a debug build of CPython, Debian's python3-dbg, in a .venv of its own.
 DEBUG_PYTHON ?= python3-dbg
 debug_tree := $(CURDIR)/build/debug
 
 # The tests that profit most from a debug build. They take half a minute.
-debug_bout := tests/test_awaitable_collector.py tests/test_fuzz.py tests/test_memory.py
+debug_bout := tests/awaitable/test_awaitable_collector.py tests/project/test_fuzz.py tests/engine/test_memory.py
 
 test-debug test-debug-bout: | check
 	@if $(DEBUG_PYTHON) -c 'import sys; sys.exit(not hasattr(sys, "gettotalrefcount"))' 2>/dev/null; then \

@@ -23,7 +23,7 @@ from typing import Any
 
 from support.certificates import client_context, client_settings, server_context
 from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, Parser, close, frame
-from support.servers import accept_token
+from support.upgrade import acceptance
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed
 from wsfast.sync.client import connect
@@ -108,16 +108,8 @@ class Server:
         request = b""
         while b"\r\n\r\n" not in request:
             request += self._step()
-        key = next(
-            x.split(b": ")[1] for x in request.split(b"\r\n") if x.lower().startswith(b"sec-websocket-key")
-        )
-        self._plain += (
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n"
-        )
-        if self._compressed:
-            self._plain += b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
-        self._plain += b"\r\n"
+        extension = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if self._compressed else b""
+        self._plain += acceptance(request, extension)
         parser, closing, begun = Parser(), False, []
         inflate, deflate = zlib.decompressobj(wbits=-15), zlib.compressobj(1, wbits=-15)
         sent = 0

@@ -13,7 +13,7 @@ import zlib
 
 from support import certificates, frames
 from support.frames import CLOSE, CONTINUATION, PING, PONG, Parser, Sent
-from support.servers import accept_token
+from support.upgrade import acceptance
 
 
 def record(number: int, size: int) -> bytes:
@@ -133,14 +133,9 @@ class Peer:
             self._unsent.clear()
 
     def _accept(self, head: bytes) -> None:
-        lines = head.split(b"\r\n")
-        key = next(line.split(b": ")[1] for line in lines if line.lower().startswith(b"sec-websocket-key"))
         extension = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if self._compressed else b""
         self.open = True
-        self.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n" + extension + b"\r\n"
-        )
+        self.write(acceptance(head, extension))
 
     # ---- frames
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import wsfast
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, header
-from support.servers import accept_token
+from support.upgrade import acceptance
 from wsfast.asyncio.client import connect
 
 MEBI = 1 << 20
@@ -74,14 +74,7 @@ def serve(listening: socket.socket, said: bytes, agrees: bool, glued: bool) -> N
     request = b""
     while not request.endswith(b"\r\n\r\n"):
         request += sock.recv(65536)
-    key = next(line for line in request.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
-    reply = (
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Accept: " + accept_token(key.split(b": ")[1]) + b"\r\n"
-    )
-    if agrees:
-        reply += b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
-    reply += b"\r\n"
+    reply = acceptance(request, b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if agrees else b"")
     with contextlib.suppress(OSError):
         if glued:
             sock.sendall(reply + said)

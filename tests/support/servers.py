@@ -4,9 +4,7 @@ peers."""
 from __future__ import annotations
 
 import asyncio
-import base64
 import functools
-import hashlib
 import socket
 import ssl
 import struct
@@ -22,11 +20,8 @@ import websockets.asyncio.server
 
 from support import frames
 from support.frames import Parser, Sent
+from support.upgrade import acceptance
 from wsfast import WSTransport
-
-
-def accept_token(key: bytes) -> bytes:
-    return base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
 
 
 class Peer:
@@ -45,13 +40,7 @@ class Peer:
 
     def reply(self, headers: bytes = b"") -> bytes:
         """The reply that accepts the upgrade request."""
-        name = b"sec-websocket-key"
-        lines = self.request.split(b"\r\n")
-        key = next(line.split(b": ")[1] for line in lines if line.lower().startswith(name))
-        return (
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n" + headers + b"\r\n"
-        )
+        return acceptance(self.request, headers)
 
     async def accept(self, glued: bytes = b"", headers: bytes = b"") -> None:
         """Perform the opening handshake. `glued` is sent in the same write as the reply."""

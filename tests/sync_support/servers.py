@@ -13,7 +13,7 @@ from typing import Any
 
 from support import frames
 from support.frames import Parser, Sent
-from support.servers import accept_token
+from support.upgrade import acceptance
 
 
 @contextlib.contextmanager
@@ -75,13 +75,7 @@ class Peer:
         return self.request
 
     def reply(self, headers: bytes = b"") -> bytes:
-        name = b"sec-websocket-key"
-        lines = self.request.split(b"\r\n")
-        key = next(line.split(b": ")[1] for line in lines if line.lower().startswith(name))
-        return (
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n"
-            b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n" + headers + b"\r\n"
-        )
+        return acceptance(self.request, headers)
 
     def accept(self, glued: bytes = b"", headers: bytes = b"") -> None:
         """The opening handshake; `glued` leaves in the same write."""

@@ -358,7 +358,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_in_a_callback_ends_the_program(how):
     ran = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, how],
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[1],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

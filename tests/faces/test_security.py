@@ -272,7 +272,7 @@ async def test_mask_keys_look_random(face):
 
 FORKS = """
 import asyncio, json, os, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [os.path.dirname(sys.argv[1]), sys.argv[1]]
 from test_security import keys_of
 face = sys.argv[2]
 first = asyncio.run(keys_of(face))

@@ -22,7 +22,7 @@ if sys.version_info >= (3, 11):
 else:
     tomllib = pytest.importorskip("tomli")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "wsfast"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

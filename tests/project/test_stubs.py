@@ -11,7 +11,7 @@ import wsfast
 
 pytest.importorskip("mypy")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 # Each line that ends in "# wrong" must be refused, and no other.
 PROGRAM = """\

@@ -19,7 +19,7 @@ from wsfast import WSFrame, WSListener
 
 pytestmark = pytest.mark.memory
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("check", CHECKS)

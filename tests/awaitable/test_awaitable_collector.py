@@ -13,7 +13,7 @@ from support.awaiting import awaitable, feed
 
 from wsfast.asyncio._messaging import Receive, Send
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.memory
 
 # A loop that is closed while tasks wait in recv(): all of it becomes garbage at once.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from support import certificates, frames
-from support.servers import accept_token
+from support.upgrade import acceptance
 
 from wsfast import ConnectionClosedError, WSListener, connect, ws_connect
 
@@ -43,11 +43,7 @@ def accept(sock):
     request = b""
     while not request.endswith(b"\r\n\r\n"):
         request += sock.recv(4096)
-    key = next(line[19:] for line in request.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
-    sock.sendall(
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n\r\n"
-    )
+    sock.sendall(acceptance(request))
 
 
 @pytest.mark.parametrize("count", [1, 10_000])  # the second needs many reads

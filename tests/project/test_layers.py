@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "wsfast"
+PACKAGE = Path(__file__).parents[2] / "wsfast"
 
 # From the top. A module may import what stands below it, and what shares its place: a folder its own modules.
 LAYERS = [

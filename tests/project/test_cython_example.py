@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import websockets
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "cython_bot"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cython_bot"
 TICK = ORDER = struct.Struct("<Qd")
 TICKS = 1000
 

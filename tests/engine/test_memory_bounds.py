@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.feeds import MEBI
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 READ = 256 * 1024
 # The sums of docs/howto/limits.md, with the default settings but for max_frame_size, which is 1 MiB here.

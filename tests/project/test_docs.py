@@ -15,7 +15,7 @@ import pytest
 
 import wsfast
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = ROOT / "examples"
 # Every warning is an error, and so is a coroutine that nobody awaits or a socket that nobody closes.

@@ -14,8 +14,8 @@ import threading
 
 import pytest
 from support import tls_table
-from support.servers import accept_token
 from support.tls_table import CONTEXTS, SERVERS, SYSTEM, Refusal, Seen, verdict
+from support.upgrade import acceptance
 
 import wsfast
 import wsfast.sync.client
@@ -57,15 +57,7 @@ class Server:
                     return
                 request += data
             self.seen.append(Seen.of(secure, names[-1]))
-            key = next(
-                line[19:]
-                for line in request.split(b"\r\n")
-                if line.lower().startswith(b"sec-websocket-key: ")
-            )
-            secure.sendall(
-                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                b"Sec-WebSocket-Accept: " + accept_token(key) + b"\r\n\r\n"
-            )
+            secure.sendall(acceptance(request))
             secure.recv(4096)  # CLOSE
             secure.sendall(b"\x88\x02\x03\xe8")
 

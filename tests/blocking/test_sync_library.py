@@ -18,7 +18,7 @@ from wsfast.sync import _native, client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CRATE = ROOT / "wsfast" / "sync" / "_tungstenite"
 DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_tungstenite.h").read_text(), flags=re.DOTALL)
 BORDER = (CRATE / "src" / "lib.rs").read_text()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.memory
 def test_random_programs():
     ran = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-m", "scenarios.awaitable", "4", "1"],
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
         check=False,

@@ -124,7 +124,7 @@ def test_the_masks_of_two_runs_differ(tmp_path):
     )
     runs = {
         subprocess.run(
-            [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=True
+            [sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, check=True
         ).stdout
         for _ in range(2)
     }
