@@ -48,7 +48,7 @@ def test_a_rejection_whose_body_ends_with_the_connection():
     ("old", "new", "error"),
     [
         (b"Upgrade: websocket", b"Upgrade: h2c", InvalidUpgrade),
-        (b"Connection: keep-alive, Upgrade", b"Connection: close", InvalidUpgrade),
+        (b"Connection: Upgrade", b"Connection: close", InvalidUpgrade),
         (b"Sec-WebSocket-Accept: ", b"Sec-WebSocket-Accept: x", InvalidHeader),
         (
             b"Switching Protocols\r\n",
