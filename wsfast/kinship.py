@@ -7,6 +7,7 @@ name of wsfast's class, is pickled as that, and takes from websockets' nothing b
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -24,14 +25,15 @@ def look_for_websockets() -> None:
 
     To be called before a connection is made.
     """
-    if "websockets" in sys.modules:
-        importlib.import_module("websockets.exceptions")
+    if sys.modules.get("websockets") is not None:
+        with contextlib.suppress(ImportError):  # the program's own module of that name
+            importlib.import_module("websockets.exceptions")
 
 
 def kin(cls: type[ConnectionClosed]) -> type[ConnectionClosed]:
     """The class to make an exception of: `cls`, or a subclass of it and of websockets' class with the same name."""
     theirs = getattr(sys.modules.get("websockets.exceptions"), cls.__name__, None)
-    if theirs is None:
+    if not (isinstance(theirs, type) and issubclass(theirs, Exception)):
         return cls
     both = _made.get((cls, theirs))
     if both is None:

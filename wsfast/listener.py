@@ -231,7 +231,7 @@ async def ws_connect(
     def make(route: Route) -> tuple[WSTransport, Opening]:
         handshake = ClientHandshake(
             route.uri,
-            subprotocols=subprotocols,
+            subprotocols=route.subprotocols(subprotocols),
             extra_headers=route.headers(headers),
             origin=origin,
             user_agent=user_agent_header,

@@ -192,6 +192,17 @@ async def test_a_socket_of_the_user():
             assert ws.request.headers["Host"] == "elsewhere"
 
 
+async def test_a_socket_serves_one_connection():
+    async with serve(echo) as served:
+        sock = socket.create_connection(("127.0.0.1", served.port))
+        connecting = connect("ws://elsewhere/", sock=sock)
+        async with await connecting as ws:
+            with pytest.raises(ValueError, match="used for another connection"):
+                await connecting
+            await ws.send("x")
+            assert await ws.recv() == "x"
+
+
 async def test_another_host_and_port_than_the_uri_s():
     async with serve(echo) as served:
         async with connect("ws://elsewhere/", host="127.0.0.1", port=served.port) as ws:

@@ -542,6 +542,40 @@ except websockets.ConnectionClosedError as exc:
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
 
 
+@pytest.mark.parametrize("found", ["None", "types.ModuleType('websockets')", "MagicMock()"])
+def test_another_module_of_the_name_of_websockets(found):
+    program = f"""
+import sys, types, wsfast
+from unittest.mock import MagicMock
+from wsfast.closing import connection_closed
+from wsfast.kinship import look_for_websockets
+sys.modules["websockets"] = {found}
+if {found} is not None:
+    sys.modules["websockets.exceptions"] = {found}
+look_for_websockets()
+assert type(connection_closed(None, None, None)) is wsfast.ConnectionClosedError
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_no_python_runs_where_a_signal_would_leave_a_blocking_connection_corked():
+    async with serve(one_after_the_other) as server, connected("blocking", server.url) as handle:
+        ran = []
+
+        def program():
+            cork = handle.own.cork()
+            sys.settrace(lambda frame, event, argument: ran.append(frame.f_code.co_filename))
+            try:
+                with cork:
+                    pass
+            finally:
+                sys.settrace(None)
+
+        await handle.call(program)
+        assert ran == []
+
+
 # ---- threads
 
 

@@ -366,3 +366,16 @@ def test_ctrl_c_in_a_callback_ends_the_program(how):
     )
     assert ran.stdout.split("\n")[:2] == ["in the callback", "interrupted"], ran.stderr
     assert ran.returncode in (0, -signal.SIGINT)
+
+
+async def test_disconnect_of_a_server_that_has_reset_the_connection():
+    async def handler(peer: Peer) -> None:
+        await peer.accept(glued=frames.close())
+        peer.reset()
+
+    for _ in range(5):
+        async with serve(handler) as server:
+            transport, _ = await ws_connect(Recorder, server.url)
+            transport.disconnect()
+            with contextlib.suppress(OSError):
+                await transport.wait_disconnected()

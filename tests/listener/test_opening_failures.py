@@ -436,3 +436,13 @@ async def test_ws_to_a_server_with_tls_says_so(face):
         with pytest.raises(InvalidMessage, match=r"is TLS, not HTTP: is it a wss:// server"):
             async with FACES[face](server.url):
                 pass
+
+
+async def test_a_factory_that_raises_stop_iteration():
+    async def handler(peer: Peer) -> None:
+        await peer.accept()
+        await peer.rest()
+
+    async with serve(handler) as server:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await ws_connect(lambda: next(iter(())), server.url)

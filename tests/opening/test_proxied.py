@@ -10,6 +10,7 @@ from support import proxies, through
 from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.through import PING
 
+from wsfast._opening import socks
 from wsfast._opening.proxy import parse_proxy
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus, ProxyError
 
@@ -443,3 +444,11 @@ def test_microsocks(way, microsocks):  # noqa: F811
         for wrong in ("", "user:other@"):
             with pytest.raises(ProxyError):
                 way(_packaged("socks5h", wrong, microsocks), proxies.HOST, origin.port)
+
+
+def test_what_the_handler_of_a_signal_raises_is_not_the_proxy_s_fault():
+    class StoppedError(Exception):
+        pass
+
+    stop = StoppedError()
+    assert socks._translated(stop) is stop

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsfast._opening.proxy import Proxy, _is_exempt, parse_proxy
-from wsfast._opening.route import Route, Routing
+from wsfast._opening.route import Route, Routing, may_name_a_proxy
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidProxy
 
@@ -124,6 +124,17 @@ def environment(monkeypatch):
 def found(uri):
     proxy = find_proxy(uri, True)
     return None if proxy is None else proxy.host
+
+
+@pytest.mark.parametrize("name", ["https_proxy", "HTTPS_PROXY", "Https_Proxy", "aLL_pROXY"])
+def test_any_case_of_letters_names_a_proxy(environment, name):
+    assert not may_name_a_proxy()
+    environment(**{name: "http://proxy.example:1"})
+    assert may_name_a_proxy()
+
+
+def test_a_token_is_hidden():
+    assert "hunter2" not in repr(parse_proxy("http://hunter2@proxy.example:1"))
 
 
 def test_no_variable(environment):

@@ -234,11 +234,21 @@ def test_credentials_of_a_server_are_not_used(location):
     assert redirected(location).uri.user_info in (None, ("user", "hunter2"))
 
 
+def test_subprotocols_that_carry_a_token_stay_with_their_origin():
+    offered = ["base64url.bearer.authorization.k8s.io.hunter2", "chat"]
+    assert redirected("//other.example/").subprotocols(offered) == ["chat"]
+    assert redirected("/same").subprotocols(offered) is offered
+    header = [("Sec-WebSocket-Protocol", offered[0])]
+    assert redirected("//other.example/").headers(header) == []
+    assert redirected("//other.example/").headers(lambda: None) == []
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "Authorization", "COOKIE", "Proxy-Authorization", "Host", "X-MBX-APIKEY", "X-Api-Key", "X-Auth-Token",
         "OK-ACCESS-SIGN", "OK-ACCESS-PASSPHRASE", "X-Secret",
+        "X-Session-Id", "X-JWT", "X-CSRF",
     ],
 )  # fmt: skip
 def test_headers_of_one_origin(name):
@@ -257,6 +267,7 @@ def test_headers_of_one_origin(name):
 # Private networks.
 
 PRIVATE_HOSTS = [
+    "fec0::2", "64:ff9b:1::7f00:1", "::7f00:1", "::ffff:0:7f00:1",
     "localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.1", "2130706433", "0x7f.1", "0.0.0.0", "10.1.2.3",
     "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0",
     "fd00::1", "ff02::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::",

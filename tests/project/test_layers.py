@@ -128,7 +128,17 @@ def test_module(path):
     if module_of(path).removeprefix("wsfast.") in NO_INPUT_OR_OUTPUT:
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
     if path.suffix != ".py":
-        allowed = {"aiofastnet", "asyncio", "contextvars", "cpython", "cython", "io", "libc", "socket"}
+        allowed = {
+            "aiofastnet",
+            "asyncio",
+            "contextvars",
+            "cpython",
+            "cython",
+            "errno",
+            "io",
+            "libc",
+            "socket",
+        }
         assert outside <= allowed | {"threading", "weakref", "wsfast"}
 
 

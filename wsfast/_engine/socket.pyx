@@ -6,6 +6,7 @@ once whenever the loop says that it can, or whenever it is told to look (_pollin
 the limits of the write buffer, closing and errors.
 """
 
+import errno
 import socket
 
 cimport cython
@@ -243,7 +244,11 @@ cdef class SocketTransport(WritableTransport):
     cdef int _end_writing(self) except -1:
         if not self._eof_sent:
             self._eof_sent = True
-            self._file.shutdown(socket.SHUT_WR)
+            try:
+                self._file.shutdown(socket.SHUT_WR)
+            except OSError as exc:
+                if exc.errno != errno.ENOTCONN:  # the peer has reset the connection, which reading tells
+                    raise
         return 0
 
     cdef NoResult _clear_write_backlog(self, object exc) except NoResult.EXC:

@@ -24,6 +24,10 @@ from wsfast.exceptions import ProxyError
 __all__ = ["Deadline", "connect", "connect_to_first"]
 
 
+# Seconds to sleep in one go, where nothing but the handler of a signal may end it: a signal that comes just before the
+# thread sleeps does not wake it.
+_PULSE = 0.25
+
 # Milliseconds that poll(2) takes, at most; then it is called again.
 _LONGEST = 2**31 - 1
 
@@ -130,15 +134,14 @@ def _ask_system(
         except BaseException as exc:
             answers.put(exc)
 
-    left = deadline.left(step)
-    if patience is not None:
-        left = patience if left is None else min(left, patience)
+    patient = Deadline(patience)
     thread = threading.Thread(target=ask, name=f"wsfast: {step}", daemon=True)
     thread.start()
-    try:
-        answer = answers.get(timeout=left)
-    except queue.Empty:
-        raise deadline.passed(step) from None
+    answer: Addresses | BaseException | None = None
+    while answer is None:
+        waits = [span for span in (deadline.left(step), patient.left(step)) if span is not None]
+        with contextlib.suppress(queue.Empty):
+            answer = answers.get(timeout=min([_PULSE, *waits]))
     thread.join()
     if isinstance(answer, BaseException):
         raise answer

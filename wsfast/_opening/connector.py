@@ -231,13 +231,15 @@ class Connecting:
         handshake = self._new_handshake(self.ws_uri, None if by_function else self._additional_headers)
         self._first_handshake = None if by_function else handshake
 
-    def _new_handshake(self, uri: WebSocketURI, headers: HeadersLike | None) -> ClientHandshake:
+    def _new_handshake(
+        self, uri: WebSocketURI, headers: HeadersLike | None, **offered: Any
+    ) -> ClientHandshake:
         try:
             return ClientHandshake(
                 uri,
                 extra_headers=headers,
                 user_agent=self._user_agent_header,
-                **self._offered,
+                **{**self._offered, **offered},
             )
         except (TypeError, ValueError) as exc:  # it knows an argument by picows' name
             text = str(exc).replace("extra_headers", "additional_headers")
@@ -246,7 +248,9 @@ class Connecting:
     def _next_handshake(self, route: Route) -> ClientHandshake:
         """A handshake for one attempt."""
         if route.uri is not self.ws_uri:
-            return self._new_handshake(route.uri, route.headers(self._additional_headers))
+            subprotocols = route.subprotocols(self._offered["subprotocols"])
+            headers = route.headers(self._additional_headers)
+            return self._new_handshake(route.uri, headers, subprotocols=subprotocols)
         handshake, self._first_handshake = self._first_handshake, None
         return handshake or self._new_handshake(self.ws_uri, self._additional_headers)
 

@@ -186,5 +186,8 @@ class Opening:
 
     def _failed(self, exc: BaseException) -> None:
         assert self._transport is not None
+        if isinstance(exc, StopIteration):  # which a Future does not take
+            cause, exc = exc, RuntimeError("a callback raised StopIteration")
+            exc.__cause__ = cause
         self.opened.set_exception(exc)
         self._transport.abort()

@@ -28,7 +28,7 @@ class Proxy:
     scheme: str
     host: str
     port: int
-    username: str | None = None
+    username: str | None = field(default=None, repr=False)  # it may be a token
     password: str | None = field(default=None, repr=False)
 
     @property

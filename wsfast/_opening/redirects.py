@@ -10,7 +10,7 @@ import dataclasses
 import ipaddress
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from wsfast._opening.handshake import HeadersLike
 from wsfast._opening.uri import WebSocketURI, parse_uri
@@ -37,7 +37,17 @@ _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\s\\]")
 
 # Headers that are secret, or about the server they were given for. Exchanges have names of their own for keys.
-_OF_ONE_ORIGIN = re.compile(r"host|.*(auth|cookie|token|key|secret|sign|pass|credential).*", re.IGNORECASE)
+_TELLING = "auth|cookie|token|key|secret|sign|pass|credential|session|jwt|bearer|csrf|xsrf|otp"
+_OF_ONE_ORIGIN = re.compile(f"host|.*({_TELLING}).*", re.IGNORECASE)
+
+# A subprotocol that carries a credential, since browsers can send no other header: `base64url.bearer.authorization...`.
+_TELLING_SUBPROTOCOL = re.compile(_TELLING, re.IGNORECASE)
+
+# What ipaddress takes for the internet's: site-local addresses, NAT64 for local use (RFC 8215), IPv4-compatible and
+# IPv4-translated addresses.
+_NOT_OF_INTERNET = [
+    ipaddress.IPv6Network(network) for network in ("fec0::/10", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")
+]
 
 # As websockets' method of that name: returns where to go, or what to raise.
 # It gets the URI of the server that redirects, too.
@@ -64,6 +74,8 @@ def is_public(host: str) -> bool:
         inner = address.ipv4_mapped or address.sixtofour or _nat64(address)
         if inner is not None:
             return is_public(str(inner))
+        if any(address in network for network in _NOT_OF_INTERNET):
+            return False
     return address.is_global and not address.is_multicast
 
 
@@ -143,9 +155,15 @@ class Redirects:
         if not self.crossed or headers is None:
             return headers
         if callable(headers):
-            headers = headers()
+            headers = headers() or ()
         pairs: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
-        return [(name, value) for name, value in pairs if not _OF_ONE_ORIGIN.fullmatch(name)]
+        return [pair for pair in pairs if not _OF_ONE_ORIGIN.fullmatch(pair[0]) and not _offers_secret(*pair)]
+
+    def subprotocols(self, subprotocols: Sequence[str] | None) -> Sequence[str] | None:
+        """Those that may be offered to `uri`."""
+        if not self.crossed or subprotocols is None:
+            return subprotocols
+        return [name for name in subprotocols if not _TELLING_SUBPROTOCOL.search(name)]
 
     def _target(self, rejection: InvalidStatus) -> WebSocketURI:
         if self._decide is None:
@@ -170,6 +188,10 @@ class Redirects:
     def _check_host(self, host: str) -> None:
         if self._keeps_out and not is_public(host):
             raise SecurityError(f"cannot follow the redirect of a public server to {host}, which is private")
+
+
+def _offers_secret(name: str, value: str) -> bool:
+    return name.lower() == "sec-websocket-protocol" and _TELLING_SUBPROTOCOL.search(value) is not None
 
 
 def location(current: WebSocketURI, response: UpgradeResponse) -> WebSocketURI:

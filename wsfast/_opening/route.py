@@ -37,13 +37,6 @@ __all__ = ["Route", "Routing"]
 # Systems with settings of proxies outside the environment.
 _HAS_SETTINGS = sys.platform in ("darwin", "win32")
 
-# What names a proxy in the environment, as its dictionary has it.
-_VARIABLES = frozenset(
-    os.fsencode(name)
-    for scheme in ("ws", "wss", "socks", "http", "https", "all")
-    for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper())
-)
-
 
 def may_name_a_proxy() -> bool:
     """Do the environment or the system have settings about proxies?
@@ -51,7 +44,8 @@ def may_name_a_proxy() -> bool:
     Each attempt to connect asks, and ``os.environ`` takes a microsecond for each name that it has not.
     """
     data = getattr(os.environ, "_data", None)
-    return _HAS_SETTINGS or data is None or not data.keys().isdisjoint(_VARIABLES)
+    # In any case of letters, as urllib.request looks for them.
+    return _HAS_SETTINGS or data is None or any(name[-6:].lower() == b"_proxy" for name in data)
 
 
 def kept(items: Any) -> Any:
@@ -301,6 +295,10 @@ class Route:
     def headers(self, headers: HeadersLike | None) -> HeadersLike | None:
         """What of the user's headers may be sent to `uri`."""
         return headers if self._redirects is None else self._redirects.headers(headers)
+
+    def subprotocols(self, subprotocols: Sequence[str] | None) -> Sequence[str] | None:
+        """Those of the user's that may be offered to `uri`."""
+        return subprotocols if self._redirects is None else self._redirects.subprotocols(subprotocols)
 
     def new_tunnel(self, host: str) -> TunnelHandshake | None:
         """The handshake with the proxy; None if it is a SOCKS proxy.

@@ -7,6 +7,7 @@ for each call instead of one for all. So they are told to go there through anoth
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -72,8 +73,14 @@ def _arguments(proxy: Proxy) -> dict[str, Any]:
 _UNREACHED = (1, 3, 4, 5, 6)
 
 
-def _cause(exc: Exception) -> Exception:
+# What python-socks stumbles over: a name that is no UTF-8, say.
+_STUMBLES = (ValueError, LookupError, AssertionError, TypeError, struct.error)
+
+
+def _cause(exc: Exception) -> Exception | None:
     """What failed: an OSError if it was the network, as without a proxy; a loop tries again then."""
+    if _translated(exc) is exc:
+        return exc.__cause__  # type: ignore[return-value]
     if isinstance(exc, python_socks.ProxyError):
         if exc.error_code in _UNREACHED:
             return ConnectionError(str(exc))
@@ -89,8 +96,9 @@ def _translated(exc: Exception) -> Exception:
         return exc
     if isinstance(exc, python_socks.ProxyError):
         return ProxyError(f"the SOCKS proxy did not connect: {exc}")
-    # What python-socks stumbles over: a name that is no UTF-8, say.
-    return InvalidProxyMessage(f"the SOCKS proxy's reply isn't valid: {exc}")
+    if isinstance(exc, _STUMBLES):
+        return InvalidProxyMessage(f"the SOCKS proxy's reply isn't valid: {exc}")
+    return exc  # of the handler of a signal, say
 
 
 class _Connected(python_socks.async_.asyncio.Proxy):

@@ -299,6 +299,7 @@ class _Target:
         self._unix = self.arguments.pop("unix", False)
         self._path = self.arguments.pop("path", None) if self._unix else None
         self._sock: socket.socket | None = self.arguments.pop("sock", None)
+        self._taken = False
         self._ssl = self.arguments.pop("ssl", True if uri.secure else None)
         if self._ssl is not True:
             check_tls("ssl", self._ssl)
@@ -333,8 +334,18 @@ class _Target:
 
     def socket_factory(self) -> Callable[[WebSocketURI], Any] | None:
         if self._sock is not None:
-            return lambda uri: self._sock
+            return self._take_sock
         return self._unix_socket if self._unix else None
+
+    def _take_sock(self, uri: WebSocketURI) -> socket.socket | None:
+        """A socket serves one connection.
+
+        :raises ValueError: it was used before, or is closed
+        """
+        if self._taken or self._sock is None or self._sock.fileno() < 0:
+            raise ValueError("sock is closed, or was used for another connection")
+        self._taken = True
+        return self._sock
 
     async def _unix_socket(self, uri: WebSocketURI) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -38,6 +38,14 @@ class Connection:
     def _put_frame(self, head: int, message: _DataLike) -> None: ...
 
 @final
+class Cork:
+    """``with ws.cork():``; may be nested, the outermost one writes."""
+
+    def __new__(cls, owner: Connection) -> Cork: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None: ...
+
+@final
 class Fragments:
     """recv_streaming() under way."""
 

@@ -1,6 +1,6 @@
 """recv() and send() of the blocking connection: what happens for every message.
 
-The crate is linked into _native, by cffi, and exists once; the three functions that matter here are reached by their
+The crate is linked into _native, by cffi, and exists once; the functions that matter here are reached by their
 addresses. Their types are those of wsfast_tungstenite.h, so the C compiler knows if a call does not fit.
 """
 
@@ -45,6 +45,7 @@ cdef extern from *:
         __typeof__(wst_recv) *recv;
         __typeof__(wst_send) *send;
         __typeof__(wst_get_message) *get_message;
+        __typeof__(wst_cork) *cork;
     } crate;
     """
     enum:
@@ -66,6 +67,7 @@ cdef extern from *:
         int (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
         int (*send)(wst_connection *connection, int head, const char *data, size_t size) noexcept nogil
         wst_message *(*get_message)(wst_connection *connection) noexcept nogil
+        int (*cork)(wst_connection *connection, int corked) noexcept nogil
     Crate crate
 
 
@@ -77,6 +79,7 @@ cdef void *address_of(name) except NULL:
 crate.recv = <int (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")
 crate.send = <int (*)(wst_connection *, int, const char *, size_t) noexcept nogil>address_of("wst_send")
 crate.get_message = <wst_message *(*)(wst_connection *) noexcept nogil>address_of("wst_get_message")
+crate.cork = <int (*)(wst_connection *, int) noexcept nogil>address_of("wst_cork")
 
 cdef object HANDLE = _native.ffi.typeof("wst_connection *")
 
@@ -362,6 +365,38 @@ cdef class Connection:
         finally:
             PyBuffer_Release(&view)
         return result
+
+
+@cython.final
+@cython.no_gc_clear  # as Connection
+cdef class Cork:
+    """``with ws.cork():``; may be nested, the outermost one writes.
+
+    Compiled, so that the handler of a signal cannot raise between holding back and the body, or at its end before what
+    was held back leaves.
+    """
+
+    cdef Connection _owner
+    cdef int _entered
+
+    def __cinit__(self, Connection owner not None):
+        self._owner = owner
+
+    def __enter__(self):
+        with nogil:
+            crate.cork(self._owner._connection, 1)
+        self._entered += 1
+
+    def __exit__(self, exc_type, *exc_info):
+        cdef int result
+        if self._entered == 0:
+            raise RuntimeError("cork() was left more often than it was entered")
+        self._entered -= 1
+        with nogil:
+            result = crate.cork(self._owner._connection, 0)
+        # After an exception nobody is to wait: the rest leaves with the next call.
+        if result and exc_type is None:
+            self._owner._is_to_send_again(result)
 
 
 @cython.final

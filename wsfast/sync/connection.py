@@ -33,9 +33,8 @@ from wsfast.exceptions import (
 )
 from wsfast.options import Pinging, Timeouts, seconds
 from wsfast.sync import ending
-from wsfast.sync._messaging import Connection, Fragments
+from wsfast.sync._messaging import Connection, Cork, Fragments
 from wsfast.sync._native import ffi, lib
-from wsfast.sync.cork import Cork
 from wsfast.sync.pings import Event, Pings, PongReceived
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
@@ -358,11 +357,6 @@ class ClientConnection(Connection, Identity):
         """
         return Cork(self)
 
-    def _uncork(self, wait: bool) -> None:
-        result = lib.wst_cork(self._handle, 0)
-        if result and wait:
-            self._is_to_send_again(result)
-
     # ---- pings
 
     def ping(self, data: DataLike | None = None, *, ack_on_close: bool = False) -> threading.Event:
@@ -512,11 +506,13 @@ class ClientConnection(Connection, Identity):
     def _note_end(self) -> None:
         """The connection is closed. The event is set last: who sees it finds everything as it will be."""
         if not self._ended.is_set():
-            self._pings.collect()
-            self._pings.close()
-            if self._socket is not None:
-                self._socket.close()
-            self._ended.set()
+            try:
+                self._pings.collect()  # may call the user's histogram
+            finally:
+                self._pings.close()
+                if self._socket is not None:
+                    self._socket.close()
+                self._ended.set()
 
     def _exception(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""

@@ -1,7 +1,8 @@
 """A blocking connection that logs what the program sends and receives, at level DEBUG.
 
-The crate answers PINGs and keeps the connection alive by itself, and does not tell: so those frames are not logged. A
-connection is of this class only if its logger is enabled for DEBUG when it is made.
+The crate answers PINGs and keeps the connection alive by itself, and tells nobody, so those frames are not logged. Nor
+are the fragments that recv_streaming() gives: no Python runs between receiving and keeping one. A connection is of this
+class only if its logger is enabled for DEBUG when it is made.
 """
 
 from __future__ import annotations
@@ -34,11 +35,6 @@ class _Logged:
         message: str | bytes = super().recv(timeout, decode)  # type: ignore[misc]
         self._log("<", _TEXT if isinstance(message, str) else _BINARY, message)
         return message
-
-    def _receive_fragment(self, flags: int) -> tuple[bool, bytes, bool]:
-        text, payload, fin = super()._receive_fragment(flags)  # type: ignore[misc]
-        self._log("<", (_TEXT if text else _BINARY) & (0xFF if fin else 0x7F), payload)
-        return text, payload, fin
 
     def send(self, message: Any, *, text: bool | None = None, compress: bool | None = None) -> None:
         if isinstance(message, (str, *BYTES_LIKE)):

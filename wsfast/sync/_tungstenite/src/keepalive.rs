@@ -127,12 +127,13 @@ impl Connection {
     fn keepalive_ping(&self, reader: &mut Reader, now: Instant) {
         reader.keepalive.pinged(now);
         let payload = mask_key().unwrap_or(0).to_ne_bytes();
-        if self.pings.remember(&payload, self.report_pings).is_err() {
+        self.pings.forget_kept(); // other bytes were sign enough of life
+        if self.pings.remember(&payload, self.report_pings, true).is_err() {
             return; // any other sign of life will do
         }
         // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.
         if !matches!(
-            self.sender.send_control(&self.wire, FIN | PING, &payload),
+            self.sender.send_control(&self.wire, &self.closer, FIN | PING, &payload),
             Ok(Sent::All | Sent::Blocked | Sent::Held)
         ) {
             self.pings.forget(&payload);

@@ -14,6 +14,8 @@ struct Ping {
     at: Instant,
     /// The user's, who wants to hear of it.
     reported: bool,
+    /// The keepalive's.
+    kept: bool,
 }
 
 #[derive(Default)]
@@ -34,13 +36,18 @@ pub struct Pings {
 
 impl Pings {
     /// A PING is about to be sent.
-    pub fn remember(&self, payload: &[u8], reported: bool) -> Result<(), NoMemory> {
+    pub fn remember(&self, payload: &[u8], reported: bool, kept: bool) -> Result<(), NoMemory> {
         let mut waiting = locked(&self.waiting);
         // Also for when it is answered.
         let most = waiting.sent.len() + 1;
         waiting.sent.try_reserve(1).and_then(|()| waiting.answered.try_reserve(most)).map_err(|_| NoMemory)?;
-        waiting.sent.push(Ping { payload: Short::new(payload), at: Instant::now(), reported });
+        waiting.sent.push(Ping { payload: Short::new(payload), at: Instant::now(), reported, kept });
         Ok(())
+    }
+
+    /// Those of the keepalive, which nobody waits for, need not pile up.
+    pub fn forget_kept(&self) {
+        locked(&self.waiting).sent.retain(|ping| !ping.kept);
     }
 
     /// It was not sent.
@@ -83,5 +90,23 @@ impl Pings {
     /// The round-trip time of the last answered PING, in seconds; 0 before.
     pub fn latency(&self) -> f64 {
         f64::from_bits(self.latency.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keepalive_pings_do_not_pile_up() {
+        let pings = Pings::default();
+        pings.remember(b"user's", true, false).unwrap();
+        for number in 0..100u8 {
+            pings.forget_kept();
+            pings.remember(&[number], false, true).unwrap();
+        }
+        assert_eq!(locked(&pings.waiting).sent.len(), 2);
+        pings.answer(b"user's");
+        assert!(pings.take().is_some_and(|(payload, _)| payload.bytes() == b"user's"));
     }
 }

@@ -56,9 +56,13 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Sends a frame of our own, unless others are before it.
-    pub fn send_control(&self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
-        self.put(&mut locked(&self.writer), wire, head, payload)
+    /// Sends a frame of our own, unless others are before it or CLOSE was sent.
+    pub fn send_control(&self, wire: &Wire, closer: &Closer, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
+        let mut writer = locked(&self.writer);
+        if closer.phase() != Phase::Open {
+            return Ok(Sent::Full);
+        }
+        self.put(&mut writer, wire, head, payload)
     }
 
     fn put(&self, writer: &mut Writer, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
@@ -81,7 +85,7 @@ impl Sender {
         }
         writer.corks -= 1;
         let Some(_user) = wire.enter() else { return Ok(Sent::All) };
-        if writer.corks > 0 || !writer.has_gathered() {
+        if writer.corks > 0 || writer.is_idle(wire) {
             return Ok(Sent::All);
         }
         writer.writes += 1;

@@ -21,7 +21,7 @@ impl Connection {
 
     /// Sends a ping of the user's.
     pub fn send_ping(&self, payload: &[u8]) -> Result<Sent, Stop> {
-        self.pings.remember(payload, true)?;
+        self.pings.remember(payload, true, false)?;
         let sent = self.send(FIN | PING, payload);
         if !matches!(sent, Ok(Sent::All | Sent::Blocked | Sent::Held)) {
             self.pings.forget(payload);

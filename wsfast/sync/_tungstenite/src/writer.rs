@@ -38,7 +38,6 @@ pub struct Writer {
     pub in_message: bool,
     /// How many corks hold data frames back, and whether one is.
     pub corks: u32,
-    gathered_now: bool,
     /// What was sent since the connection was made: frames, their bytes, and in how many writes.
     pub frames: u64,
     pub bytes: u64,
@@ -68,7 +67,6 @@ impl Writer {
             half: Half::Open,
             in_message: false,
             corks: 0,
-            gathered_now: false,
             frames: 0,
             bytes: 0,
             writes: 0,
@@ -96,11 +94,9 @@ impl Writer {
             self.gathered += 1;
             if self.out.len() + payload.len() < self.sent + GATHER {
                 append_masked(&mut self.out, payload, key).map_err(|NoMemory| CUT)?;
-                self.gathered_now = true;
                 return Ok(Sent::Held);
             }
         }
-        self.gathered_now = false;
         let mut rest = payload;
         loop {
             let (piece, after) = rest.split_at(rest.len().min(PIECE));
@@ -124,11 +120,6 @@ impl Writer {
         self.corks > 0 && self.out.len() < self.sent + GATHER
     }
 
-    /// There are whole frames that were held back.
-    pub fn has_gathered(&self) -> bool {
-        self.gathered_now
-    }
-
     /// Answers a PING, at once if it can.
     pub fn pong(&mut self, wire: &Wire, payload: &[u8]) -> Result<Sent, Errno> {
         if !self.is_idle(wire) {
@@ -147,7 +138,6 @@ impl Writer {
 
     /// Sends all that waits.
     pub fn flush(&mut self, wire: &Wire) -> Result<Sent, Errno> {
-        self.gathered_now = false;
         loop {
             if self.send(wire)? == Sent::Blocked {
                 return Ok(Sent::Blocked);
