@@ -22,6 +22,7 @@ from wsfast.exceptions import (
     InvalidParameterValue,
     NegotiationError,
 )
+from wsfast.fields import TOKEN
 
 __all__ = ["AgreedDeflate", "ClientPerMessageDeflateFactory", "PerMessageDeflate", "libraries"]
 
@@ -38,7 +39,6 @@ _WINDOW_BITS = {str(bits): bits for bits in range(8, 16)}
 # The smallest window with which zlib can compress a raw stream, in bits.
 _SMALLEST_TO_COMPRESS = 9
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _BLANKS = re.compile(r"[ \t]*")
 
@@ -368,14 +368,14 @@ class _Parser:
             return self.token()
         # "the value after quoted-string unescaping MUST conform to the 'token' ABNF".
         value = re.sub(r"\\(.)", r"\1", quoted[1])
-        if not _TOKEN.fullmatch(value):
+        if not TOKEN.fullmatch(value):
             self.fail("expected a token between quotes")
         self.at = quoted.end()
         self.skip_blanks()
         return value
 
     def token(self) -> str:
-        token = _TOKEN.match(self.header, self.at)
+        token = TOKEN.match(self.header, self.at)
         if token is None:
             self.fail("expected a token")
         self.at = token.end()

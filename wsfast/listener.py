@@ -15,11 +15,12 @@ from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening import addresses
 from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike, PlainHeaders
+from wsfast._opening.handshake import USER_AGENT, ClientHandshake
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
 from wsfast.codes import WSAutoPingStrategy
+from wsfast.fields import HeadersLike, PlainHeaders
 from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
 from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count

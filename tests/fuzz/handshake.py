@@ -15,7 +15,8 @@ from unittest import mock
 import h11
 
 from fuzz.pieces import cut
-from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
+from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
+from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidHandshake, SecurityError
 from wsfast.upgrade import UpgradeResponse

@@ -11,7 +11,8 @@ from support.faces import FACES
 from support.servers import serve
 
 from wsfast import InvalidHandshake, InvalidStatus, connect
-from wsfast._opening.handshake import MAX_BODY, MAX_HEADER, ClientHandshake
+from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
+from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.uri import parse_uri
 
 URI = parse_uri("ws://localhost/")

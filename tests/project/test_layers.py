@@ -23,6 +23,7 @@ LAYERS = [
         "codes",
         "deflate",
         "exceptions",
+        "fields",
         "keywords",
         "kinship",
         "names",
@@ -36,6 +37,7 @@ STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync")}
 NO_INPUT_OR_OUTPUT = {
     "codes",
     "exceptions",
+    "fields",
     "closing",
     "keywords",
     "kinship",
@@ -43,7 +45,7 @@ NO_INPUT_OR_OUTPUT = {
     "upgrade",
     "deflate",
 }
-NO_INPUT_OR_OUTPUT |= {"_opening.reply", "_opening.uri", "_opening.handshake"}
+NO_INPUT_OR_OUTPUT |= {"_opening.exchange", "_opening.reply", "_opening.uri", "_opening.handshake"}
 NO_INPUT_OR_OUTPUT |= {"_opening.proxy", "_opening.tunnel", "_opening.redirects"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wsfast._engine.tuning import Tuning
-from wsfast._opening.handshake import ClientHandshake, HeadersLike
+from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
 from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.exceptions import InvalidStatus
+from wsfast.fields import HeadersLike
 from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast.tls import TLS

@@ -65,7 +65,7 @@ async def establish(
             opening.abandon()
             if not isinstance(exc.__context__, asyncio.CancelledError):
                 raise
-            rejected = opening.rejected() or route.refusal()
+            rejected = opening.rejection or route.refusal()
             if rejected is not None:
                 raise rejected from exc
             if opening.has_begun:
@@ -167,14 +167,10 @@ class Opening:
         """Has the upgrade request been sent?"""
         return self._transport is not None
 
-    def rejected(self) -> InvalidStatus | None:
+    @property
+    def rejection(self) -> InvalidHandshake | None:
         """The server has said no, but its explanation has not ended yet."""
-        try:
-            self._handshake.feed_eof()
-        except InvalidStatus as rejected:
-            return rejected
-        except (InvalidHandshake, RuntimeError):  # too little of a reply; or the handshake is over
-            return None
+        return self._handshake.rejection
 
     def abandon(self) -> None:
         """ws_connect() raises: leave nothing behind."""

@@ -12,7 +12,6 @@ import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from wsfast._opening.handshake import HeadersLike
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.exceptions import (
     InvalidHandshake,
@@ -22,6 +21,7 @@ from wsfast.exceptions import (
     InvalidURI,
     SecurityError,
 )
+from wsfast.fields import HeadersLike
 from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["MAX_REDIRECTS", "ProcessRedirect", "Redirects", "is_public", "is_redirect"]

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wsfast._opening.handshake import USER_AGENT, HeadersLike, PlainHeaders
+from wsfast._opening.handshake import USER_AGENT
 from wsfast._opening.uri import WebSocketURI
-from wsfast.exceptions import InvalidProxyStatus, InvalidStatus, SecurityError
+from wsfast.exceptions import InvalidHandshake, InvalidStatus, SecurityError
+from wsfast.fields import HeadersLike, PlainHeaders
 from wsfast.options import check_callables, check_types
 from wsfast.tls import TLS, as_context, check_tls
 
@@ -222,7 +223,7 @@ class Route:
         """Those of the server, as far as they are known here."""
         return self._addresses
 
-    def refusal(self) -> InvalidProxyStatus | None:
+    def refusal(self) -> InvalidHandshake | None:
         """The proxy has said no, but its explanation has not ended yet."""
         return None if self.tunnel is None else self.tunnel.rejection
 

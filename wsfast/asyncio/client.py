@@ -19,13 +19,14 @@ from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
-from wsfast._opening.handshake import USER_AGENT, HeadersLike
+from wsfast._opening.handshake import USER_AGENT
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route
 from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
+from wsfast.fields import HeadersLike
 from wsfast.keywords import keywords
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
 from wsfast.tls import TLS, check_tls

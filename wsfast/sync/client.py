@@ -23,11 +23,12 @@ from wsfast._opening import blocking
 from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, check_arguments, tuned
 from wsfast._opening.blocking import Deadline
 from wsfast._opening.connector import Connecting
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake, HeadersLike
+from wsfast._opening.handshake import USER_AGENT, ClientHandshake
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
+from wsfast.fields import HeadersLike
 from wsfast.keywords import keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.sync import ending, tls
