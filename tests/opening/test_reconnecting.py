@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from email.utils import formatdate
 from types import SimpleNamespace
 
@@ -211,3 +212,52 @@ def test_for_is_paced(clock):
                 pass
             clock.now += next(lives)
     assert slept == [1, 100, 3, 0, 1]
+
+
+# A program's delays may end. Then the loop does: by the error of the last attempt, or, if that connected, by itself.
+
+
+def loops(face):
+    if face == "awaitable":
+        return wsfast.asyncio.client.connect
+
+    async def loop(reconnect):
+        for ws in reconnect:
+            yield ws
+
+    return lambda *args, **options: loop(wsfast.sync.client.reconnect(*args, **options))
+
+
+async def test_delays_end_after_a_failure():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"ws://127.0.0.1:{taken.getsockname()[1]}/"
+        for face in "awaitable", "blocking":
+            with pytest.raises(ConnectionRefusedError):
+                async for _ in loops(face)(url, reconnect_delays=lambda: iter([0, 0])):
+                    pass
+
+
+async def test_delays_end_after_a_connection():
+    async def handler(peer):
+        await peer.accept()
+        peer.send(b"\x88\x02\x03\xe8")
+
+    connected = 0
+    async with serve(handler) as server:
+        async for ws in wsfast.asyncio.client.connect(server.url, reconnect_delays=lambda: iter([0, 0])):
+            connected += 1
+            await ws.wait_closed()
+    assert connected == 3
+
+
+def test_delays_of_the_blocking_client_end():
+    def script(peer):
+        peer.accept()
+        peer.send(b"\x88\x02\x03\xe8")
+
+    with scripted(script, connections=3) as server:
+        for ws in wsfast.sync.client.reconnect(server.url, reconnect_delays=lambda: iter([0, 0])):
+            for _ in ws:
+                pass
+    assert len(server.results) == 3

@@ -291,6 +291,54 @@ async def test_all_servers_together_have_one_deadline(face):
             await arrive(face, first.url, open_timeout=0.5)
 
 
+@faces
+async def test_the_deadline_does_not_begin_anew_with_each_server(face):
+    """Each takes less than the deadline, and all together take more."""
+
+    async def slow(peer: Peer) -> None:
+        with contextlib.suppress(EOFError, ConnectionError):
+            request = await peer.read_request()
+            await asyncio.sleep(0.3)
+            if request.startswith(b"GET /end "):
+                peer.send(peer.reply() + frames.frame(frames.TEXT, b"arrived"))
+            else:
+                peer.send(b"HTTP/1.1 302 Go\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n")
+
+    async with serve(slow) as server:
+        with pytest.raises(TimeoutError, match="open_timeout"):
+            await arrive(face, server.url, open_timeout=0.5)
+
+
+def endless(where: str, piece: bytes):
+    """A server that redirects, and whose explanation has no end."""
+
+    async def serving(peer: Peer) -> None:
+        with contextlib.suppress(EOFError, ConnectionError):
+            await peer.read_request()
+            peer.send(f"HTTP/1.1 302 Go\r\nLocation: {where}\r\n\r\nbegin".encode())
+            while piece:
+                peer.send(piece)
+                await peer.writer.drain()
+            await peer.reader.read(-1)
+
+    return serving
+
+
+@faces
+async def test_a_body_without_end_is_bounded(face):
+    async with sites() as (_, second), serve(endless(second.url, b"x" * 65536)) as first:
+        await arrive(face, first.url)
+
+
+@faces
+async def test_a_body_that_stalls_is_bounded_by_the_deadline(face):
+    async with sites() as (_, second), serve(endless(second.url, b"")) as first:
+        with pytest.raises(InvalidStatus, match="302") as caught:
+            await arrive(face, first.url, open_timeout=0.3)
+        assert caught.value.response.body == b"begin"
+        assert not second.requests
+
+
 # ---- process_redirect, as websockets has it
 
 

@@ -365,7 +365,7 @@ async def test_a_socket_of_the_user_s_is_used_without_a_proxy(face, monkeypatch)
             with pytest.raises(ValueError, match="proxy is incompatible with sock"):
                 async with connect(face, server.url, sock=sock, proxy="http://127.0.0.1:9"):
                     pass
-            monkeypatch.setenv("all_proxy", "http://127.0.0.1:9")
+            monkeypatch.setenv("all_proxy", "nonsense://127.0.0.1:9")  # whoever looks at it raises
             async with connect(face, server.url, sock=sock) as client:
                 await talk(client)
 

@@ -72,17 +72,25 @@ async def connect(
     happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
     interleave: int | None = None,
     sockopts: Sequence[SocketOption] = (),
+    sock: socket.socket | None = None,
     look_up: tuple[Resolver | None, AddressCache | None] | None = None,
     resolved: Callable[[str, Sequence[AddrInfoType]], object] | None = None,
 ) -> socket.socket:
     """Connect to the first address of `host` that answers; as ``loop.create_connection`` does it.
 
     :param sockopts: set on each socket before it is bound or connected
+    :param sock: of the user's, to connect instead of a new one, to the first address
     :param look_up: the user's, see resolver.py
     :param resolved: called with the name and its addresses before one of them is connected to
     :raises OSError: no address could be resolved, bound or connected, or an option was refused
     """
     loop = asyncio.get_running_loop()
+    if sock is not None:
+        try:
+            return await _connect(loop, sock, host, port, local_addr, look_up, resolved)
+        except BaseException:
+            sock.close()
+            raise
 
     def new_socket(address: AddrInfoType) -> socket.socket:
         sock = socket.socket(*address[:3])
@@ -109,10 +117,38 @@ async def connect(
     return tuned(sock)
 
 
+async def _connect(
+    loop: asyncio.AbstractEventLoop,
+    sock: socket.socket,
+    host: str,
+    port: int,
+    local_addr: tuple[str, int] | None,
+    look_up: tuple[Resolver | None, AddressCache | None] | None,
+    resolved: Callable[[str, Sequence[AddrInfoType]], object] | None,
+) -> socket.socket:
+    """As `connect`, with a socket of the user's. After a failure it could not try another address everywhere."""
+    infos = await resolve(loop, host, port, sock.family, look_up=look_up)
+    if resolved is not None:
+        resolved(host, infos)
+    if local_addr is not None:
+        sock.bind((await resolve(loop, *local_addr, sock.family))[0][4])
+    await loop.sock_connect(sock, infos[0][4])
+    return tuned(sock)
+
+
+def is_connected(sock: socket.socket) -> bool:
+    """Has the socket a peer?"""
+    try:
+        sock.getpeername()
+    except OSError:
+        return False
+    return True
+
+
 async def from_factory(
     where: WebSocketURI | Proxy, factory: SocketFactory, sockopts: Sequence[SocketOption] = ()
 ) -> socket.socket | None:
-    """The user's socket, connected to the server or the proxy unless it was already; None if the user made none."""
+    """The user's socket, connected or not; None if the user made none."""
     made = factory(where)
     sock = await made if inspect.isawaitable(made) else made
     if sock is None:
@@ -122,12 +158,6 @@ async def from_factory(
     try:
         sock.setblocking(False)
         set_options(sock, sockopts)
-        try:
-            sock.getpeername()
-        except OSError:
-            loop = asyncio.get_running_loop()
-            addresses = await resolve(loop, where.host, where.port, sock.family)
-            await loop.sock_connect(sock, addresses[0][4])
         return tuned(sock)
     except BaseException:
         sock.close()

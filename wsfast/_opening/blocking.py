@@ -13,11 +13,11 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wsfast._engine.tuning import SocketOption, set_options
-from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY
+from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, is_connected
 from wsfast._opening.route import Addresses, Route
 from wsfast.exceptions import ProxyError
 
@@ -27,9 +27,6 @@ __all__ = ["Deadline", "connect", "connect_to_first"]
 # Seconds to sleep in one go, where nothing but the handler of a signal may end it: a signal that comes just before the
 # thread sleeps does not wake it.
 _PULSE = 0.25
-
-# Milliseconds that poll(2) takes, at most; then it is called again.
-_LONGEST = 2**31 - 1
 
 
 class Deadline:
@@ -51,15 +48,28 @@ class Deadline:
             raise self.passed(step)
         return min(left, threading.TIMEOUT_MAX)  # what a socket takes
 
+    @property
+    def is_over(self) -> bool:
+        """Has it passed?"""
+        return self._end is not None and self._end <= time.monotonic()
+
     def passed(self, step: str) -> TimeoutError:
         """What is raised then."""
         limit = "" if self._seconds is None else f": open_timeout is {self._seconds:g} seconds"
         return TimeoutError(f"{step} took too long{limit}")
 
 
-def connect(route: Route, deadline: Deadline, *, family: int = 0, **arguments: Any) -> socket.socket:
+def connect(
+    route: Route,
+    deadline: Deadline,
+    *,
+    sock: socket.socket | None = None,
+    family: int = 0,
+    **arguments: Any,
+) -> socket.socket:
     """A socket that is connected to the server, or, of an https proxy, to the proxy.
 
+    :param sock: of the user's, connected or not, to use instead of a new one
     :param family: of the addresses to connect to
     :param arguments: for `connect_to_first`
     :raises ProxyError: the proxy was not reached, refused, talked rubbish, or hung up
@@ -68,9 +78,37 @@ def connect(route: Route, deadline: Deadline, *, family: int = 0, **arguments: A
     """
     if route.proxy is not None:
         return _through_proxy(route, deadline, family, arguments)
+    if sock is not None:
+        try:
+            return _with_socket(sock, route, deadline, **arguments)
+        except BaseException:
+            sock.close()
+            raise
     infos = _look_up(route, route.host, route.port, family, deadline, f"the look-up of {route.host}")
     route.resolved(route.host, infos)
     return connect_to_first(infos, deadline, route.phase_text(), **arguments)
+
+
+def _with_socket(
+    sock: socket.socket,
+    route: Route,
+    deadline: Deadline,
+    *,
+    local_addr: Any = None,
+    sockopts: Sequence[SocketOption] = (),
+    **_: Any,
+) -> socket.socket:
+    """As `connect`, without a proxy, with a socket of the user's."""
+    if is_connected(sock):
+        set_options(sock, sockopts)
+        route.connected_by_user(sock)
+        return sock
+    infos = _look_up(route, route.host, route.port, sock.family, deadline, f"the look-up of {route.host}")
+    route.resolved(route.host, infos)
+    if local_addr is not None:
+        sock.bind(tuple(local_addr))
+    # After a failure it could not try another address everywhere.
+    return connect_to_first(infos[:1], deadline, route.phase_text(), sockopts=sockopts, new=lambda _: sock)
 
 
 def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dict[str, Any]) -> socket.socket:
@@ -159,12 +197,14 @@ def connect_to_first(
     local_addr: Any = None,
     happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
     sockopts: Sequence[SocketOption] = (),
+    new: Callable[[Any], socket.socket] = lambda info: socket.socket(*info[:3]),
 ) -> socket.socket:
     """Connect to the address that answers first.
 
     :param step: what this is, for the error
     :param happy_eyeballs_delay: seconds; None tries an address only when the one before has failed
     :param sockopts: set on each socket before it is bound or connected
+    :param new: makes the socket for an address
     :raises OSError: no address could be bound or connected, or an option was refused
     """
     waiting = list(_by_turns(infos) if happy_eyeballs_delay is not None else infos)
@@ -177,7 +217,7 @@ def connect_to_first(
             if waiting:
                 info = waiting.pop(0)
                 try:
-                    sock = _begin(info, local_addr, sockopts)
+                    sock = _begin(new(info), info[4], local_addr, sockopts)
                 except OSError as exc:
                     failures.append((info[4], exc))
                     continue
@@ -203,15 +243,16 @@ def _by_turns(infos: Addresses) -> Addresses:
     return rest + first[shorter:] + others[shorter:]
 
 
-def _begin(info: Any, local_addr: Any, sockopts: Sequence[SocketOption]) -> socket.socket:
-    sock = socket.socket(*info[:3])
+def _begin(
+    sock: socket.socket, address: Any, local_addr: Any, sockopts: Sequence[SocketOption]
+) -> socket.socket:
     try:
         sock.setblocking(False)
         set_options(sock, sockopts)
         if local_addr is not None:
             sock.bind(tuple(local_addr))
         with contextlib.suppress(BlockingIOError, InterruptedError):
-            sock.connect(info[4])
+            sock.connect(address)
     except BaseException:
         sock.close()
         raise
@@ -232,9 +273,7 @@ def _first(
     :param delay: after which another one is to be tried; None without end
     """
     while connecting:
-        left = deadline.left(step)
-        waits = [span for span in (left, delay) if span is not None]
-        for fd, _ in poll.poll(min(max(1, min(waits) * 1000), _LONGEST) if waits else None):
+        for fd, _ in _ready(poll, deadline, step, delay):
             sock, address = connecting[fd]
             number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if not number:
@@ -247,6 +286,22 @@ def _first(
         if is_more and (delay is not None or not connecting):
             return None
     return None
+
+
+def _ready(
+    poll: select.poll, deadline: Deadline, step: str, delay: float | None
+) -> Sequence[tuple[int, int]]:
+    """The sockets that are connected or have failed; none if `delay` has passed."""
+    patient = Deadline(delay)
+    while True:
+        left = deadline.left(step)
+        try:
+            waits = [span for span in (left, patient.left(step)) if span is not None]
+        except TimeoutError:
+            return ()
+        ready = poll.poll(max(1, min([_PULSE, *waits]) * 1000))
+        if ready:
+            return ready
 
 
 def _error(errno: int) -> OSError:

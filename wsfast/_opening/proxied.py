@@ -37,7 +37,7 @@ async def reach(
 ) -> socket.socket:
     """Connect to the proxy; if that is no https proxy, have it connect to the server.
 
-    :param sock: the user's, connected to the proxy
+    :param sock: the user's, connected to the proxy or to be
     :param arguments: for `addresses.connect`
     :raises ProxyError: the proxy was not reached, refused, talked rubbish, or hung up
     """
@@ -51,9 +51,11 @@ async def reach(
             host = infos[0][4][0]
         tunnel = route.new_tunnel(host)
         route.phase = ("the connection to the proxy", str(proxy), ())
-        if sock is None:
+        if sock is None or not addresses.is_connected(sock):
             try:
-                sock = await addresses.connect(proxy.host, proxy.port, look_up=route.look_up, **arguments)
+                sock = await addresses.connect(
+                    proxy.host, proxy.port, sock=sock, look_up=route.look_up, **arguments
+                )
             except OSError as exc:
                 raise ProxyError(f"cannot connect to the proxy {proxy}: {exc}") from exc
         route.phase = ("the negotiation with the proxy", str(proxy), ())

@@ -100,17 +100,21 @@ class Attempts:
         """A connection is made."""
         self._connected_at = self._clock()
 
-    def ended(self) -> float:
-        """The body of the loop is done with the connection. How many seconds to wait before the next attempt."""
+    def ended(self) -> float | None:
+        """The body of the loop is done with the connection. How many seconds to wait before the next attempt; None if
+        there is to be none, because the program's delays have ended."""
         life = self._life()
         if life >= MINIMUM_LIFE:
             return 0.0
         delay = self._next_delay()
+        if delay is None:
+            return None
         self._logger.info("connection lived for %.1f seconds; reconnecting in %.1f seconds", life, delay)
         return delay
 
     def failed(self, exc: Exception) -> float:
-        """How many seconds to wait before the next attempt. Raises what is said to be fatal."""
+        """How many seconds to wait before the next attempt. Raises what is said to be fatal, and `exc` if the program's
+        delays have ended."""
         self._life()
         try:
             verdict = self._process_exception(exc)
@@ -121,6 +125,8 @@ class Attempts:
         if verdict is not None:
             raise verdict from exc
         delay = self._next_delay()
+        if delay is None:
+            raise exc
         if isinstance(exc, (InvalidStatus, InvalidProxyStatus)) and exc.retry_after is not None:
             delay = max(delay, min(exc.retry_after, MAX_RETRY_AFTER))
         reason = traceback.format_exception_only(type(exc), exc)[0].strip()
@@ -135,7 +141,7 @@ class Attempts:
             self._delays = None
         return life
 
-    def _next_delay(self) -> float:
+    def _next_delay(self) -> float | None:
         if self._delays is None:
             self._delays = self._new_delays()
-        return next(self._delays)
+        return next(self._delays, None)

@@ -42,18 +42,17 @@ async def connect(
     for name, value in kwargs.items():
         (tcp if name in addresses.ARGUMENTS else tls)[name] = value
     tcp.pop("host", None), tcp.pop("port", None)
-    sock = None
+    sock, host, port = None, route.host, route.port
     if socket_factory is not None:
         sock = await _socket_of_user(route, socket_factory, tuning)
     if route.proxy is not None:
         from wsfast._opening import proxied  # python-socks, say, takes longer to import than wsfast
 
         sock = await proxied.reach(loop, route, sock, tcp)
-    elif sock is None:
-        host = route.host
+    elif sock is None or not addresses.is_connected(sock):
         route.phase = ("the look-up of", host, ())
         sock = await addresses.connect(
-            host, route.port, look_up=route.look_up, resolved=route.resolved, **tcp
+            host, port, sock=sock, look_up=route.look_up, resolved=route.resolved, **tcp
         )
     if route.proxy is not None and route.proxy.secure:
         await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tls)
@@ -91,6 +90,8 @@ async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) 
     sock = await addresses.from_factory(where, factory, tuning.sockopts)
     if sock is not None and where is route.uri:
         route.proxy = None
+        if not addresses.is_connected(sock):
+            return sock
         try:
             route.connected_by_user(sock)
         except BaseException:

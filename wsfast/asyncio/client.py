@@ -70,6 +70,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param close_timeout: from the start of closing until the connection is dropped whatever the server does
     :param reconnect_delays: makes the iterator of delays between attempts to reconnect. It begins anew after a
         connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
+        When it ends, so does the loop: by the error of the last attempt, if that failed.
     :param max_size: of a received message, or a tuple: of a message and of a fragment; a larger one closes the
         connection with code 1009
     :param max_queue: how many received frames may wait for :meth:`ClientConnection.recv` before reading pauses, or a
@@ -272,9 +273,11 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
                     attempts.connected()
                     yield connection
             except Exception as exc:
-                delay = attempts.failed(exc)
+                delay: float | None = attempts.failed(exc)
             else:
                 delay = attempts.ended()
+            if delay is None:
+                return
             await self._sleep(delay)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from wsfast._engine.tuning import Histogram, SocketOption, Tuning, set_options
+from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening import blocking
 from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, check_arguments, tuned
 from wsfast._opening.blocking import Deadline
@@ -76,6 +76,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
     :param process_exception: tells errors after which to reconnect from fatal ones
     :param reconnect_delays: makes the iterator of delays between attempts to reconnect. It begins anew after a
         connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
+        When it ends, so does the loop: by the error of the last attempt, if that failed.
     """
 
     @keywords(
@@ -209,6 +210,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             try:
                 return self._connect(route, deadline)
             except InvalidStatus as exc:
+                if deadline.is_over:  # amid the body of a redirect
+                    raise
                 route.follow(exc)
                 self.logger.info("redirected to %s://%s", route.uri.scheme, route.uri.netloc)
 
@@ -302,9 +305,11 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                     attempts.connected()
                     yield connection
             except Exception as exc:
-                delay = attempts.failed(exc)
+                delay: float | None = attempts.failed(exc)
             else:
                 delay = attempts.ended()
+            if delay is None:
+                return
             self._sleep(delay)
 
 
@@ -322,7 +327,7 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     `additional_headers` and `logger`. Both names at once raise TypeError.
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
-    :param sock: a connected socket, which is taken over: the object is detached
+    :param sock: a connected socket, or one to connect; it is taken over: the object is closed or detached
     :param ssl: how to speak TLS: a :class:`wsfast.TLS`, by default one that trusts the system's authorities, or an
         ``ssl.SSLContext``, with which OpenSSL itself speaks, slower
     :param server_hostname: overrides the host of `uri` in the certificate and in SNI
@@ -459,13 +464,9 @@ class _Target:
 
     def connect(self, route: Route, deadline: Deadline, sockopts: Sequence[SocketOption]) -> socket.socket:
         """A connected socket."""
-        if self._sock is not None:
-            sock, self._sock = self._sock, None
-            if sock.fileno() < 0:
-                raise ValueError("sock is closed, or was used for another connection")
-            set_options(sock, sockopts)
-            route.connected_by_user(sock)
-            return sock
+        sock, self._sock = self._sock, None
+        if sock is not None and sock.fileno() < 0:
+            raise ValueError("sock is closed, or was used for another connection")
         if self._unix:
             path = os.fspath(self._path)
             info = (socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)
@@ -475,7 +476,7 @@ class _Target:
             return sock
         names = ("family", "local_addr", "happy_eyeballs_delay")
         arguments = {name: self._arguments[name] for name in names}
-        return blocking.connect(route, deadline, sockopts=sockopts, **arguments)
+        return blocking.connect(route, deadline, sock=sock, sockopts=sockopts, **arguments)
 
 
 def _free(sessions: list[Any], handle: Any) -> None:

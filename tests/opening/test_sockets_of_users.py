@@ -1,0 +1,128 @@
+"""Sockets that programs make and leave to be connected: they go where a connection without them would go."""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+
+import pytest
+from support import proxies
+from support.faces import FACES
+from support.servers import serve
+from test_redirecting import Site, arrive
+
+from wsfast import AddressCache
+from wsfast._opening import blocking, redirects
+from wsfast.exceptions import SecurityError
+
+faces = pytest.mark.parametrize("face", FACES)
+
+NAME = "exchange.test"
+
+
+def by(face, sock):
+    return {"socket_factory": lambda _: sock} if face == "listener" else {"sock": sock}
+
+
+@faces
+async def test_an_unconnected_socket(face):
+    async with serve(Site()) as server:
+        sock = socket.socket()
+        await arrive(face, server.url, **by(face, sock))
+        assert sock.fileno() == -1
+
+
+@faces
+async def test_host_and_port(face):
+    async with serve(Site()) as server:
+        where = {"host": "127.0.0.1", "port": server.port}
+        await arrive(face, f"ws://{NAME}/", **where, **by(face, socket.socket()))
+
+
+@faces
+async def test_resolver_and_address_cache(face):
+    cache = AddressCache()
+    async with serve(Site()) as server:
+        where = {"resolver": lambda host, port: ["127.0.0.1"], "address_cache": cache}
+        await arrive(face, f"ws://{NAME}:{server.port}/", **where, **by(face, socket.socket()))
+    assert [info[4] for info in cache.recall(NAME, server.port)] == [("127.0.0.1", server.port)]
+
+
+@faces
+async def test_a_refusal(face):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        sock = socket.socket()
+        with pytest.raises(ConnectionRefusedError):
+            await arrive(face, f"ws://127.0.0.1:{taken.getsockname()[1]}/", **by(face, sock))
+        assert sock.fileno() == -1
+
+
+@faces
+async def test_local_addr(face):
+    seen = []
+
+    async def note(peer):
+        seen.append(peer.writer.get_extra_info("peername")[0])
+        await Site()(peer)
+
+    async with serve(note) as server:
+        await arrive(face, server.url, local_addr=("127.0.0.3", 0), **by(face, socket.socket()))
+    assert seen == ["127.0.0.3"]
+
+
+async def test_a_public_server_leads_it_into_no_private_network(monkeypatch):
+    """Before it is connected there."""
+    monkeypatch.setattr(redirects, "is_public", lambda host: host in ("127.0.0.2", NAME))
+    public = Site()
+    made = []
+
+    def factory(_):
+        made.append(socket.socket())
+        return made[-1]
+
+    where = {"resolver": lambda host, port: ["127.0.0.1"], "socket_factory": factory}
+    with socket.create_server(("127.0.0.1", 0)) as private:
+        public.to = {"/": f"ws://{NAME}:{private.getsockname()[1]}/end"}
+        async with serve(public, host="127.0.0.2") as server:
+            with pytest.raises(SecurityError, match="public server to 127.0.0.1, which is private"):
+                await arrive("listener", server.url, **where)
+        assert not select.select([private], [], [], 0)[0]
+    assert [sock.fileno() for sock in made] == [-1, -1]
+
+
+async def test_to_a_proxy():
+    async with serve(Site()) as server:
+        with proxies.http() as served:
+            await arrive("listener", server.url, proxy=served.url, **by("listener", socket.socket()))
+        assert served.asked == [f"127.0.0.1:{server.port}"]
+
+
+# While the blocking client waits for a connection, a signal may come just before it sleeps. So no sleep is long.
+
+
+class _Poll:
+    """select.poll, and a signal that comes just before the second sleep."""
+
+    def __init__(self, sleeps):
+        self.sleeps = sleeps
+
+    def register(self, *_):
+        pass
+
+    def poll(self, milliseconds=None):
+        self.sleeps.append(milliseconds)
+        if len(self.sleeps) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return []
+
+
+def test_no_sleep_is_long(monkeypatch):
+    sleeps = []
+    monkeypatch.setattr(select, "poll", lambda: _Poll(sleeps))
+    infos = socket.getaddrinfo("127.0.0.1", 1, type=socket.SOCK_STREAM)
+    with pytest.raises(KeyboardInterrupt):
+        blocking.connect_to_first(infos, blocking.Deadline(None), "this")
+    assert len(sleeps) == 2
+    assert all(milliseconds <= 250 for milliseconds in sleeps)
