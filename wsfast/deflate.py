@@ -268,7 +268,12 @@ def offers(
         raise ValueError(f"unsupported compression: {compression}")
     if extensions or compression is None:
         return list(extensions or ())
-    return [PerMessageDeflate()]
+    return [_default_offer()]
+
+
+@functools.cache
+def _default_offer() -> PerMessageDeflate:
+    return PerMessageDeflate()
 
 
 def negotiate(header: str | None, offered: Sequence[PerMessageDeflate]) -> AgreedDeflate | None:

@@ -44,8 +44,11 @@ def keywords(
     :param alternatives: two groups of options of which a call may have only one
     """
     one, other = (tuple(group) for group in alternatives)
+    seldom = frozenset([*aliases, *one, *other])
 
     def translate(options: dict[str, Any]) -> dict[str, Any]:
+        if seldom.isdisjoint(options):
+            return options
         for alias in [name for name in options if name in aliases]:
             name = aliases[alias]
             if name in options:

@@ -41,6 +41,8 @@ _FOREVER = 100 * 365.25 * 86400
 # websockets' default of ping_interval and ping_timeout, in seconds.
 _PING = 20
 
+_DEFAULT_LOGGER = logging.getLogger("wsfast.client")
+
 # One limit, or a pair: for messages and for fragments, or a high-water and a low-water mark.
 Marks = int | tuple[int | None, int | None] | None
 
@@ -51,6 +53,10 @@ def seconds(name: str, value: Any, *, none: str | None, zero: bool = True) -> fl
     :param none: the meaning of the value None, for the text of errors; None refuses that value
     :param zero: whether 0 is allowed
     """
+    if (
+        type(value) in (int, float) and 0 < value < _FOREVER
+    ):  # nearly all; the rest tells why others are refused
+        return value  # type: ignore[no-any-return]
     if value is None and none is not None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -120,7 +126,9 @@ def check_address(name: str, value: Any) -> None:
 
 def as_logger(name: str, value: Any) -> Any:
     """A logger or an adapter of one, as it is given; of a str, the logger ``wsfast.<value>``; None is the default."""
-    if value is None or isinstance(value, str):
+    if value is None:
+        return _DEFAULT_LOGGER
+    if isinstance(value, str):
         return logging.getLogger(f"wsfast.{value or 'client'}")
     if not (hasattr(value, "isEnabledFor") and hasattr(value, "warning")):
         raise TypeError(f"{name} must be a logger, or the last part of its name, not {value!r}")
@@ -212,6 +220,9 @@ class Pinging:
                 f"auto_ping_reply_timeout must be at most auto_ping_idle_timeout, not {reply_timeout!r}"
             )
         pinging = cls(idle_timeout if enabled else None, reply_timeout)
+        if type(strategy) is WSAutoPingStrategy:
+            pinging.strategy = strategy
+            return pinging
         try:
             pinging.strategy = WSAutoPingStrategy(strategy)
         except ValueError:

@@ -8,6 +8,8 @@ from typing import Any
 
 from multidict import CIMultiDict
 
+_STATUSES = {int(status): status for status in HTTPStatus}
+
 __all__ = [
     "Headers",
     "UpgradeRequest",
@@ -87,7 +89,7 @@ class UpgradeResponse:
         self, version: bytes, status: int, reason_phrase: str, raw_headers: bytes, body: bytes | None = None
     ) -> None:
         self.version = version
-        self.status = _known_status(status)
+        self.status: int = _STATUSES.get(status, status)
         self.reason_phrase = reason_phrase
         self.body = body
         self._raw_headers = raw_headers
@@ -129,13 +131,6 @@ class WSUpgradeResponseWithListener:
 
 WSUpgradeRequest = UpgradeRequest
 WSUpgradeResponse = UpgradeResponse
-
-
-def _known_status(status: int) -> int:
-    try:
-        return HTTPStatus(status)
-    except ValueError:
-        return status
 
 
 def _parse_headers(lines: bytes) -> Headers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 from support import frames
@@ -58,7 +59,7 @@ def test_a_wrong_value_is_refused_and_leaves_the_right_one(make, name, value):
 @pytest.mark.parametrize("make", [connect, reconnect])
 def test_what_does_not_count_is_refused(make):
     connecter = make(URI)
-    for name in sorted(connecter._arguments - {*COUNT, "logger"}):
+    for name in sorted(set(inspect.signature(make).parameters) - {*COUNT, "logger"}):
         with pytest.raises(AttributeError):
             setattr(connecter, name, None)
 

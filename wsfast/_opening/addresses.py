@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
+import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from aiohappyeyeballs import AddrInfoType, start_connection
 
 from wsfast._engine.tuning import SocketOption, set_options
 from wsfast._opening.uri import WebSocketURI
 from wsfast.options import check_address, check_types, count, seconds
 
 if TYPE_CHECKING:
+    from aiohappyeyeballs import AddrInfoType
+
     from wsfast._opening.proxy import Proxy
     from wsfast._opening.resolver import AddressCache, Resolver
 
@@ -23,6 +25,8 @@ SocketFactory = Callable[[Any], Awaitable[socket.socket | None] | socket.socket 
 
 # Seconds that an address may take before the next one is tried, too (RFC 8305 section 8).
 HAPPY_EYEBALLS_DELAY = 0.25
+
+_CONNECTING = (errno.EINPROGRESS, errno.EINTR, errno.EAGAIN)
 
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
@@ -104,6 +108,17 @@ async def connect(
     infos = await resolve(loop, host, port, family, proto, flags, look_up)
     if resolved is not None:
         resolved(host, infos)
+    if len(infos) == 1 and local_addr is None:
+        sock = new_socket(infos[0])
+        try:
+            sock.setblocking(False)
+            await connect_socket(loop, sock, infos[0][4])
+        except BaseException:
+            sock.close()
+            raise
+        return _tuned(sock)
+    from aiohappyeyeballs import start_connection
+
     sock = await start_connection(
         infos,
         local_addr_infos=None
@@ -115,6 +130,17 @@ async def connect(
         socket_factory=new_socket,
     )
     return tuned(sock)
+
+
+def _numeric(host: str, port: int, family: int, proto: int) -> list[AddrInfoType]:
+    """What ``getaddrinfo`` says of an IPv4 address, sooner; empty of anything else."""
+    if not host[-1:].isdecimal() or family == socket.AF_INET6:
+        return []
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+    except (OSError, ValueError):
+        return []
+    return [(socket.AF_INET, socket.SOCK_STREAM, proto or socket.IPPROTO_TCP, "", (host, port))]
 
 
 async def _connect(
@@ -132,8 +158,37 @@ async def _connect(
         resolved(host, infos)
     if local_addr is not None:
         sock.bind((await resolve(loop, *local_addr, sock.family))[0][4])
-    await loop.sock_connect(sock, infos[0][4])
+    await connect_socket(loop, sock, infos[0][4])
     return tuned(sock)
+
+
+async def connect_socket(loop: asyncio.AbstractEventLoop, sock: socket.socket, address: Any) -> None:
+    """As ``loop.sock_connect()``, which looks up even what is no name. `sock` is not blocking."""
+    number = sock.connect_ex(address)
+    if number in _CONNECTING:
+        try:
+            await _writable(loop, sock)
+        except NotImplementedError:  # the loop knows how to connect, but not how to wait for a socket
+            await loop.sock_connect(sock, address)
+            return
+        number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if number:
+        raise OSError(number, f"{os.strerror(number)}: {address[0]} port {address[1]}")
+
+
+async def _writable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    arrived: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(sock, wake, arrived)
+    try:
+        await arrived
+    finally:
+        loop.remove_writer(sock)
+
+
+def wake(waiter: asyncio.Future[None]) -> None:
+    """Let it go on, unless it was cancelled."""
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def is_connected(sock: socket.socket) -> bool:
@@ -177,6 +232,9 @@ async def resolve(
 
     :raises OSError: it has none
     """
+    known = _numeric(host, port, family, proto)
+    if known:
+        return known
     if look_up is not None:
         from wsfast._opening import resolver
 
@@ -192,8 +250,11 @@ async def resolve(
 
 def tuned(sock: socket.socket) -> socket.socket:
     """Send and acknowledge at once; a socket that is not TCP has nothing to tune."""
-    if sock.family in FAMILIES:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_QUICKACK"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    return _tuned(sock) if sock.family in FAMILIES else sock
+
+
+def _tuned(sock: socket.socket) -> socket.socket:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_QUICKACK"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     return sock

@@ -6,7 +6,7 @@ import inspect
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.handshake import ClientHandshake
@@ -23,6 +23,19 @@ from wsfast.tls import TLS
 __all__ = ["Connecting"]
 
 
+class _Fixed:
+    """An argument that no assignment changes any more. It costs nothing where others are assigned."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, connecting: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(f"{self._name} is an argument of connect(), and is not kept as an attribute")
+
+    def __set__(self, connecting: object, value: object) -> NoReturn:
+        raise AttributeError(f"{self._name} cannot be changed: call connect() again")
+
+
 class Connecting:
     """What each attempt to connect needs, of the awaitable and of the blocking client.
 
@@ -32,16 +45,17 @@ class Connecting:
     `proxy_arguments`: those that say how to use a proxy, by their names.
     """
 
-    # The names of all arguments, of each face.
-    _arguments: frozenset[str] = frozenset()
-
     # By which clock connections live.
     _clock = staticmethod(time.monotonic)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if Connecting in cls.__bases__:  # a program's own subclasses name their attributes as they like
-            cls._arguments = frozenset(inspect.signature(cls).parameters)
+            for name in inspect.signature(cls).parameters:
+                if not hasattr(cls, name):
+                    fixed = _Fixed()
+                    fixed.__set_name__(cls, name)
+                    setattr(cls, name, fixed)
 
     def __init__(
         self,
@@ -92,11 +106,6 @@ class Connecting:
         self._process_exception = process_exception
         self._reconnect_delays = reconnect_delays
         self.logger = logger
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in self._arguments and not hasattr(type(self), name):
-            raise AttributeError(f"{name} cannot be changed: call connect() again")
-        super().__setattr__(name, value)
 
     # ---- what counts when it is changed
 

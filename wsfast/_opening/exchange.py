@@ -133,7 +133,7 @@ class Exchange:
             version=reply.version,
             status=reply.status,
             reason_phrase=decode_value(reply.reason),
-            raw_headers=b"\r\n".join(b"%b: %b" % field for field in reply.fields),
+            raw_headers=b"\r\n".join([b"%b: %b" % field for field in reply.fields]),
         )
         try:
             agrees = self._agrees(reply, response)

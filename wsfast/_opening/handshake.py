@@ -9,9 +9,11 @@ on bodies, and says in prose only which header was wrong. So the judgement of se
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
 
 from multidict import CIMultiDict
 
@@ -42,18 +44,23 @@ MAX_LINE = 8 * 1024
 # wsproto takes a sixth of the time that importing wsfast would take, so it is imported with the first handshake.
 
 
+@functools.cache
+def _wsproto() -> ModuleType:
+    import wsproto.utilities
+
+    return wsproto.utilities
+
+
 def generate_nonce() -> bytes:
     """The key of a request."""
-    from wsproto.utilities import generate_nonce
-
-    return generate_nonce()
+    nonce: bytes = _wsproto().generate_nonce()
+    return nonce
 
 
 def generate_accept_token(key: bytes) -> bytes:
     """What the server has to make of the key."""
-    from wsproto.utilities import generate_accept_token
-
-    return generate_accept_token(key)
+    token: bytes = _wsproto().generate_accept_token(key)
+    return token
 
 
 # That of pyproject.toml, as a test makes sure: importlib.metadata takes longer to import than most of this package.
@@ -120,14 +127,14 @@ class ClientHandshake(Exchange):
         extra = CIMultiDict(to_send("extra_headers", extra_headers, _RESERVED))
         self._offers = compression
         self._subprotocols = _offered_subprotocols(subprotocols, extra)
-        self._extensions = _extension_names(", ".join(extra.getall("Sec-WebSocket-Extensions", [])))
+        by_hand = extra.getall("Sec-WebSocket-Extensions", None)
+        self._extensions = _extension_names(", ".join(by_hand)) if by_hand else []
         self._key = generate_nonce()
         if compression:
             if self._extensions:
                 raise ValueError("compression: extra_headers has Sec-WebSocket-Extensions, too")
-            extra["Sec-WebSocket-Extensions"] = ", ".join(offer.offer() for offer in compression)
-        headers = _request_headers(uri, self._key, self._subprotocols, extra, origin, user_agent)
-        super().__init__(_serialize(uri, headers))
+            extra["Sec-WebSocket-Extensions"] = ", ".join([offer.offer() for offer in compression])
+        super().__init__(_request(uri, self._key, self._subprotocols, extra, origin, user_agent))
         self.request = UpgradeRequest(self.request_bytes)
         self.subprotocol: str | None = None
         self.extensions_header: str | None = None
@@ -140,7 +147,9 @@ class ClientHandshake(Exchange):
             raise InvalidMessage(f"unsupported HTTP version: {version} (status {reply.status})")
         if reply.status != 101:
             return False
-        fields = [(name.lower(), value) for name, value in reply.fields]
+        fields: dict[bytes, list[bytes]] = {}
+        for name, value in reply.fields:
+            fields.setdefault(name.lower(), []).append(value)
         _check_upgrade(fields, generate_accept_token(self._key))
         self.subprotocol = _picked_subprotocol(fields, self._subprotocols)
         self.extensions_header = _decode_optional(_combined(fields, b"sec-websocket-extensions")) or None
@@ -154,7 +163,7 @@ class ClientHandshake(Exchange):
 # The reply (RFC 6455 section 4.1, after "Once the client's opening handshake has been sent"). Header names are in lower
 # case here.
 
-_Fields = Sequence[tuple[bytes, bytes]]
+_Fields = Mapping[bytes, Sequence[bytes]]
 
 
 def _check_limits(reply: Reply) -> None:
@@ -209,13 +218,12 @@ def _extension_names(value: str) -> list[str]:
 
 def _combined(fields: _Fields, name: bytes) -> bytes | None:
     """Return the header's value, several being one list (RFC 9110 section 5.2); None if there is none."""
-    values = [value for field, value in fields if field == name]
-    return b", ".join(values) if values else None
+    return b", ".join(fields[name]) if name in fields else None
 
 
 def _single(fields: _Fields, name: str) -> bytes | None:
     """Return the value of a header that may appear once only (RFC 6455 sections 11.3.3 and 11.3.4)."""
-    values = [value for field, value in fields if field == name.lower().encode()]
+    values = fields.get(name.lower().encode(), ())
     if len(values) > 1:
         raise InvalidHeader(name, f"{len(values)} of them: {decode_value(b', '.join(values))}")
     return values[0] if values else None
@@ -254,45 +262,45 @@ def _check_subprotocols(argument: str, subprotocols: Sequence[str]) -> list[str]
     return offered
 
 
-def _request_headers(
+def _request(
     uri: WebSocketURI,
     key: bytes,
     subprotocols: list[str],
     extra: CIMultiDict[str],
     origin: str | None,
     user_agent: str | None,
-) -> CIMultiDict[str]:
-    headers: CIMultiDict[str] = CIMultiDict()
-    headers["Host"] = _host(uri, extra)
-    headers["Upgrade"] = "websocket"
-    headers["Connection"] = "Upgrade"
-    headers["Sec-WebSocket-Key"] = key.decode("ascii")
-    headers["Sec-WebSocket-Version"] = "13"
+) -> bytes:
+    """Write the request (RFC 9112 section 3). `uri` need not come from parse_uri()."""
+    if not VISIBLE.fullmatch(uri.resource_name):
+        raise ValueError("uri: its path and query cannot be sent: they must be visible ASCII")
+    lines = [
+        f"GET {uri.resource_name} HTTP/1.1",
+        f"Host: {_host(uri, extra)}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {key.decode('ascii')}",
+        "Sec-WebSocket-Version: 13",
+    ]
     if subprotocols:
-        headers["Sec-WebSocket-Protocol"] = ", ".join(subprotocols)
+        lines.append(f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}")
     if uri.user_info is not None and "Authorization" not in extra:
-        headers["Authorization"] = basic_auth(*uri.user_info)
+        lines.append(f"Authorization: {basic_auth(*uri.user_info)}")
     if origin is not None:
         if "Origin" in extra:
             raise ValueError("origin: extra_headers has Origin, too")
-        headers["Origin"] = check_value("origin", origin)
+        lines.append(f"Origin: {check_value('origin', origin)}")
     if user_agent is not None and "User-Agent" not in extra:
-        headers["User-Agent"] = check_value("user_agent_header", user_agent)
-    headers.extend(extra)
-    return headers
+        lines.append(f"User-Agent: {check_value('user_agent_header', user_agent)}")
+    lines += [f"{name}: {value}" for name, value in extra.items()]
+    lines += ["", ""]
+    return "\r\n".join(lines).encode()
 
 
 def _host(uri: WebSocketURI, extra: CIMultiDict[str]) -> str:
     """Return the value of Host, moving it out of ``extra`` if it is there."""
-    hosts = extra.popall("Host", [check_value("uri", uri.netloc)])
+    if "Host" not in extra:
+        return check_value("uri", uri.netloc)
+    hosts = extra.popall("Host")
     if len(hosts) > 1:
         raise ValueError("extra_headers: Host is given twice")
     return hosts[0]
-
-
-def _serialize(uri: WebSocketURI, headers: CIMultiDict[str]) -> bytes:
-    """Write the request (RFC 9112 section 3). The headers are checked; `uri` need not come from parse_uri()."""
-    if not VISIBLE.fullmatch(uri.resource_name):
-        raise ValueError("uri: its path and query cannot be sent: they must be visible ASCII")
-    lines = [f"GET {uri.resource_name} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode()

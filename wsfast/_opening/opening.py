@@ -20,10 +20,8 @@ from wsfast.options import Pinging, Timeouts
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if sys.version_info >= (3, 11):
-    from asyncio import timeout as deadline
     from asyncio import timeout_at as deadline_at
 else:
-    from async_timeout import timeout as deadline
     from async_timeout import timeout_at as deadline_at
 
 # Bytes that are read at once until the connection is open: a reply is some 200, and a hostile one is to keep the event
@@ -56,23 +54,21 @@ async def establish(
                 await transports.connect(
                     loop, transport, route, socket_factory, use_aiofastnet, tuning, kwargs
                 )
-                async with deadline(timeouts.handshake):
-                    await opening.opened
+            await opening.agreed(loop, end, timeouts.handshake)
             if route.look_up is not None:
                 route.connected(transport.underlying_transport.get_extra_info("peername"))
             return
         except asyncio.TimeoutError as exc:
             opening.abandon()
-            if not isinstance(exc.__context__, asyncio.CancelledError):
+            if not isinstance(exc, _TooLateError) and not isinstance(exc.__context__, asyncio.CancelledError):
                 raise
             rejected = opening.rejection or route.refusal()
             if rejected is not None:
                 raise rejected from exc
             if opening.has_begun:
                 route.phase = ("the WebSocket handshake with", route.uri.host, route.addresses)
-            if end is not None and end <= loop.time():
-                limit = f"open_timeout is {timeouts.open:g}"
-            else:
+            limit = f"open_timeout is {timeouts.open:g}"
+            if isinstance(exc, _TooLateError) and opening.has_own_limit:
                 limit = f"websocket_handshake_timeout is {timeouts.handshake:g}"
             raise TimeoutError(f"{route.phase_text()} took too long: {limit} seconds") from exc
         except InvalidStatus as exc:
@@ -82,6 +78,10 @@ async def establish(
         except BaseException:
             opening.abandon()
             raise
+
+
+class _TooLateError(asyncio.TimeoutError):
+    """The server has not agreed in time."""
 
 
 class Opening:
@@ -104,6 +104,7 @@ class Opening:
         self._pinging = pinging
         self._transport: WSTransport | None = None
         self.logger = logger
+        self.has_own_limit = False  # of time, which ends before that of everything
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: WSTransport) -> None:
@@ -161,6 +162,28 @@ class Opening:
             except Exception as failed:
                 exc = failed
         self.opened.set_exception(exc)
+
+    async def agreed(self, loop: asyncio.AbstractEventLoop, end: float | None, limit: float | None) -> None:
+        """Wait until the server has agreed; raise what happens instead.
+
+        :param end: by the clock of the loop; None for no end
+        :param limit: seconds; None for no limit
+        """
+        if limit is not None:
+            its = loop.time() + limit
+            if end is None or its < end:
+                self.has_own_limit, end = True, its
+        if end is None or self.opened.done():
+            return await self.opened
+        timer = loop.call_at(end, self._too_late)
+        try:
+            await self.opened
+        finally:
+            timer.cancel()
+
+    def _too_late(self) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(_TooLateError())
 
     @property
     def has_begun(self) -> bool:

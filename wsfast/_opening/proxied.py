@@ -184,16 +184,11 @@ def _take(sock: socket.socket, handshake: TunnelHandshake, peeked: bytes) -> boo
 
 async def _readable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
     arrived: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(sock, _wake, arrived)
+    loop.add_reader(sock, addresses.wake, arrived)
     try:
         await arrived
     finally:
         loop.remove_reader(sock)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 # CONNECT, within TLS.

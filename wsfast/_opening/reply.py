@@ -59,7 +59,10 @@ class Reply:
         self._parser = HttpResponseParser(self._events)
         # 204 makes llhttp expect no body; what a 101 switches to is not its concern.
         status = line[2] if has_body else b"204"
-        self._parser.feed_data(b"HTTP/1.1 %b\r\n%b" % (status, _FOLDING.sub(b" ", header[line.end() :])))
+        lines = header[line.end() :]
+        if b"\n " in lines or b"\n\t" in lines:
+            lines = _FOLDING.sub(b" ", lines)
+        self._parser.feed_data(b"HTTP/1.1 %b\r\n%b" % (status, lines))
         self.fields = self._events.fields
         self._check_coding()
         if not has_body:

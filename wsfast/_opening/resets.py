@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import select
 import weakref
 from collections.abc import Callable
@@ -19,10 +20,15 @@ __all__ = ["LoopProxy", "of_transports"]
 
 def of_transports(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
     """The loop as transports that call `add_reader` are to get it."""
-    is_uvloop = any(cls.__module__.partition(".")[0] == "uvloop" for cls in type(loop).__mro__)
-    if not (is_uvloop and hasattr(select, "epoll")):
+    if not _is_uvloop(cast(Any, type(loop))):
         return loop
     return cast("asyncio.AbstractEventLoop", _Guarded(loop))
+
+
+@functools.lru_cache(maxsize=8)
+def _is_uvloop(kind: Any) -> bool:
+    from_uvloop = any(cls.__module__.partition(".")[0] == "uvloop" for cls in kind.__mro__)
+    return from_uvloop and hasattr(select, "epoll")
 
 
 class LoopProxy:

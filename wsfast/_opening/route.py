@@ -45,8 +45,10 @@ def may_name_a_proxy() -> bool:
     Each attempt to connect asks, and ``os.environ`` takes a microsecond for each name that it has not.
     """
     data = getattr(os.environ, "_data", None)
+    if _HAS_SETTINGS or data is None:
+        return True
     # In any case of letters, as urllib.request looks for them.
-    return _HAS_SETTINGS or data is None or any(name[-6:].lower() == b"_proxy" for name in data)
+    return b"_proxy" in b" ".join(data).lower() and any(name[-6:].lower() == b"_proxy" for name in data)
 
 
 def kept(items: Any) -> Any:

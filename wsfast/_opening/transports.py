@@ -213,13 +213,20 @@ def _can_use_aiofastnet(
         return False
     if wanted is not None:
         return wanted
+    if type(loop) in _can_read:
+        return True
     try:
         # Nobody reads it yet, so this only asks whether the loop knows how. What loops say of a number that is no
         # descriptor differs.
         loop.remove_reader(sock.fileno())
     except (NotImplementedError, AttributeError):
         return False
+    _can_read.add(type(loop))
     return True
+
+
+# Classes of loops that have been asked, and know how to tell when a socket is readable.
+_can_read: set[type] = set()
 
 
 def _is_plain(context: ssl.SSLContext) -> bool:
