@@ -178,11 +178,12 @@ async def connect_socket(loop: asyncio.AbstractEventLoop, sock: socket.socket, a
 
 async def _writable(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
     arrived: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(sock, wake, arrived)
+    fd = sock.fileno()  # asyncio looks up a number sooner than a socket
+    loop.add_writer(fd, wake, arrived)
     try:
         await arrived
     finally:
-        loop.remove_writer(sock)
+        loop.remove_writer(fd)
 
 
 def wake(waiter: asyncio.Future[None]) -> None:
