@@ -42,7 +42,6 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from datetime import timezone
 from typing import TYPE_CHECKING, Any
 
 from wsfast.codes import WSCloseCode
@@ -289,7 +288,9 @@ def _retry_after(response: UpgradeResponse) -> float | None:
     text = response.headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
         return float(text)
-    from email.utils import parsedate_to_datetime  # it takes milliseconds to import
+    # They take milliseconds to import.
+    from datetime import timezone
+    from email.utils import parsedate_to_datetime
 
     try:
         # All dates of HTTP are GMT, also when they leave that out.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from numbers import Real
 from operator import index
 from typing import Any
 
@@ -59,6 +58,8 @@ def seconds(name: str, value: Any, *, none: str | None, zero: bool = True) -> fl
         return value  # type: ignore[no-any-return]
     if value is None and none is not None:
         return None
+    from numbers import Real  # abstract classes, which take a millisecond to import
+
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number of seconds, not {value!r}")
     try:
@@ -78,6 +79,8 @@ def count(name: str, value: Any, *, least: int = 0, none: str | None = None) -> 
 
     :param none: the meaning of the value None, for the text of errors; None refuses that value
     """
+    if type(value) is int and least <= value <= NO_LIMIT:
+        return value
     if value is None and none is not None:
         return None
     if isinstance(value, bool):
@@ -183,6 +186,8 @@ def _pair(name: str, value: Any) -> tuple[Any, Any]:
 
 
 def _marks(name: str, value: Any, none: str) -> tuple[int | None, int | None]:
+    if type(value) is int and 0 <= value <= NO_LIMIT:
+        return value, value // 4
     high, low = _pair(name, value)
     high, low = (count(name, mark, none=none) for mark in (high, low))
     if high is None and low is not None:

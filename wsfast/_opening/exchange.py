@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from wsfast._opening.reply import MALFORMED, Reply, end_of_header
+from wsfast._opening.reply import MalformedError, Reply, end_of_header
 from wsfast.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, SecurityError
 from wsfast.upgrade import UpgradeResponse, decode_value
 
@@ -121,7 +121,7 @@ class Exchange:
                 return None
             try:
                 reply = Reply(bytes(self._received[self._begin : end]))
-            except MALFORMED as error:
+            except MalformedError as error:
                 raise self._invalid(f"{self._whose} reply isn't valid HTTP: {error}") from error
             self._begin = end
             if reply.status >= 200 or reply.status == 101:
@@ -164,7 +164,7 @@ class Exchange:
             full = len(reply.body) >= MAX_BODY or self._framed_size >= _MAX_FRAMED_BODY
             if reply.complete or full:
                 rejection = self.rejection
-        except MALFORMED as error:
+        except MalformedError as error:
             rejection = self.rejection  # the status matters more than the framing of its body
             assert rejection is not None
             rejection.__cause__ = error

@@ -7,14 +7,11 @@ takes a code such as 099, as are the transfer codings, of which it takes any.
 
 from __future__ import annotations
 
+import functools
 import re
+from types import ModuleType
 
-from httptools import HttpParserError, HttpResponseParser
-
-__all__ = ["MALFORMED", "Reply", "end_of_header"]
-
-# What Reply raises.
-MALFORMED = HttpParserError
+__all__ = ["MalformedError", "Reply", "end_of_header"]
 
 # RFC 9112 section 4. Of a code the first digit is the class, from 1 on.
 _STATUS_LINE = re.compile(rb"(HTTP/[0-9]\.[0-9]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n")
@@ -37,12 +34,24 @@ def end_of_header(data: bytearray, start: int, limit: int) -> int:
     return -1 if end is None else end.end()
 
 
+@functools.cache
+def _httptools() -> ModuleType:
+    """Imported late: that takes milliseconds."""
+    import httptools
+
+    return httptools
+
+
+class MalformedError(ValueError):
+    """It is no HTTP, or not as a reply is to be; the text says why."""
+
+
 class Reply:
     """One reply, interim or final: first its header, whole, then its body, as it comes.
 
     `version`, `status`, `reason` and `fields` are as the server spelled them, without the blanks around values.
 
-    :raises MALFORMED: the header is not that of a reply in HTTP/1; one of another minor version is read all the same
+    :raises MalformedError: the header is not that of a reply in HTTP/1; another minor version is read all the same
     """
 
     __slots__ = ("_events", "_parser", "fields", "reason", "status", "version")
@@ -50,19 +59,22 @@ class Reply:
     def __init__(self, header: bytes) -> None:
         line = _STATUS_LINE.match(header)
         if line is None:
-            raise MALFORMED("illegal status line")
+            raise MalformedError("illegal status line")
         self.version = line[1]
         self.status = int(line[2])
         self.reason = line[3] or b""
         has_body = self.status >= 200 and self.status not in _NO_BODY
         self._events = _Events()
-        self._parser = HttpResponseParser(self._events)
+        self._parser = _httptools().HttpResponseParser(self._events)
         # 204 makes llhttp expect no body; what a 101 switches to is not its concern.
         status = line[2] if has_body else b"204"
         lines = header[line.end() :]
         if b"\n " in lines or b"\n\t" in lines:
             lines = _FOLDING.sub(b" ", lines)
-        self._parser.feed_data(b"HTTP/1.1 %b\r\n%b" % (status, lines))
+        try:
+            self._parser.feed_data(b"HTTP/1.1 %b\r\n%b" % (status, lines))
+        except _httptools().HttpParserError as exc:
+            raise MalformedError(str(exc)) from exc
         self.fields = self._events.fields
         self._check_coding()
         if not has_body:
@@ -75,7 +87,7 @@ class Reply:
     def _check_coding(self) -> None:
         codings = self.values(b"transfer-encoding")
         if codings and (len(codings) > 1 or codings[0].lower() != b"chunked"):
-            raise MALFORMED("unsupported Transfer-Encoding")
+            raise MalformedError("unsupported Transfer-Encoding")
 
     @property
     def body(self) -> bytearray:
@@ -90,13 +102,13 @@ class Reply:
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take what follows the header; what follows the body is ignored.
 
-        :raises MALFORMED: the framing of the body is broken
+        :raises MalformedError: the framing of the body is broken
         """
         try:
             self._parser.feed_data(data)
-        except MALFORMED:
+        except _httptools().HttpParserError as exc:
             if not self.complete:
-                raise
+                raise MalformedError(str(exc)) from exc
 
 
 class _Events:
