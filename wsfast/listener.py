@@ -28,6 +28,7 @@ from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
+    from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
 
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
@@ -78,6 +79,7 @@ async def ws_connect(
     proxy_headers: PlainHeaders | None = None,
     resolver: Resolver | None = None,
     address_cache: AddressCache | None = None,
+    netrc: NetrcLike = None,
     read_buffer_init_size: int = 16 * 1024,
     socket_factory: SocketFactory | None = None,
     use_aiofastnet: bool | None = None,
@@ -133,6 +135,8 @@ async def ws_connect(
     :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
     :param resolver: a function or coroutine function that gets a name and a port, and returns IP addresses as str
     :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
+    :param netrc: a file with credentials, or True for ``$NETRC`` or ``~/.netrc``: those of the host of `url` are sent
+        as Basic authentication, unless `url` or `extra_headers` have some
     :param read_buffer_init_size: accepted for picows' sake; connections share a read buffer, so none is sized by it
     :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
         or not, or None for the usual way
@@ -199,6 +203,7 @@ async def ws_connect(
             proxy_headers=proxy_headers,
             resolver=resolver,
             address_cache=address_cache,
+            netrc=netrc,
             user_agent=user_agent_header,
             max_redirects=count("max_redirects", max_redirects) or 0,
         )
@@ -237,6 +242,7 @@ async def ws_connect(
             origin=origin,
             user_agent=user_agent_header,
             compression=offers,
+            credentials=route.credentials,
         )
 
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:

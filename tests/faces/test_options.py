@@ -154,6 +154,7 @@ CONNECT = {
 PROXY = {
     "resolver": (CALLABLE, [None, lambda host, port: "127.0.0.1"]),
     "address_cache": ([5, "x", {}], [None, AddressCache()]),
+    "netrc": ([5, b"x", ["x"]], [None, False, True]),
     "proxy_ssl": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
     "proxy_ssl_context": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
     "proxy": ([False, 5, b"http://proxy"], [None, True]),

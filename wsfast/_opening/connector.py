@@ -260,9 +260,14 @@ class Connecting:
         if route.uri is not self.ws_uri:
             subprotocols = route.subprotocols(self._offered["subprotocols"])
             headers = route.headers(self._additional_headers)
-            return self._new_handshake(route.uri, headers, subprotocols=subprotocols)
+            return self._new_handshake(
+                route.uri, headers, subprotocols=subprotocols, credentials=route.credentials
+            )
         handshake, self._first_handshake = self._first_handshake, None
-        return handshake or self._new_handshake(self.ws_uri, self._additional_headers)
+        credentials = route.credentials
+        if handshake is not None and credentials is None:
+            return handshake
+        return self._new_handshake(self.ws_uri, self._additional_headers, credentials=credentials)
 
     def _attempts(self) -> Attempts:
         """For a loop over connections."""

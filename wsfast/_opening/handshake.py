@@ -95,7 +95,8 @@ class ClientHandshake(Exchange):
     - Sec-WebSocket-Extensions offers extensions by hand: it is sent as is, and the reply may name any in it. It
       excludes ``compression``, the offers of permessage-deflate, of which the reply may accept one.
 
-    Without an Authorization header, credentials in ``uri`` are sent as Basic authentication (RFC 7617).
+    Without an Authorization header, credentials in ``uri``, or else ``credentials``, are sent as Basic authentication
+    (RFC 7617).
     ``user_agent=None`` sends no User-Agent.
 
     Raises ValueError naming the argument if a value cannot be sent: a CR, LF, NUL or other control character,
@@ -121,6 +122,7 @@ class ClientHandshake(Exchange):
         origin: str | None = None,
         user_agent: str | None = USER_AGENT,
         compression: Sequence[deflate.PerMessageDeflate] = (),
+        credentials: tuple[str, str] | None = None,
     ) -> None:
         if callable(extra_headers):
             extra_headers = extra_headers()
@@ -134,7 +136,8 @@ class ClientHandshake(Exchange):
             if self._extensions:
                 raise ValueError("compression: extra_headers has Sec-WebSocket-Extensions, too")
             extra["Sec-WebSocket-Extensions"] = ", ".join([offer.offer() for offer in compression])
-        super().__init__(_request(uri, self._key, self._subprotocols, extra, origin, user_agent))
+        credentials = uri.user_info or credentials
+        super().__init__(_request(uri, self._key, self._subprotocols, extra, origin, user_agent, credentials))
         self.request = UpgradeRequest(self.request_bytes)
         self.subprotocol: str | None = None
         self.extensions_header: str | None = None
@@ -269,6 +272,7 @@ def _request(
     extra: CIMultiDict[str],
     origin: str | None,
     user_agent: str | None,
+    credentials: tuple[str, str] | None,
 ) -> bytes:
     """Write the request (RFC 9112 section 3). `uri` need not come from parse_uri()."""
     if not VISIBLE.fullmatch(uri.resource_name):
@@ -283,8 +287,8 @@ def _request(
     ]
     if subprotocols:
         lines.append(f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}")
-    if uri.user_info is not None and "Authorization" not in extra:
-        lines.append(f"Authorization: {basic_auth(*uri.user_info)}")
+    if credentials is not None and "Authorization" not in extra:
+        lines.append(f"Authorization: {basic_auth(*credentials)}")
     if origin is not None:
         if "Origin" in extra:
             raise ValueError("origin: extra_headers has Origin, too")

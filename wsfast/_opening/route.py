@@ -21,6 +21,7 @@ from wsfast.options import check_callables, check_types
 from wsfast.tls import TLS, as_context, check_tls
 
 if TYPE_CHECKING:
+    from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.proxy import Proxy
     from wsfast._opening.redirects import Redirects
     from wsfast._opening.resolver import AddressCache, Resolver
@@ -67,6 +68,7 @@ class Routing:
     :param resolver, address_cache: who looks up names, and what remembers their addresses; see resolver.py
     :param max_redirects: how many are followed
     :param process_redirect: as `Redirects` has it
+    :param netrc: the file with the credentials of the server, see credentials.py
     :param bound: ``"sock"`` or ``"path"`` if the connection is bound to such an argument; then no proxy is used
     """
 
@@ -87,6 +89,7 @@ class Routing:
         address_cache: AddressCache | None = None,
         max_redirects: int = 10,
         process_redirect: Callable[[InvalidStatus, WebSocketURI], Exception | str] | None = None,
+        netrc: NetrcLike = None,
         bound: str = "",
     ) -> None:
         self.uri = uri
@@ -106,12 +109,17 @@ class Routing:
         self.address_cache = address_cache
         self.max_redirects = max_redirects
         self.process_redirect = process_redirect
+        self.netrc = netrc
         self.bound = bound
         if resolver is not None or address_cache is not None:
             from wsfast._opening.resolver import AddressCache
 
             check_callables(resolver=resolver)
             check_types(AddressCache, address_cache=address_cache)
+        if netrc is not None:
+            from wsfast._opening.credentials import check_netrc
+
+            check_netrc(netrc)
         name, self.proxy_tls = proxy_tls
         if self.proxy_tls is True:  # as websockets' ssl=True
             self.proxy_tls = None
@@ -294,6 +302,16 @@ class Route:
     def server_hostname(self) -> str:
         """The name that the server's certificate is to be for; what the user said is meant for one origin."""
         return (None if self.crossed else self._routing.server_hostname) or self.uri.host
+
+    @property
+    def credentials(self) -> tuple[str, str] | None:
+        """Those of a .netrc file, for the origin of the program's URI; None if there are none, or others are given."""
+        netrc = self._routing.netrc
+        if not netrc or self.crossed or self.uri.user_info is not None:
+            return None
+        from wsfast._opening.credentials import from_netrc
+
+        return from_netrc(netrc, self.uri.host)
 
     def headers(self, headers: HeadersLike | None) -> HeadersLike | None:
         """What of the user's headers may be sent to `uri`."""

@@ -33,6 +33,7 @@ from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
+    from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
@@ -87,6 +88,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
     :param resolver: a function or coroutine function that gets a name and a port, and returns IP addresses as str
     :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
+    :param netrc: a file with credentials, or True for ``$NETRC`` or ``~/.netrc``: those of the host of `uri` are sent
+        as Basic authentication, unless `uri` or `additional_headers` have some
     :param max_read_size, quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
     :param sock: a connected socket, or one to connect
@@ -143,6 +146,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         proxy_headers: HeadersLike | None = None,
         resolver: Resolver | None = None,
         address_cache: AddressCache | None = None,
+        netrc: NetrcLike = None,
         max_read_size: int | None = None,
         quickack: bool = False,
         so_busy_poll: int = 0,
@@ -189,6 +193,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             self._target.bound,
             resolver=resolver,
             address_cache=address_cache,
+            netrc=netrc,
             **self._target.names,
         )
         self._create_connection = ClientConnection if create_connection is None else create_connection

@@ -41,6 +41,7 @@ from wsfast.tls import TLS, ClientCert, check_tls
 from wsfast.upgrade import UpgradeResponse
 
 if TYPE_CHECKING:
+    from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
     from wsfast._opening.tunnel import TunnelHandshake
 
@@ -110,6 +111,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         proxy_headers: HeadersLike | None = None,
         resolver: Resolver | None = None,
         address_cache: AddressCache | None = None,
+        netrc: NetrcLike = None,
         process_exception: Verdict = process_exception,
         open_timeout: float | None = 10,
         ping_interval: float | None = 20,
@@ -197,6 +199,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             server_hostname=server_hostname,
             resolver=resolver,
             address_cache=address_cache,
+            netrc=netrc,
             **self._target.names,
         )
         self._create_connection = ClientConnection if create_connection is None else create_connection
@@ -346,6 +349,8 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
     :param resolver: a function that gets a name and a port, and returns IP addresses as str
     :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
+    :param netrc: a file with credentials, or True for ``$NETRC`` or ``~/.netrc``: those of the host of `uri` are sent
+        as Basic authentication, unless `uri` or `additional_headers` have some
     :param open_timeout: for DNS, TCP, TLS and upgrade together
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval` while a thread waits in a method, and the
         connection is closed with code 1011 if nothing at all is received within `ping_timeout` of it
