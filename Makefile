@@ -170,7 +170,7 @@ fuzz_tree := $(fuzzing)/tree
 fuzz_python = cd $(fuzz_tree) && LD_PRELOAD="$$($(CURDIR)/$(bin)/python -c 'import atheris; print(atheris.path())')/asan_with_fuzzer.so" PYTHONMALLOC=malloc \
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=3:quarantine_size_mb=16 \
     PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(bin)/python -m fuzz
-fuzz_targets := connection handshake negotiation
+fuzz_targets := connection handshake location negotiation tunnel
 
 fuzz: $(fuzz_targets:%=fuzz-%)
 	$(MAKE) --no-print-directory -C tests/fuzz run FUZZ_SECONDS=$(FUZZ_SECONDS) CLANG=$(CLANG)

@@ -7,7 +7,7 @@ import sys
 
 import atheris
 
-TARGETS = ("connection", "handshake", "negotiation")
+TARGETS = ("connection", "handshake", "location", "negotiation", "tunnel")
 
 if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
     sys.exit(f"usage: python -m fuzz {{{','.join(TARGETS)}}} [options of libFuzzer] [corpora]")

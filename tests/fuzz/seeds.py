@@ -163,6 +163,67 @@ def answers() -> Iterator[bytes]:
         yield name + b";" + one + b";" + one
 
 
+def tunnels() -> Iterator[bytes]:
+    """What proxies answer to CONNECT."""
+    for version in (b"1.0", b"1.1", b"1.2", b"2.0"):
+        yield b"HTTP/" + version + b" 200 Connection established\r\n\r\n"
+    for status in (101, 199, 200, 204, 226, 299, 300, 302, 403, 407, 502, 599, 999):
+        yield b"HTTP/1.1 %d \r\nVia: x\r\n\r\n" % status
+        yield b"HTTP/1.1 %d No\r\nContent-Length: 3\r\n\r\nbody of the server" % status
+    challenge = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\n"
+    yield challenge + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    yield b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n\x16\x03\x01"
+    yield b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"
+    yield b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n"
+    yield b"HTTP/1.1 200 OK\n\n"
+    yield b"HTTP/1.1 200 OK\r\nX: nul\x00\r\n\r\n"
+    yield b"\x15\x03\x03\x00\x02\x02\x46"
+    yield b"\x05\x00"
+    yield b"SSH-2.0-OpenSSH_9.2\r\n"
+
+
+def locations() -> Iterator[bytes]:
+    """Where servers redirect to."""
+    hosts = [b"exchange.example", b"EXCHANGE.example.", b"8.8.8.8", b"127.0.0.1", b"127.1", b"0x7f000001"]
+    hosts += [b"[::1]", b"[::ffff:127.0.0.1]", b"[fe80::1%25eth0]", b"localhost", "bücher.example".encode()]
+    hosts += [
+        b"127%2e0.0.1",
+        b"1\xe3\x80\x822.3.4",
+        b"8.8.8.8@127.0.0.1",
+        b"8.8.8.8\\@127.0.0.1",
+        b"8.8.8.8#@127.0.0.1",
+    ]
+    for host in hosts:
+        for scheme in (b"ws:", b"wss:", b"http:", b"https:", b""):
+            yield scheme + b"//" + host + b"/"
+        yield b"wss://eve:evil@" + host + b":443/x?y#z"
+    for port in (b"", b"0", b"65535", b"65536", b"8443", b"+1", b"\xd9\xa1"):
+        yield b"wss://exchange.example:" + port + b"/"
+    yield from (
+        b"",
+        b"/",
+        b"?",
+        b"#",
+        b"..",
+        b"../../x",
+        b"//",
+        b"///",
+        b"//@",
+        b"/%0d%0aX: y",
+        b"/\xff",
+        b"?a=b c",
+    )
+    yield from (
+        b"ws:",
+        b"wss:/",
+        b"wss:exchange.example",
+        b"javascript:0",
+        b"file:///etc",
+        b"ws+unix:///x",
+        b"/\x85",
+    )
+
+
 def seeds() -> Iterator[tuple[str, bytes]]:
     for stream in streams():
         yield from (("connection", bytes([8 * 5 + face]) + stream) for face in range(4))
@@ -184,6 +245,10 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         yield "negotiation", bytes([number % 6]) + answer
     for reply in replies():
         yield "handshake", b"\x09" + reply
+    for reply in tunnels():
+        yield "tunnel", b"\x09" + reply
+    for number, place in enumerate(locations()):
+        yield "location", bytes([number]) + place
 
 
 if __name__ == "__main__":

@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fuzz import connection, handshake, negotiation, seeds
+from fuzz import connection, handshake, location, negotiation, seeds, tunnel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 CORPUS = Path(seeds.__file__).parent / "corpus"
-TARGETS = {"connection": connection, "handshake": handshake, "negotiation": negotiation}
+TARGETS = {
+    "connection": connection,
+    "handshake": handshake,
+    "location": location,
+    "negotiation": negotiation,
+    "tunnel": tunnel,
+}
 
 seed = st.integers(0, 255).map(lambda number: bytes([number]))
 
@@ -58,6 +64,25 @@ accepted = next(seeds.replies()).splitlines(keepends=True)[:-1]
 def test_a_reply_is_judged_alike_however_it_is_cut(seed, more, end):
     handshake.check(seed + b"".join([*accepted, *more]) + b"\r\n" + end)
     handshake.check(seed + b"".join(more) + end)
+
+
+proxy_lines = sorted({line for reply in seeds.tunnels() for line in reply.splitlines(keepends=True)})
+
+
+@settings(max_examples=200)
+@given(seed=seed, parts=st.lists(st.sampled_from(proxy_lines), max_size=5), end=st.binary(max_size=6))
+def test_a_proxy_is_judged_alike_however_its_reply_is_cut(seed, parts, end):
+    tunnel.check(seed + b"".join(parts) + end)
+    tunnel.check(seed + proxy_lines[0] + b"".join(parts) + b"\r\n" + end)
+
+
+places = sorted({part for place in seeds.locations() for part in (place, *place.split(b"/"))})
+
+
+@settings(max_examples=400)
+@given(seed=seed, parts=st.lists(st.one_of(st.sampled_from(places), st.binary(max_size=3)), max_size=4))
+def test_no_redirect_takes_a_secret_to_another_origin(seed, parts):
+    location.check(seed + b"".join(parts))
 
 
 answers = st.lists(st.one_of(st.sampled_from(sorted(seeds.answers())), st.binary(max_size=4)), max_size=3)
