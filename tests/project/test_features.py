@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support import features
+from support import behaviours, features
 
 
 def test_the_page_is_what_the_code_says():
@@ -27,3 +27,7 @@ def test_what_a_face_has_alone_has_a_reason(faces, same, reasons):
     assert features.mistakes(faces, same, {**reasons, "new": "x"}) == ["new is everywhere, and has a reason"]
     for face in faces:
         face.discard("new")
+
+
+def test_the_tests_of_behaviours_exist():
+    assert not behaviours.missing()

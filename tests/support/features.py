@@ -15,6 +15,7 @@ import aiofastnet.transport
 import wsfast
 import wsfast.asyncio.client
 import wsfast.sync.client
+from support import behaviours
 
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
@@ -176,6 +177,12 @@ attribute or a method that another lacks, unless the reason is given here.
 Two names in one cell are names of the same thing. A call with both raises `TypeError`.
 """
 
+OPENING = """
+## Opening a connection
+
+`tests/support/behaviours.py` lists what options do not show, and the tests of it. A test checks that these exist.
+"""
+
 TAIL = """
 ## Not yet
 
@@ -186,6 +193,7 @@ TAIL = """
 | bytes of `recv()` without a copy; iterating with `decode=` | a listener's frames; `recv(decode=False)` copies |
 | a function for headers that is a coroutine function | a function that returns at once |
 | frames that the blocking client answers by itself, in its log | what the program sends and receives |
+| kernel TLS | an `ssl.SSLContext` with `OP_ENABLE_KTLS` is taken; no test says whether the kernel encrypts then |
 | the request and the reply of the opening, in the log at level DEBUG | frames are |
 | `except` clauses of websockets for others than `ConnectionClosed` and its subclasses | wsfast's own classes |
 
@@ -204,6 +212,8 @@ def page() -> str:
             table(FACES, options(), SAME_OPTIONS, OPTIONS),
             "\n## Attributes and methods of a connection\n",
             table(OBJECTS, members(), SAME_MEMBERS, MEMBERS),
+            OPENING,
+            behaviours.table(),
             TAIL,
         )
     )
