@@ -155,7 +155,9 @@ async def _phase(served: Served, streams: Streams, name: str) -> None:
         raise Dropped
     if behaviour.reset == name:
         if name == "request":
-            await streams[0].read(1)  # the client has connected: before that, its connect() could fail by the reset
+            await streams[0].read(
+                1
+            )  # the client has connected: before that, its connect() could fail by the reset
         sock = writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
