@@ -99,6 +99,15 @@ async def test_to_a_proxy():
         assert served.asked == [f"127.0.0.1:{server.port}"]
 
 
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+async def test_an_address_of_another_family_than_the_one_asked_for(face):
+    async with serve(Site()) as server:
+        for family in socket.AF_INET6, socket.AF_UNIX:
+            with pytest.raises(OSError, match="family|Address"):
+                await arrive(face, server.url, family=family)
+        await arrive(face, server.url, family=socket.AF_INET)
+
+
 # While the blocking client waits for a connection, a signal may come just before it sleeps. So no sleep is long.
 
 

@@ -96,6 +96,11 @@ def test_headers_that_cannot_be_sent(name, value):
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_user_agent_that_cannot_be_sent():
+    with pytest.raises(ValueError, match="user_agent_header"):
+        handshake(user_agent="me\r\nX-Smuggled: b")
+
+
 @pytest.mark.parametrize(
     "headers", [5, [("X-A", 5)], [("X-A", b"b")], [(b"X-A", "b")], ["X-A"], {"X-A": None}]
 )

@@ -134,7 +134,7 @@ async def connect(
 
 def _numeric(host: str, port: int, family: int, proto: int) -> list[AddrInfoType]:
     """What ``getaddrinfo`` says of an IPv4 address, sooner; empty of anything else."""
-    if not host[-1:].isdecimal() or family == socket.AF_INET6:
+    if not host[-1:].isdecimal() or family not in (0, socket.AF_INET):
         return []
     try:
         socket.inet_pton(socket.AF_INET, host)

@@ -7,7 +7,7 @@ from wsfast._opening.handshake import USER_AGENT
 from wsfast._opening.proxy import Proxy
 from wsfast._opening.reply import Reply
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
-from wsfast.fields import VISIBLE, PlainHeaders, basic_auth, to_send
+from wsfast.fields import VISIBLE, PlainHeaders, basic_auth, check_value, to_send
 from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["TunnelHandshake"]
@@ -52,7 +52,7 @@ class TunnelHandshake(Exchange):
         extra = to_send("proxy_headers", headers, _RESERVED)
         given = {name.lower() for name, _ in extra}
         if user_agent is not None and "user-agent" not in given:
-            fields.append(("User-Agent", user_agent))
+            fields.append(("User-Agent", check_value("user_agent_header", user_agent)))
         if proxy.user_info is not None and "proxy-authorization" not in given:
             fields.append(("Proxy-Authorization", basic_auth(*proxy.user_info)))
         lines = [f"CONNECT {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields + extra)]
