@@ -15,7 +15,7 @@ from unittest import mock
 import h11
 
 from fuzz.pieces import cut
-from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
+from wsfast._opening.exchange import MAX_BODY, MAX_HEADER, Exchange
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidHandshake, SecurityError
@@ -106,7 +106,7 @@ def check_accepted(handshake: ClientHandshake, response: UpgradeResponse, reply:
         assert name in ("", "permessage-deflate", "x-other") or '"' in (handshake.extensions_header or "")
 
 
-def check_is_over(handshake: ClientHandshake) -> None:
+def check_is_over(handshake: Exchange) -> None:
     for call in (lambda: handshake.feed(b"x"), handshake.feed_eof):
         try:
             call()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+from fuzz.handshake import check_is_over
 from fuzz.pieces import cut
 from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.proxy import parse_proxy
@@ -61,12 +62,3 @@ def refused(exc: ProxyError) -> Any:
     assert exc.response.body is not None
     assert len(exc.response.body) <= MAX_BODY
     return type(exc), str(exc), exc.response.body, sorted(exc.response.headers.items())
-
-
-def check_is_over(handshake: TunnelHandshake) -> None:
-    for call in (lambda: handshake.feed(b"x"), handshake.feed_eof):
-        try:
-            call()
-        except RuntimeError:
-            continue
-        raise AssertionError("the handshake went on after its verdict")
