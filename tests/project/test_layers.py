@@ -25,6 +25,7 @@ LAYERS = [
         "exceptions",
         "keywords",
         "kinship",
+        "logs",
         "names",
         "options",
         "tls",

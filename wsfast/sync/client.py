@@ -321,7 +321,8 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     `additional_headers` and `logger`. Both names at once raise TypeError.
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
-    :param sock: a connected socket, which is taken over: the object is detached
+    :param sock: a connected socket, which is taken over: the object is detached, or closed if connecting fails. It
+        remains the caller's if an argument is refused before
     :param ssl: how to speak TLS: a :class:`wsfast.TLS`, by default one that trusts the system's authorities, or an
         ``ssl.SSLContext``, with which OpenSSL itself speaks, slower
     :param server_hostname: overrides the host of `uri` in the certificate and in SNI
@@ -462,8 +463,12 @@ class _Target:
             sock, self._sock = self._sock, None
             if sock.fileno() < 0:
                 raise ValueError("sock is closed, or was used for another connection")
-            set_options(sock, sockopts)
-            route.connected_by_user(sock)
+            try:
+                set_options(sock, sockopts)
+                route.connected_by_user(sock)
+            except BaseException:
+                sock.close()
+                raise
             return sock
         if self._unix:
             path = os.fspath(self._path)
