@@ -508,15 +508,14 @@ class ClientConnection(Connection, Identity):
         self._note_end()
 
     def _note_end(self) -> None:
-        """The connection is closed. The event is set last: who sees it finds everything as it will be."""
+        """The connection is closed. The event is set last: who sees it finds everything as it will be. If the handler of
+        a signal raises in here, the next call does the rest."""
         if not self._ended.is_set():
-            try:
-                self._pings.collect()  # calls the user's histogram, and the handler of a signal may raise there
-            finally:
-                self._pings.close()
-                if self._socket is not None:
-                    self._socket.close()
-                self._ended.set()
+            self._pings.collect()
+            self._pings.close()
+            if self._socket is not None:
+                self._socket.close()
+            self._ended.set()
 
     def _exception(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
