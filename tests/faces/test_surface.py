@@ -18,7 +18,7 @@ import websockets.exceptions
 import websockets.frames
 from hdrh.histogram import HdrHistogram
 from support import frames
-from support.awaiting import awaitable
+from support.awaiting import awaitable, compares
 from support.faces import FACES, End
 from support.frames import texts
 from support.mock import Wire
@@ -691,6 +691,7 @@ async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
     assert logged[4] == "> CLOSE 1000 (OK) [2 bytes]"
 
 
+@compares
 @pytest.mark.parametrize("size", [0, 1, 5, 70, 120, 300, 1000])
 @pytest.mark.parametrize("opcode", [0, 1, 2, 9, 10])
 @pytest.mark.parametrize("fin", [True, False])
