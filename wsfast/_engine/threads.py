@@ -64,7 +64,7 @@ def run_soon(loop: asyncio.AbstractEventLoop, coroutine: Callable[[], Coroutine[
         timer = weakref.ref(loop.call_later(_EVER, owed.never))
         begun = weakref.ref(task)
 
-        def cancel(_: Future[Any]) -> None:
+        def cancel(future: Future[Any]) -> None:
             task = begun()
             if task is not None and future.cancelled() and not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)

@@ -29,7 +29,10 @@ class _Logged:
     _base_logger: Any
 
     def _log(self, arrow: str, head: int, payload: Any) -> None:
-        guarded(self._base_logger.debug, "%s %s", arrow, describe(head, _bytes(payload)))
+        guarded(self._write, arrow, head, payload)
+
+    def _write(self, arrow: str, head: int, payload: Any) -> None:
+        self._base_logger.debug("%s %s", arrow, describe(head, _bytes(payload)))
 
     def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes:
         message: str | bytes = super().recv(timeout, decode)  # type: ignore[misc]
