@@ -775,3 +775,32 @@ def test_ctrl_c_in_the_histogram_leaves_no_connection_half_ended():
         assert ws.wait_closed(0)
         assert first.is_set()
         assert second.is_set()
+
+
+def test_waiting_behind_a_full_queue_sleeps_though_the_connection_is_broken():
+    """What is to be read first is in the way of the error."""
+    was_reset = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        peer.send(text("x") * 50)
+        peer.frame()
+        peer.reset()
+        was_reset.set()
+
+    with scripted(script) as server, connect(server.url, max_queue=2, ping_interval=None) as ws:
+        assert ws.recv() == "x"
+        ws.send("go on")
+        assert was_reset.wait(20)
+        assert not ws.wait_closed(0)  # now the queue is full
+        calls = []
+        sys.setprofile(lambda frame, event, argument: calls.append(event) if event == "c_call" else None)
+        try:
+            assert not ws.wait_closed(0.3)
+        finally:
+            sys.setprofile(None)
+        assert len(calls) < 1000  # it asks the crate some 15 times, and would do so ten thousands of times
+        for _ in range(49):
+            assert ws.recv() == "x"
+        with pytest.raises(ConnectionClosedError):
+            ws.recv()
