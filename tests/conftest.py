@@ -53,7 +53,9 @@ DEADLINE = 200 if hasattr(sys, "gettotalrefcount") or "ASAN_OPTIONS" in os.envir
 def pytest_configure(config: pytest.Config) -> None:
     if sys.version_info < (3, 11):
         # The transport of a TLS handshake that failed, at the server's end: CPython 3.10 closes it, and does not know.
-        config.addinivalue_line("filterwarnings", "ignore:unclosed transport <asyncio.sslproto:ResourceWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:unclosed transport <asyncio.sslproto:ResourceWarning"
+        )
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -13,7 +13,13 @@ import pytest
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
 from sync_support.servers import Peer, scripted
 
-from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidText, PayloadTooBig, ProtocolError
+from wsfast.exceptions import (
+    ConnectionClosedError,
+    ConnectionClosedOK,
+    InvalidText,
+    PayloadTooBig,
+    ProtocolError,
+)
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection
 

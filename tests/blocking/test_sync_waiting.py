@@ -766,7 +766,10 @@ def test_ctrl_c_in_the_histogram_leaves_no_connection_half_ended():
         peer.send(frame(PONG, sent.payload))
         peer.answer_close()
 
-    with scripted(script) as server, connect(server.url, ping_histogram=Interrupting(), ping_interval=None) as ws:
+    with (
+        scripted(script) as server,
+        connect(server.url, ping_histogram=Interrupting(), ping_interval=None) as ws,
+    ):
         first = ws.ping()
         second = ws.ping(ack_on_close=True)
         with pytest.raises(KeyboardInterrupt):

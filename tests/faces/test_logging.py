@@ -1,4 +1,4 @@
-"""Frames in the log: all that recv_streaming() gives, and whatever a filter of the program does, the same on the wire."""
+"""Frames in the log: all that recv_streaming() gives, and whatever a filter does, the same on the wire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from support import frames
 from support.faces import FACES
 from support.frames import text
-from support.listeners import Recorder, Scripted
+from support.listeners import Scripted
 from support.mock import Wire
 from support.servers import serve
 from support.surface import connected
@@ -177,7 +177,9 @@ async def test_a_bug_of_the_histogram_is_logged_and_ends_no_connection(face, cap
 async def test_fragments_of_recv_streaming_are_logged(face, logged_to):
     async def handler(peer):
         await peer.accept()
-        peer.send(frames.frame(frames.TEXT, b"a", fin=False) + frames.frame(frames.CONTINUATION, b"b", fin=False))
+        peer.send(
+            frames.frame(frames.TEXT, b"a", fin=False) + frames.frame(frames.CONTINUATION, b"b", fin=False)
+        )
         peer.send(frames.frame(frames.CONTINUATION, b"c") + frames.binary(b"\xff"))
         await peer.answer_close()
 

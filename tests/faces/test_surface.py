@@ -641,7 +641,9 @@ def test_a_loop_that_is_closed_while_an_awaitable_connection_sends_says_so(began
     loop.close()
     with pytest.raises(RuntimeError, match="closed before"):
         ended.result(0)
-    blocked.get_loop().set_exception_handler(lambda *_: None)  # a task is left over, which is the test's purpose
+    blocked.get_loop().set_exception_handler(
+        lambda *_: None
+    )  # a task is left over, which is the test's purpose
 
 
 @every_face

@@ -277,8 +277,7 @@ cdef class PollingReader(FrameReader):
 
         :param msg_type, message, compress: as for :meth:`send`. A ``bytearray`` or ``memoryview`` is copied at once.
         :returns: a ``concurrent.futures.Future``, done when the frame was sent; it raises what :meth:`send` raises
-        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before the message was
-            sent
+        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
         """
         send = (<object>self).send
         return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)

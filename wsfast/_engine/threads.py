@@ -28,7 +28,9 @@ class _Owed:
     def __del__(self) -> None:
         if not self.future.done():
             with contextlib.suppress(InvalidStateError):  # it was cancelled just now
-                self.future.set_exception(RuntimeError("the event loop was closed before the message was sent"))
+                self.future.set_exception(
+                    RuntimeError("the event loop was closed before the message was sent")
+                )
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> Future[Any]:
@@ -51,7 +53,9 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *ar
     return future
 
 
-def run_soon(loop: asyncio.AbstractEventLoop, coroutine: Callable[[], Coroutine[Any, Any, Any]]) -> Future[Any]:
+def run_soon(
+    loop: asyncio.AbstractEventLoop, coroutine: Callable[[], Coroutine[Any, Any, Any]]
+) -> Future[Any]:
     """As ``asyncio.run_coroutine_threadsafe(coroutine(), loop)``, but no coroutine is left over if the loop is closed
     before it begins, and the future raises RuntimeError if the loop is closed before it ends."""
     future: Future[Any] = Future()

@@ -304,8 +304,7 @@ class ClientConnection(Connection, Identity):
         :param message: ``str`` or bytes-like; a ``bytearray`` or ``memoryview`` is copied at once
         :param text, compress: as for :meth:`send`
         :returns: a ``concurrent.futures.Future``, done when :meth:`send` is; it raises what that raises
-        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before the message has
-            left
+        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
         """
         message = lasting(message)
 

@@ -508,8 +508,10 @@ class ClientConnection(Connection, Identity):
         self._note_end()
 
     def _note_end(self) -> None:
-        """The connection is closed. The event is set last: who sees it finds everything as it will be. If the handler of
-        a signal raises in here, the next call does the rest."""
+        """The connection is closed. The event is set last: who sees it finds everything as it will be.
+
+        If the handler of a signal raises in here, the next call does the rest.
+        """
         if not self._ended.is_set():
             self._pings.collect()
             self._pings.close()
