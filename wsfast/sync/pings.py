@@ -52,9 +52,8 @@ class Pings:
                 event = self._events.pop(ffi.unpack(payload, size), None)
             if event is not None:
                 event.set()
-            record(
-                self._histogram, round(latency[0] * 1e9), self._logger
-            )  # without the lock: it is the user's code
+            # Without the lock: it is the user's code.
+            record(self._histogram, round(latency[0] * 1e9), self._logger)
 
     def close(self) -> None:
         """The connection is closed: nothing more will be answered."""
