@@ -17,6 +17,7 @@ from wsfast.exceptions import (
     WSProtocolError,
 )
 from wsfast.kinship import kin
+from wsfast.logs import guarded
 
 # RFC 6455 section 7.4.1: these codes stand for "an empty CLOSE frame" and "no CLOSE frame". They are never sent.
 NO_STATUS_RECEIVED = 1005
@@ -151,11 +152,11 @@ def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
     perhaps no task awaits the exception."""
     if not first:
         if not isinstance(exc, ProtocolError):  # further violations by the server are not worth a record
-            logger.error("another exception while the connection ends", exc_info=exc)
+            guarded(logger.error, "another exception while the connection ends", exc_info=exc)
     elif isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
-        logger.warning("connection ended: %s: %s", type(exc).__name__, exc)
+        guarded(logger.warning, "connection ended: %s: %s", type(exc).__name__, exc)
     else:
-        logger.error("connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
+        guarded(logger.error, "connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)
 
 
 def reason_for(exc: WSProtocolError) -> str:

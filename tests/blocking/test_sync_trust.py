@@ -13,7 +13,13 @@ import pytest
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
 from sync_support.servers import Peer, scripted
 
-from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidText, PayloadTooBig
+from wsfast.exceptions import (
+    ConnectionClosedError,
+    ConnectionClosedOK,
+    InvalidText,
+    PayloadTooBig,
+    ProtocolError,
+)
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection
 
@@ -57,6 +63,30 @@ def test_a_bad_message_in_the_queue_is_the_cause_of_the_end(bad, cause, ends):
                 ws.recv()
             assert type(raised.value.__cause__) is cause or cause is None
             assert raised.value.__cause__ is not None
+
+
+def test_a_violation_that_is_found_after_the_end_is_its_cause():
+    """It lies in the buffer, behind a queue that was full, when a sender finds that the connection is broken."""
+    was_reset = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        peer.send(text("first") + text("second") + b"\x83\x00")
+        peer.frame()
+        peer.reset()
+        was_reset.set()
+
+    with scripted(script) as server, connect(server.url, max_queue=1) as ws:
+        assert ws.recv() == "first"
+        ws.send("go on")
+        assert was_reset.wait(20)
+        with pytest.raises(ConnectionClosedError):
+            while True:
+                ws.send("x")
+        assert ws.recv() == "second"
+        with pytest.raises(ConnectionClosedError) as raised:
+            ws.recv()
+        assert type(raised.value.__cause__) is ProtocolError
 
 
 def test_a_stream_that_ends_without_close_ends_by_eof():
@@ -168,15 +198,15 @@ def test_no_memory_for_a_message(mib):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS bounds what Linux maps")
 @pytest.mark.parametrize("how", ["recv", "stream"])
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("compressed", [False, True, "stored"])
 def test_no_memory_for_the_object_that_recv_makes(how, compressed):
-    """The message is there, and only the copy for the user cannot be made."""
+    """The message is there, and only the copy for the user cannot be made; nor, if it is "stored", that for zlib."""
 
     def script(peer):
         peer.accept(headers=ACCEPT if compressed else b"")
         peer.send(text("before"))
         if compressed:
-            stream = zlib.compressobj(1, wbits=-15)
+            stream = zlib.compressobj(0 if compressed == "stored" else 1, wbits=-15)
             data = stream.compress(bytes(LARGE)) + stream.flush(zlib.Z_SYNC_FLUSH)
             peer.send(frame(TEXT, data[:-4], rsv=4) + text("after"))
         else:

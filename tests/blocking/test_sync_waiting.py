@@ -731,3 +731,79 @@ def test_a_handler_that_raises_amid_recv_streaming_loses_nothing():
             if not raised:
                 break
         assert not raised
+
+
+def test_the_end_of_a_cork_waits_for_what_recv_has_left():
+    """recv() that timed out has flushed the corked frames as far as the kernel took them."""
+    read_on = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        assert read_on.wait(20)
+        return len(peer.frame().payload)
+
+    small = (socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    with scripted(script, buffer=4096) as server, connect(server.url, sockopts=[small]) as ws:
+        with ws.cork():
+            ws.send(bytes(60_000))  # held back: the cork gathers 64 KiB
+            with pytest.raises(TimeoutError):
+                ws.recv(0.01)
+            read_on.set()
+        ws.abort()  # what the kernel does not have by now is lost
+    assert server.result() == 60_000
+
+
+def test_ctrl_c_in_the_histogram_leaves_no_connection_half_ended():
+    """It may come while the last pongs are collected, at the end."""
+
+    class Interrupting:
+        def record_value(self, nanoseconds):
+            raise KeyboardInterrupt
+
+    def script(peer):
+        peer.accept()
+        sent = peer.frame()
+        peer.send(frame(PONG, sent.payload))
+        peer.answer_close()
+
+    with (
+        scripted(script) as server,
+        connect(server.url, ping_histogram=Interrupting(), ping_interval=None) as ws,
+    ):
+        first = ws.ping()
+        second = ws.ping(ack_on_close=True)
+        with pytest.raises(KeyboardInterrupt):
+            ws.close()
+        assert ws.close_info.code == 1000
+        assert ws.wait_closed(0)
+        assert first.is_set()
+        assert second.is_set()
+
+
+def test_waiting_behind_a_full_queue_sleeps_though_the_connection_is_broken():
+    """What is to be read first is in the way of the error."""
+    was_reset = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        peer.send(text("x") * 50)
+        peer.frame()
+        peer.reset()
+        was_reset.set()
+
+    with scripted(script) as server, connect(server.url, max_queue=2, ping_interval=None) as ws:
+        assert ws.recv() == "x"
+        ws.send("go on")
+        assert was_reset.wait(20)
+        assert not ws.wait_closed(0)  # now the queue is full
+        calls = []
+        sys.setprofile(lambda frame, event, argument: calls.append(event) if event == "c_call" else None)
+        try:
+            assert not ws.wait_closed(0.3)
+        finally:
+            sys.setprofile(None)
+        assert len(calls) < 1000  # it asks the crate some 15 times, and would do so ten thousands of times
+        for _ in range(49):
+            assert ws.recv() == "x"
+        with pytest.raises(ConnectionClosedError):
+            ws.recv()

@@ -8,6 +8,7 @@ import pytest
 from support import frames
 from support.frames import BINARY, CLOSE, PING, PONG, TEXT, Sent
 from support.listeners import Scripted
+from support.mock import Wire
 from support.pair import pair
 
 from wsfast import ConnectionClosedError, WSMsgType
@@ -279,3 +280,15 @@ async def test_a_listener_may_abort_when_it_may_write_again(use_aiofastnet):
         await transport.wait_disconnected()
         await asyncio.sleep(0)
     assert told == []
+
+
+def test_limits_of_a_transport_that_is_closing_are_left_alone(loop):
+    """asyncio's transport of TLS calls a protocol that it has let go of already."""
+    wire = Wire(loop)
+    wire.transport.set_write_buffer_limits(0)
+    wire.mock.calls.append("close")
+    wire.transport.set_write_buffer_limits(1)
+    assert wire.mock.calls == ["limits 0 None", "close"]
+    wire.end()
+    wire.transport.set_write_buffer_limits(2)
+    assert wire.mock.calls == ["limits 0 None", "close"]

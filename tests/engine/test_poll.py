@@ -456,7 +456,9 @@ async def test_a_finalizer_amid_a_message_does_not_take_the_next_one(compressed)
                 complete.set()
 
     def collect(phase, info):
-        if phase == "stop" and threading.get_ident() == here and not complete.is_set():
+        # From CPython 3.12 on the collector runs at the first line of a function, too, and there the message has come.
+        amid = sys._getframe(1).f_code is not Messages.on_ws_message.__code__
+        if phase == "stop" and amid and threading.get_ident() == here and not complete.is_set():
             with suppress(RuntimeError):
                 listening[0].poll(0)
 

@@ -18,9 +18,10 @@ import websockets.exceptions
 import websockets.frames
 from hdrh.histogram import HdrHistogram
 from support import frames
-from support.awaiting import awaitable
+from support.awaiting import awaitable, compares
 from support.faces import FACES, End
 from support.frames import texts
+from support.mock import Wire
 from support.servers import echo, serve, websockets_echo
 from support.surface import connected
 from sync_support.servers import scripted
@@ -37,6 +38,7 @@ from wsfast import (
     ws_connect,
 )
 from wsfast._engine.frame_log import describe
+from wsfast._engine.threads import run_soon
 from wsfast.deflate import PerMessageDeflate
 
 every_face = pytest.mark.parametrize("face", FACES)
@@ -618,6 +620,32 @@ def test_a_loop_that_is_closed_sends_nothing(face):
         own.send_threadsafe(*((wsfast.WSMsgType.TEXT,) if face == "listener" else ()), "x")
 
 
+def test_a_loop_that_is_closed_before_it_sends_says_so(loop):
+    wire = Wire(loop)
+    sent = wire.transport.send_threadsafe(wsfast.WSMsgType.TEXT, "x")
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed before"):
+        sent.result(0)
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_a_loop_that_is_closed_while_an_awaitable_connection_sends_says_so(began):
+    async def never():
+        await blocked
+
+    loop = asyncio.new_event_loop()
+    blocked = loop.create_future()  # which keeps the task alive, as a connection does
+    ended = run_soon(loop, never)
+    if began:
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed before"):
+        ended.result(0)
+    blocked.get_loop().set_exception_handler(
+        lambda *_: None
+    )  # a task is left over, which is the test's purpose
+
+
 @every_face
 async def test_every_round_trip_is_in_the_histogram(face):
     histogram = HdrHistogram(1, 60_000_000_000, 3)
@@ -665,6 +693,7 @@ async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
     assert logged[4] == "> CLOSE 1000 (OK) [2 bytes]"
 
 
+@compares
 @pytest.mark.parametrize("size", [0, 1, 5, 70, 120, 300, 1000])
 @pytest.mark.parametrize("opcode", [0, 1, 2, 9, 10])
 @pytest.mark.parametrize("fin", [True, False])

@@ -19,6 +19,7 @@ from wsfast import (
     WSCloseInfo,
     WSMsgType,
 )
+from wsfast._engine import transport as engine
 from wsfast.closing import connection_closed, cut_reason
 from wsfast.exceptions import Close, ConnectionClosedError, ConnectionClosedOK
 
@@ -544,3 +545,23 @@ def test_a_logging_handler_that_polls_or_sends_changes_nothing(loop):
     assert wire.listener.payloads == [b"a"]
     assert [sent.opcode for sent in wire.sent()] == [CLOSE]
     wire.lose()
+
+
+@pytest.mark.parametrize("way", ["send_close", "disconnect", "fail"])
+def test_a_finalizer_that_closes_while_a_close_frame_is_made_has_sent_the_only_one(loop, monkeypatch, way):
+    """The collector may run whenever an object is made, and the Close that is noted is one."""
+    wire = Wire(loop, Scripted(on_ws_frame=lambda *_: 1 / 0))
+
+    def finalized(code, reason):
+        monkeypatch.undo()
+        wire.transport.send_close(1001, "the finalizer's")
+        return Close(code, reason)
+
+    monkeypatch.setattr(engine, "Close", finalized)
+    if way == "fail":
+        wire.feed(text("x"))
+    else:
+        getattr(wire.transport, way)()
+    assert [(sent.opcode, sent.payload[2:]) for sent in wire.sent()] == [(frames.CLOSE, b"the finalizer's")]
+    assert wire.transport.close_handshake.sent.code == 1001
+    wire.end()

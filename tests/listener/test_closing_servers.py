@@ -379,3 +379,35 @@ async def test_disconnect_of_a_server_that_has_reset_the_connection():
             transport.disconnect()
             with contextlib.suppress(OSError):
                 await transport.wait_disconnected()
+
+
+@pytest.mark.parametrize("ways", [("close", "abort"), ("abort", "abort")])
+def test_a_connection_that_is_aborted_while_it_is_being_closed_is_closed_once(ways):
+    """A finalizer or the handler of a signal may do so, while the loop is told to watch the socket no longer."""
+
+    class Interrupted(asyncio.SelectorEventLoop):
+        interruption = None
+
+        def remove_reader(self, fd):
+            interruption, self.interruption = self.interruption, None
+            if interruption is not None:
+                interruption()
+            return super().remove_reader(fd)
+
+    async def main(loop, errors):
+        loop.set_exception_handler(lambda loop, context: errors.append(context))
+        async with serve(lambda peer: peer.accept()) as server:
+            transport, listener = await ws_connect(Recorder, server.url)
+            beneath = transport.underlying_transport
+            loop.interruption = getattr(beneath, ways[1])
+            getattr(beneath, ways[0])()
+            await transport.wait_disconnected()
+            await asyncio.sleep(0)
+            assert listener.events.count("disconnected") == 1
+
+    loop = Interrupted()
+    errors = []
+    loop.run_until_complete(main(loop, errors))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+    assert errors == []

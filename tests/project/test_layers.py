@@ -26,6 +26,7 @@ LAYERS = [
         "fields",
         "keywords",
         "kinship",
+        "logs",
         "names",
         "options",
         "tls",

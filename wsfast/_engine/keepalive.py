@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from wsfast._engine.frame import WSFrame
-from wsfast._engine.tuning import Histogram
+from wsfast._engine.tuning import Histogram, record
 from wsfast.codes import WSAutoPingStrategy, WSMsgType
 from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
 
@@ -106,6 +106,7 @@ class Keepalive:
         reply_timeout: float | None,
         strategy: WSAutoPingStrategy | None,
         histogram: Histogram | None,
+        logger: Any,
     ) -> None:
         self._transport = transport
         self._listener = listener
@@ -113,6 +114,7 @@ class Keepalive:
         self._idle_timeout = idle_timeout
         self._strategy = strategy
         self._histogram = histogram
+        self._logger = logger
         # PINGs without a PONG yet: payload to time of sending and waiter. A PING of the idle timer has no waiter.
         self._pings: dict[bytes, tuple[int, asyncio.Future[float] | None]] = {}
         # The listener's own pings have no payload that distinguishes their answers, so only one may wait at a time.
@@ -194,8 +196,7 @@ class Keepalive:
         sent, waiter = self._pings.pop(payload)
         if waiter is not None and not waiter.done():
             waiter.set_result((now - sent) / 1e9)
-        if self._histogram is not None:
-            self._histogram.record_value(now - sent)
+        record(self._histogram, now - sent, self._logger)
         self._transport._expect(bool(self._pings))
 
     async def measure(self, rounds: int) -> list[float]:

@@ -24,8 +24,9 @@ cdef class Poller:
 
 cdef class PollingReader(FrameReader):
     cdef:
-        # Set by Messages and Inbox while they take a message out of its frame, tested by poll(): the bytes that are
-        # being delivered are not to be touched, for the collector may run, and with it anything.
+        # Set by Messages and Inbox while they take a message out of its frame, and by WSTransport before a frame is
+        # delivered; tested by poll(), which would touch these bytes, or deliver what is behind them. Meanwhile the
+        # collector may run, and with it anything.
         bint _takes_message
 
         # Set by WSTransport.
@@ -47,6 +48,7 @@ cdef class PollingReader(FrameReader):
     cdef int _stop_polling(self) except -1
     cdef int _look(self) except -1
     cdef int _log_received(self, WSFrame frame) except -1
+    cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1
 
     # Overridden by WSTransport.
     cdef int _require_receiving(self) except -1

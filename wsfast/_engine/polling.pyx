@@ -24,6 +24,7 @@ from wsfast._engine.socket cimport Look, SocketTransport
 from wsfast._engine.frame_log import describe
 from wsfast._engine.stats import WSStats
 from wsfast._engine.threads import call_soon, lasting
+from wsfast.logs import guarded
 
 
 cdef enum:
@@ -48,6 +49,10 @@ cdef Poller _poller_of(loop):
     if poller is None:
         poller = _pollers[id(loop)] = Poller(loop)
     return poller
+
+
+def _raise(exc):
+    raise exc
 
 
 cdef inline double _now() noexcept:
@@ -245,7 +250,7 @@ cdef class PollingReader(FrameReader):
 
     cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
         if self._log is not None:
-            self._log("> %s", describe(head & 0xFF, payload[:size]))
+            self._log_frame("> %s", head & 0xFF, payload, size)
         if self._deflater is not None and not head & 0x08:
             return self._put_deflated(head, payload, size)
         return self._put_encoded(head, payload, size)
@@ -255,7 +260,16 @@ cdef class PollingReader(FrameReader):
             FrameFields fields = frame
             int head = fields.msg_type | (FIN if fields.fin else 0) | (RSV1 if fields.rsv1 else 0)
         if self._log is not None:
-            self._log("< %s", describe(head, frame.get_payload_as_bytes()))
+            self._log_frame("< %s", head, frame.payload_ptr, fields.payload_size)
+        return 0
+
+    cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1:
+        """Whatever happens in here, the frame is sent or delivered: an exception is printed, and the event loop raises
+        what is meant for the program, KeyboardInterrupt for instance."""
+        try:
+            guarded(self._log, line, describe(head, payload[:size]))
+        except BaseException as exc:
+            self._loop.call_soon(_raise, exc)
         return 0
 
     def send_threadsafe(self, msg_type, message, compress=None):
@@ -263,7 +277,7 @@ cdef class PollingReader(FrameReader):
 
         :param msg_type, message, compress: as for :meth:`send`. A ``bytearray`` or ``memoryview`` is copied at once.
         :returns: a ``concurrent.futures.Future``, done when the frame was sent; it raises what :meth:`send` raises
-        :raises RuntimeError: the event loop is closed
+        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
         """
         send = (<object>self).send
         return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)

@@ -37,6 +37,9 @@ cdef enum:
 cdef class FrameReader(FrameWriter):
     """The receiving half of :class:`WSTransport`."""
 
+    def __cinit__(self):
+        self._max_read = READ_SIZE  # never 0, whatever is called on an object that was not initialised
+
     def __dealloc__(self):
         PyMem_RawFree(self._rest)
 

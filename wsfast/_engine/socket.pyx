@@ -257,6 +257,8 @@ cdef class SocketTransport(WritableTransport):
         return NoResult.OK
 
     cpdef _finalize_close(self, exc):
+        if self._file is None:
+            return  # scheduled twice: somebody aborted while aiofastnet's close() or abort() was under way
         try:
             WritableTransport._finalize_close(self, exc)
         finally:

@@ -50,6 +50,7 @@ from wsfast._engine.violation cimport violation, violation_reason
 from wsfast import closing
 from wsfast._engine.copying import reduced
 from wsfast.exceptions import Close, WSProtocolError
+from wsfast.logs import guarded
 from wsfast._engine.keepalive import Keepalive
 from wsfast._engine.tuning import Tuning
 
@@ -222,11 +223,16 @@ cdef class WSTransport(PollingReader):
         return self._send_frame(FIN | WSMsgType.PONG, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
 
     cdef bint _is_expected_pong(self, WSFrame frame) except -1:
-        self._log_received(frame)
-        if self._keepalive is None or not self._keepalive.is_pong(frame):
-            return False
-        self._frames_kept += 1
-        return True
+        cdef bint outer = self._takes_message, is_pong
+        self._takes_message = True  # this frame comes first, whoever polls in the callbacks that are made here
+        try:
+            self._log_received(frame)
+            is_pong = self._keepalive is not None and self._keepalive.is_pong(frame)
+        finally:
+            self._takes_message = outer
+        self._frames_kept += is_pong
+        # Or one of them has ended the connection, and then nothing is delivered any more.
+        return is_pong or (self._state > State.CLOSING and (<FrameFields>frame).msg_type != WSMsgType.CLOSE)
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
         return self._opening.data_received(data)
@@ -397,7 +403,8 @@ cdef class WSTransport(PollingReader):
     def _keep_alive(self, idle_timeout, reply_timeout, strategy):
         """Send PINGs and end the connection if nothing answers; None as `idle_timeout` never pings by itself."""
         self._keepalive = Keepalive(
-            self, self._listener, WSListener, idle_timeout, reply_timeout, strategy, self._ping_histogram)
+            self, self._listener, WSListener, idle_timeout, reply_timeout, strategy,
+            self._ping_histogram, self._logger)
         self._stamp_reads = self._stamp_reads or idle_timeout is not None
 
     async def measure_roundtrip_time(self, int rounds):
@@ -563,7 +570,7 @@ cdef class WSTransport(PollingReader):
         if isinstance(exc, WSProtocolError):
             self._fail(exc.code, closing.reason_for(exc), exc)
         elif callback == "on_ws_frame" and not self._disconnect_on_exception and isinstance(exc, Exception):
-            self._logger.error("exception in %s", callback, exc_info=exc)
+            guarded(self._logger.error, "exception in %s", callback, exc_info=exc)
         else:
             self._fail(1011, "", exc)
 
@@ -578,9 +585,11 @@ cdef class WSTransport(PollingReader):
                 code, reason = 1011, ""
             self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
         self._state = max(self._state, <int>State.FAILED)
-        closing.log_failure(self._logger, exc, first)
-        if self._state != State.CLOSED:
-            self._drain()
+        try:
+            closing.log_failure(self._logger, exc, first)
+        finally:
+            if self._state != State.CLOSED:
+                self._drain()
 
 
 for _name in ("send", "send_many", "poll"):

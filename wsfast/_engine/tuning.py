@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from wsfast.logs import guarded
 from wsfast.options import check_bools, count, seconds
 
 SocketOption = tuple[int, int, int | bytes]
@@ -26,6 +27,15 @@ class Histogram(Protocol):
 
     def record_value(self, value: int, /) -> Any:
         """Count one round trip of `value` nanoseconds."""
+
+
+def record(histogram: Histogram | None, nanoseconds: int, logger: Any) -> None:
+    """Count a round trip. A bug of the histogram is logged with its traceback; it ends no connection."""
+    if histogram is not None:
+        try:
+            histogram.record_value(nanoseconds)
+        except Exception as exc:
+            guarded(logger.error, "exception in ping_histogram.record_value()", exc_info=exc)
 
 
 class Tuning:

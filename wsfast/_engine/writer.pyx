@@ -99,7 +99,7 @@ cdef class FrameWriter(Link):
         As ``asyncio.WriteTransport.set_write_buffer_limits``: 64 KiB and a quarter of `high` by default.
         """
         self._check_thread("set_write_buffer_limits")
-        if self._state != State.CLOSED:
+        if self._state != State.CLOSED and not self.underlying_transport.is_closing():  # asyncio's may be half gone
             self.underlying_transport.set_write_buffer_limits(high, low)
 
     cpdef send(

@@ -16,6 +16,7 @@ from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.route import Route
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
+from wsfast.logs import guarded
 from wsfast.options import Pinging, Timeouts
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
@@ -139,17 +140,18 @@ class Opening:
         rsv_allowed = 0x70 if by_hand else 0
         transport._open(receiver, self._handshake.request, response, self._handshake.subprotocol, rsv_allowed)
         self.opened.set_result(None)
+        ping = self._pinging
+        if ping is not None and ping.interval is not None:
+            transport._keep_alive(ping.interval, ping.timeout, ping.strategy)
         if self.logger.isEnabledFor(logging.INFO):
             beneath = transport.underlying_transport
-            self.logger.info(
+            guarded(
+                self.logger.info,
                 "connected: %s -> %s, masks by %s",
                 beneath.get_extra_info("sockname"),
                 beneath.get_extra_info("peername"),
                 mask_kernel,
             )
-        ping = self._pinging
-        if ping is not None and ping.interval is not None:
-            transport._keep_alive(ping.interval, ping.timeout, ping.strategy)
         return len(self._handshake.trailing)
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -58,6 +58,7 @@ cdef class Awaitable:
     cdef:
         object _delegate            # a coroutine that does the rest
         Stage _stage
+        bint _finalized             # by __del__(): the collector may not be through with it
 
     cdef int _delegate_to(self, coroutine, PyObject **result) except -1
     cdef int _abandon(self) except -1

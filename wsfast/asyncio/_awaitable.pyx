@@ -10,8 +10,7 @@ It keeps its header and its place in the garbage collector's lists, which is mos
 What an object that was begun and is given up must still do to its connection is done in its finalizer, __del__(): the
 collector finalizes all that it is going to clear before it clears anything, so the connection is whole then. The
 finalizer leaves the object OVER. In that stage it refers to nothing and every step raises, so what the collector clears
-afterwards is harmless. An object that the collector has finalized is never kept: the collector may not be through with
-it.
+afterwards is harmless. A finalized object is never kept: the collector may not be through with it.
 """
 
 from cpython.ref cimport Py_DECREF
@@ -93,7 +92,7 @@ cdef extern from *:
     {
         wsf_awaitable *kind = (wsf_awaitable *)Py_TYPE(self)->tp_as_async;
     #ifndef Py_GIL_DISABLED
-        if (kind->spare == NULL && !PyObject_GC_IsFinalized(self)) {
+        if (kind->spare == NULL) {
             Py_SET_REFCNT(self, 1); /* the one that `spare` will be */
             /* What recycle() lets go of may run anything: leave another spare object, or find and keep this one. */
             if (kind->recycle(self)) {

@@ -138,7 +138,6 @@ cdef class Connection:
         transport._cork()
         try:
             for message in messages:
-                transport._require_open()
                 first_byte = _first_byte(message, kind)
                 if first_byte == 0:
                     raise TypeError(f"messages must be str or bytes-like, not {type(message).__name__}")
@@ -315,6 +314,7 @@ cdef class Receive(Awaitable):
         return 0
 
     def __del__(self):
+        self._finalized = True
         fresh = self._stage == Stage.FRESH
         self._end()
         if fresh:
@@ -344,6 +344,7 @@ cdef class Send(Awaitable):
         return WSF_RETURNED
 
     def __del__(self):
+        self._finalized = True
         fresh = self._stage == Stage.FRESH
         self._end()
         if fresh:
@@ -428,14 +429,14 @@ cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
 
 @cython.nonecheck(False)
 cdef bint _recycle_receive(Receive self) noexcept:
-    if self._stage != Stage.OVER:
+    if self._stage != Stage.OVER or self._finalized:
         return False
     self._connection = None
     return True
 
 
 cdef bint _recycle_send(Send self) noexcept:
-    if self._stage != Stage.OVER:
+    if self._stage != Stage.OVER or self._finalized:
         return False
     self._connection = self._message = None
     return True

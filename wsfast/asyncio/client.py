@@ -92,7 +92,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         as Basic authentication, unless `uri` or `additional_headers` have some
     :param max_read_size, quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
-    :param sock: a connected socket, or one to connect
+    :param sock: a connected socket, or one to connect. It is the connection's, and is closed if connecting fails. It
+        remains the caller's if an argument is refused before
     :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI
     :param local_addr: host and port of this end; `source_address` is another name of it
     :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._engine.stats import WSStats
-from wsfast._engine.threads import lasting
+from wsfast._engine.threads import lasting, run_soon
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Histogram
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
@@ -82,7 +82,7 @@ class ClientConnection(Connection, Identity):
         self._turn: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
-        self._pings = Pings(self, ping_histogram)
+        self._pings = Pings(self, self._base_logger, ping_histogram)
         self._keep_alive(Pinging(ping_interval, ping_timeout))
 
     def _keep_alive(self, pinging: Pinging) -> None:
@@ -304,16 +304,14 @@ class ClientConnection(Connection, Identity):
         :param message: ``str`` or bytes-like; a ``bytearray`` or ``memoryview`` is copied at once
         :param text, compress: as for :meth:`send`
         :returns: a ``concurrent.futures.Future``, done when :meth:`send` is; it raises what that raises
-        :raises RuntimeError: the event loop is closed
+        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
         """
-        if self._loop.is_closed():
-            raise RuntimeError("Event loop is closed")
         message = lasting(message)
 
         async def send() -> None:
             await self.send(message, text=text, compress=compress)
 
-        return asyncio.run_coroutine_threadsafe(send(), self._loop)
+        return run_soon(self._loop, send)
 
     def cork(self) -> AbstractContextManager[None]:
         """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.

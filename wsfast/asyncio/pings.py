@@ -7,11 +7,11 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from wsfast._engine.keepalive import Watch
 from wsfast._engine.transport import WSTransport
-from wsfast._engine.tuning import Histogram
+from wsfast._engine.tuning import Histogram, record
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed
 
 
@@ -29,12 +29,13 @@ class Pinged(Protocol):
 class Pings:
     """The PINGs of one connection."""
 
-    def __init__(self, connection: Pinged, histogram: Histogram | None = None) -> None:
+    def __init__(self, connection: Pinged, logger: Any, histogram: Histogram | None = None) -> None:
         # By a proxy, or a closed connection would be left to the garbage collector.
         self._connection: Pinged = weakref.proxy(connection)
         self._loop = asyncio.get_running_loop()
         self.latency = 0.0
         self._histogram = histogram
+        self._logger = logger
         # By payload, in the order in which they were sent: who waits for the PONG, and when the PING was sent.
         self._waiting: dict[bytes, tuple[asyncio.Future[float], float]] = {}
         self._watch: Watch | None = None
@@ -49,7 +50,11 @@ class Pings:
             raise ConcurrencyError("already waiting for a pong with the same data")
         answer: asyncio.Future[float] = self._loop.create_future()
         self._waiting[payload] = (answer, time.perf_counter())
-        self._connection.protocol.send_ping(payload)
+        try:
+            self._connection.protocol.send_ping(payload)
+        except BaseException:
+            self._waiting.pop(payload, None)  # it was not sent, so no answer will come
+            raise
         self._connection._read_on()  # the answer may be behind messages for which there is no room
         return answer
 
@@ -63,21 +68,23 @@ class Pings:
         if payload not in self._waiting:
             return
         now = time.perf_counter()
+        latencies = []
         for earlier in list(self._waiting):
             answer, sent = self._waiting.pop(earlier)
+            latencies.append(now - sent)
             if earlier == self._kept_alive_by:
                 self._kept_alive_by = None
                 if self._watch is not None:
                     self._watch.answered()
             if not answer.done():
                 answer.set_result(now - sent)
-            if self._histogram is not None:
-                self._histogram.record_value(round((now - sent) * 1e9))
             if earlier == payload:
-                self.latency = now - sent
                 break
+        self.latency = latencies[-1]
         if not self._waiting:
             self._connection._read_no_further()
+        for latency in latencies:  # last, for the histogram is the user's code
+            record(self._histogram, round(latency * 1e9), self._logger)
 
     def connection_lost(self, closed: Callable[[], ConnectionClosed]) -> None:
         """Nothing will be answered any more."""

@@ -404,11 +404,13 @@ cdef class Fragments:
     """A message as its fragments arrive, for recv_streaming(). An iterator, not a generator: one that raised can go on.
 
     No Python runs between a fragment's arrival and its being held here, nor between its being given to the user and
-    the note of that: so the handler of a signal that raises loses nothing, and leaves nobody shut out.
+    the note of that: so the handler of a signal that raises loses nothing, and leaves nobody shut out. What logs a
+    fragment runs while it is held.
     """
 
     cdef Connection _connection
     cdef object _decode
+    cdef object _log                    # _log_fragment() of a connection that logs frames
     cdef bint _begun
     cdef bint _done
     cdef bint _running
@@ -420,6 +422,7 @@ cdef class Fragments:
     def __cinit__(self, Connection connection not None, decode):
         self._connection = connection
         self._decode = decode
+        self._log = getattr(connection, "_log_fragment", None)
         self._beginning = b""
 
     def __iter__(self):
@@ -451,6 +454,8 @@ cdef class Fragments:
             except ConnectionClosed:
                 self._done = True
                 raise
+            if self._log is not None:
+                self._log_held(not self._begun)
         self._begun = True
         text, data, fin = self._held
         as_text = text if self._decode is None else self._decode
@@ -467,3 +472,9 @@ cdef class Fragments:
         self._held = None
         self._done = fin
         return fragment
+
+    cdef int _log_held(self, bint first) except -1:
+        text, data, fin = self._held
+        self._begun = True
+        self._log((WSF_FIN_BIT if fin else 0) | ((WSF_TEXT if text else WSF_BINARY) if first else 0), data)
+        return 0

@@ -92,7 +92,7 @@ class ClientConnection(Connection, Identity):
         if compression is not None:
             self._compress(compression, max_message, max_fragment)
         self._fragments = False
-        self._pings = Pings(handle, ping_histogram)
+        self._pings = Pings(handle, logger, ping_histogram)
         self._cause: BaseException | None = None
         self._aborted = False
         self._ended: threading.Event = Event()
@@ -163,7 +163,11 @@ class ClientConnection(Connection, Identity):
 
     @property
     def ping_interval(self) -> float | None:
-        """Seconds between PINGs; None sends none. A change counts from the next call of a method on."""
+        """Seconds between PINGs; None sends none.
+
+        A change counts from the next call of a method on. A thread that waits in one meanwhile notices it when it
+        wakes: it sleeps in the kernel, where only the server can wake it.
+        """
         return self._pinging.interval
 
     @ping_interval.setter
@@ -504,15 +508,16 @@ class ClientConnection(Connection, Identity):
         self._note_end()
 
     def _note_end(self) -> None:
-        """The connection is closed. The event is set last: who sees it finds everything as it will be."""
+        """The connection is closed. The event is set last: who sees it finds everything as it will be.
+
+        If the handler of a signal raises in here, the next call does the rest.
+        """
         if not self._ended.is_set():
-            try:
-                self._pings.collect()  # may call the user's histogram
-            finally:
-                self._pings.close()
-                if self._socket is not None:
-                    self._socket.close()
-                self._ended.set()
+            self._pings.collect()
+            self._pings.close()
+            if self._socket is not None:
+                self._socket.close()
+            self._ended.set()
 
     def _exception(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""

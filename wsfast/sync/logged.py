@@ -1,8 +1,7 @@
 """A blocking connection that logs what the program sends and receives, at level DEBUG.
 
-The crate answers PINGs and keeps the connection alive by itself, and tells nobody, so those frames are not logged. Nor
-are the fragments that recv_streaming() gives: no Python runs between receiving and keeping one. A connection is of this
-class only if its logger is enabled for DEBUG when it is made.
+The crate answers PINGs and keeps the connection alive by itself, and tells nobody, so those frames are not logged. A
+connection is of this class only if its logger is enabled for DEBUG when it is made.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any
 
 from wsfast._engine.frame_log import describe
 from wsfast._faces import BYTES_LIKE
+from wsfast.logs import guarded
 
 __all__ = ["logged"]
 
@@ -29,12 +29,19 @@ class _Logged:
     _base_logger: Any
 
     def _log(self, arrow: str, head: int, payload: Any) -> None:
+        guarded(self._write, arrow, head, payload)
+
+    def _write(self, arrow: str, head: int, payload: Any) -> None:
         self._base_logger.debug("%s %s", arrow, describe(head, _bytes(payload)))
 
     def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes:
         message: str | bytes = super().recv(timeout, decode)  # type: ignore[misc]
         self._log("<", _TEXT if isinstance(message, str) else _BINARY, message)
         return message
+
+    def _log_fragment(self, head: int, payload: bytes) -> None:
+        """Called for each frame that recv_streaming() gives."""
+        self._log("<", head, payload)
 
     def send(self, message: Any, *, text: bool | None = None, compress: bool | None = None) -> None:
         if isinstance(message, (str, *BYTES_LIKE)):

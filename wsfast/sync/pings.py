@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from wsfast._engine.tuning import Histogram
+from wsfast._engine.tuning import Histogram, record
 from wsfast.closing import MAX_CONTROL
 from wsfast.sync._native import ffi, lib
 
@@ -23,8 +23,9 @@ class Event(threading.Event):
 class Pings:
     """The pings of one connection that wait for their pongs."""
 
-    def __init__(self, handle: Any, histogram: Histogram | None = None) -> None:
+    def __init__(self, handle: Any, logger: Any, histogram: Histogram | None = None) -> None:
         self._handle = handle
+        self._logger = logger
         self._histogram = histogram
         # The handler of a signal may ping, too.
         self._lock = threading.RLock()
@@ -46,13 +47,13 @@ class Pings:
         """Take the answers that the crate has received."""
         payload = ffi.new("char[]", MAX_CONTROL)
         latency = ffi.new("double *")
-        with self._lock:
-            while (size := lib.wst_take_pong(self._handle, payload, latency)) >= 0:
+        while (size := lib.wst_take_pong(self._handle, payload, latency)) >= 0:
+            with self._lock:
                 event = self._events.pop(ffi.unpack(payload, size), None)
-                if event is not None:
-                    event.set()
-                if self._histogram is not None:
-                    self._histogram.record_value(round(latency[0] * 1e9))
+            if event is not None:
+                event.set()
+            # Without the lock: it is the user's code.
+            record(self._histogram, round(latency[0] * 1e9), self._logger)
 
     def close(self) -> None:
         """The connection is closed: nothing more will be answered."""

@@ -19,6 +19,8 @@ mod counts;
 mod ending;
 mod frame;
 mod keepalive;
+#[cfg(all(test, not(miri)))]
+mod memory_tests;
 #[cfg(test)]
 mod model_tests;
 mod nested_session;

@@ -146,3 +146,27 @@ impl Sender {
         locked(&self.writer).put_raw(data)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::PING;
+    use std::io::Read;
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn nothing_of_our_own_follows_close() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (wire, sender, closer) = (Wire::new(ours.into_raw_fd()), Sender::new(), Closer::new(None));
+        assert!(closer.open());
+        assert_eq!(sender.send_control(&wire, &closer, FIN | PING, b"1"), Ok(Sent::All));
+        sender.close(&wire, &closer, &Close::new(1005, b""), Phase::Closing);
+        assert_eq!(sender.send_control(&wire, &closer, FIN | PING, b"2"), Ok(Sent::Full));
+        sender.end(&wire);
+        let mut got = Vec::new();
+        theirs.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len(), 7 + 6, "a PING with one byte, and an empty CLOSE");
+        assert_eq!((got[0], got[7]), (FIN | PING, FIN | CLOSE));
+    }
+}

@@ -150,10 +150,13 @@ impl Socket {
     }
 
     /// Sleeps until one of `events` happens, or the connection breaks. Returns what happened: 0 if time is over.
+    ///
+    /// If there are no events time alone wakes: whoever waits for room in the queue cannot read why a connection broke, and
+    /// would ask again and again.
     pub fn poll(&self, events: i16, timeout: Option<Duration>) -> Result<i16, Errno> {
         // Rounded up: to wake too early would mean to ask again and again.
         let millis = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as c_int);
-        let mut waiting = libc::pollfd { fd: self.fd, events, revents: 0 };
+        let mut waiting = libc::pollfd { fd: if events == 0 { -1 } else { self.fd }, events, revents: 0 };
         // SAFETY: one pollfd, as said.
         match unsafe { system::poll(&mut waiting, 1, millis) } {
             0 => Ok(0),
