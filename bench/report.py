@@ -27,6 +27,9 @@ SECTIONS = {
     "flood": [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")],
     "deflate": [cases.deflate(size) for size in (300, 2000)],
     "tls": [cases.request_response(size, tls=True) for size in ROUND_TRIPS],
+    "tls-two": [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS],
+    "tls-batch": [cases.batch(512, tls=True)],
+    "tls-flood": [cases.flood(128, tls=True)],
     "connect": [cases.connect()],
     "idle": [
         cases.idle(loop=lp, after_message=used) for lp in ("uvloop", "asyncio") for used in (False, True)
