@@ -52,9 +52,9 @@ uint64_t now_ns(void) {
 }
 
 void *buffer_of(size_t size) {
-    void *buffer = malloc(size);
-    if (buffer == NULL)
-        die("malloc");
+    void *buffer;
+    if ((errno = posix_memalign(&buffer, PAGE, size)) != 0)
+        die("posix_memalign");
     return buffer;
 }
 

@@ -9,6 +9,8 @@
 #include "frame.h"
 #include "stream.h"
 
+enum { PAGE = 4096 };
+
 _Noreturn void die(const char *what);
 
 /* Prints what went wrong unless `good`: the check of a reply. */
@@ -22,7 +24,8 @@ void pin_to(int cpu);
 
 uint64_t now_ns(void);
 
-/* Allocates or dies. The caller owns it; the clients keep theirs until they end. */
+/* Allocates or dies, at a page boundary: where the kernel copies fast (machine/offsets.c). Freed by free(); the
+ * clients keep theirs until they end. */
 void *buffer_of(size_t size);
 
 /* Sends everything, waiting for room on a non-blocking socket as well. Returns -1 when the peer has
