@@ -9,7 +9,7 @@
 #include "frame.h"
 #include "stream.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, CACHE_LINE = 64 };
 
 _Noreturn void die(const char *what);
 

@@ -66,7 +66,8 @@ int main(int argc, char **argv) {
     }
 
     struct reader reader = reader_on(server, READ_SIZE + size);
-    uint8_t *payload = buffer_of(size), *out = buffer_of(LONGEST_HEADER + size);
+    uint8_t *payload = buffer_of(size), *area = buffer_of(CACHE_LINE + size);
+    uint8_t *out = area + CACHE_LINE - masked_header_size(size); /* so the payload is on a line */
     uint64_t *ns = buffer_of(rounds * sizeof *ns);
     for (size_t i = 0; i < size; i++)
         payload[i] = payload_byte(0, i);
