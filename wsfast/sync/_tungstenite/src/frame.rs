@@ -1,12 +1,14 @@
 //! Frame headers as tungstenite writes them, and the payloads of control frames. What is received the core judges.
 
+use std::io::Write;
+
 use tungstenite::protocol::frame::coding::OpCode;
 use tungstenite::protocol::frame::FrameHeader;
 
 use crate::core::{FIN, MAX_CONTROL, OPCODE, RSV1};
 
 /// Appends the header of a masked frame. `head` is its first byte; `key` is as it lies in memory.
-pub fn append_header(out: &mut Vec<u8>, head: u8, length: usize, key: u32) {
+pub fn append_header(out: &mut impl Write, head: u8, length: usize, key: u32) {
     let header = FrameHeader {
         is_final: head & FIN != 0,
         rsv1: head & RSV1 != 0,
@@ -14,8 +16,17 @@ pub fn append_header(out: &mut Vec<u8>, head: u8, length: usize, key: u32) {
         mask: Some(key.to_ne_bytes()),
         ..FrameHeader::default()
     };
-    // Writing to a Vec cannot fail.
+    // There is room for it.
     let _ = header.format(length as u64, out);
+}
+
+/// Bytes of that header.
+pub fn header_size(length: usize) -> usize {
+    match length {
+        0..126 => 6,
+        126..65536 => 8,
+        _ => 14,
+    }
 }
 
 /// The payload of a control frame: at most `MAX_CONTROL` bytes.
@@ -53,7 +64,7 @@ mod tests {
         for (length, size) in [(0, 6), (125, 6), (126, 8), (65535, 8), (65536, 14)] {
             let mut out = Vec::new();
             append_header(&mut out, FIN | 2, length, 7);
-            assert_eq!(out.len(), size);
+            assert_eq!((out.len(), header_size(length)), (size, size));
             out[1] &= 0x7F; // as a server writes it
             out.truncate(size - 4);
             let mut message = Message::new(u64::MAX, u64::MAX);
