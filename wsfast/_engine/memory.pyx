@@ -86,7 +86,7 @@ cdef ReadBuffer new_read_buffer(Py_ssize_t capacity):
 
 cdef ReadBuffer new_frame_buffer(uint64_t size):
     """For a frame of `size` bytes that must be contiguous, wherever it begins in the first cache line."""
-    if size <= READ_SIZE >> 1 or size > LONG_FRAME:
+    if size <= READ_SIZE >> 1 or size > LONG_FRAME + LONGEST_HEADER:
         if size > <uint64_t>PY_SSIZE_T_MAX >> 1:
             raise MemoryError(f"no memory for a frame of {size} bytes")
         return new_read_buffer(aligned(size) + SLACK)

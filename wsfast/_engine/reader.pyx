@@ -26,6 +26,7 @@ from wsfast._engine.frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgT
 from wsfast._engine.link cimport State
 from wsfast._engine.memory cimport (
     LONG_FRAME,
+    LONGEST_HEADER,
     READ_SIZE,
     REST_LIMIT,
     ROOM_FOR_TAIL,
@@ -72,7 +73,7 @@ cdef class FrameReader(FrameWriter):
 
         Not when it was announced, for then no more memory is used than for what has come.
         """
-        if READ_SIZE < size + SLACK <= LONG_FRAME + SLACK:
+        if READ_SIZE - SLACK < size <= LONG_FRAME + LONGEST_HEADER:
             self._read_size = min(max(self._read_size, size + SLACK), self._max_read)
             self._short_reads = 0
 
@@ -331,14 +332,12 @@ cdef class FrameReader(FrameWriter):
     ) except -1:
         """Keep the beginning of a frame, buffer[start:end], until the rest of it arrives.
 
-        A short one is copied, and put in front of the next read, if that may bring the rest. Else the next reads go
-        behind it: where it lies, if the frame is long, has room there, and nobody else was promised that room; or in a
-        buffer for the frame. `frame_size` is 0 if even the header is incomplete.
+        A short one is copied, and put in front of the next read: so a frame that was merely announced takes no memory.
+        Else the next reads go behind it: where it lies, if the frame is long, has room there, and nobody else was
+        promised that room; or in a buffer for the frame. `frame_size` is 0 if even the header is incomplete.
         """
-        cdef:
-            Py_ssize_t size = end - start
-            uint64_t at_once = READ_SIZE >> 1 if self._read_size <= READ_SIZE else self._read_size
-        if size <= REST_LIMIT and frame_size <= at_once:
+        cdef Py_ssize_t size = end - start
+        if size <= REST_LIMIT:
             self._rest = <char *>PyMem_RawMalloc(size)
             if self._rest == NULL:
                 raise MemoryError(f"no memory for {size} bytes of a frame")

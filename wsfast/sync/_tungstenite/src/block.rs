@@ -83,6 +83,7 @@ impl Block {
         self.grow(more)
     }
 
+    #[cold]
     fn grow(&mut self, more: usize) -> Result<(), NoMemory> {
         let capacity = self.len.checked_add(more).ok_or(NoMemory)?;
         let layout = Self::layout(capacity)?;
@@ -96,6 +97,7 @@ impl Block {
     }
 
     /// Appends `bytes`.
+    #[inline]
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
         self.reserve(bytes.len())?;
         // SAFETY: there is room, and `bytes` cannot lie in it.
@@ -161,17 +163,6 @@ impl Drop for Block {
             // SAFETY: that is how it was allocated.
             unsafe { dealloc(self.data.as_ptr(), layout) };
         }
-    }
-}
-
-impl std::io::Write for Block {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.extend(bytes).map_err(|NoMemory| std::io::ErrorKind::OutOfMemory)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

@@ -101,12 +101,10 @@ impl Buffer {
     /// The receiver has copied what it was lent.
     #[inline]
     pub fn take_back(&mut self) {
-        self.loan = Loan::Nothing;
-        if self.message.capacity() > KEEP {
-            self.message = Vec::new();
-        }
-        if self.left.capacity() > 0 {
-            self.left = Block::new();
+        match std::mem::replace(&mut self.loan, Loan::Nothing) {
+            Loan::Message if self.message.capacity() > KEEP => self.message = Vec::new(),
+            Loan::Left(_) => self.left = Block::new(),
+            _ => {}
         }
         if self.start == self.block.len() {
             self.start = 0;

@@ -1,14 +1,22 @@
 //! Frame headers as tungstenite writes them, and the payloads of control frames. What is received the core judges.
 
-use std::io::Write;
-
 use tungstenite::protocol::frame::coding::OpCode;
 use tungstenite::protocol::frame::FrameHeader;
 
+use crate::block::CACHE_LINE;
 use crate::core::{FIN, MAX_CONTROL, OPCODE, RSV1};
 
-/// Appends the header of a masked frame. `head` is its first byte; `key` is as it lies in memory.
-pub fn append_header(out: &mut impl Write, head: u8, length: usize, key: u32) {
+/// The header of a masked frame, at the end of a cache line: its bytes are those from the returned place on. `head` is its
+/// first byte; `key` is as it lies in memory.
+#[inline]
+pub fn header(head: u8, length: usize, key: u32) -> ([u8; CACHE_LINE], usize) {
+    let mut line = [0; CACHE_LINE];
+    let start = CACHE_LINE
+        - match length {
+            0..126 => 6,
+            126..65536 => 8,
+            _ => 14,
+        };
     let header = FrameHeader {
         is_final: head & FIN != 0,
         rsv1: head & RSV1 != 0,
@@ -17,16 +25,8 @@ pub fn append_header(out: &mut impl Write, head: u8, length: usize, key: u32) {
         ..FrameHeader::default()
     };
     // There is room for it.
-    let _ = header.format(length as u64, out);
-}
-
-/// Bytes of that header.
-pub fn header_size(length: usize) -> usize {
-    match length {
-        0..126 => 6,
-        126..65536 => 8,
-        _ => 14,
-    }
+    let _ = header.format(length as u64, &mut &mut line[start..]);
+    (line, start)
 }
 
 /// The payload of a control frame: at most `MAX_CONTROL` bytes.
@@ -62,9 +62,9 @@ mod tests {
     #[test]
     fn what_we_write_is_minimal() {
         for (length, size) in [(0, 6), (125, 6), (126, 8), (65535, 8), (65536, 14)] {
-            let mut out = Vec::new();
-            append_header(&mut out, FIN | 2, length, 7);
-            assert_eq!((out.len(), header_size(length)), (size, size));
+            let (line, start) = header(FIN | 2, length, 7);
+            let mut out = line[start..].to_vec();
+            assert_eq!(out.len(), size);
             out[1] &= 0x7F; // as a server writes it
             out.truncate(size - 4);
             let mut message = Message::new(u64::MAX, u64::MAX);
@@ -75,8 +75,7 @@ mod tests {
 
     #[test]
     fn rsv1_is_written() {
-        let mut out = Vec::new();
-        append_header(&mut out, FIN | RSV1 | 1, 0, 7);
-        assert_eq!(out[0], 0xC1);
+        let (line, start) = header(FIN | RSV1 | 1, 0, 7);
+        assert_eq!(line[start], 0xC1);
     }
 }

@@ -84,15 +84,16 @@ impl Writer {
         // A longer payload is masked and sent piece by piece. A multiple of four, so the mask key need not be turned.
         let longest = payload.len().min(LONG_FRAME);
         self.out.reserve(CACHE_LINE + longest)?;
+        let (line, start) = frame::header(head, payload.len(), key);
         if self.out.is_empty() {
             // So the payload is masked to a cache line.
-            self.sent = CACHE_LINE - frame::header_size(payload.len());
-            self.out.extend(&[0; CACHE_LINE][..self.sent])?;
+            self.out.extend(&line)?;
+            self.sent = start;
+        } else {
+            self.out.extend(&line[start..])?;
         }
-        let before = self.out.len();
-        frame::append_header(&mut self.out, head, payload.len(), key);
         self.frames += 1;
-        self.bytes += (self.out.len() - before + payload.len()) as u64;
+        self.bytes += (CACHE_LINE - start + payload.len()) as u64;
         if self.corks > 0 && head & CLOSE == 0 {
             self.gathered += 1;
             if self.out.len() + payload.len() < self.sent + GATHER {
