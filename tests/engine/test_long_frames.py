@@ -53,9 +53,11 @@ def wire(loop):
 
 
 def calm(wire: Wire) -> None:
-    """Short reads until memory for long frames is given back, by the connection and then by the thread."""
+    """Short reads and writes until memory for long frames is given back, by the connection and then by the thread."""
     for _ in range(2 * SHORT_AFTER + 10):
         wire.feed(binary(b""))
+        wire.transport.send(WSMsgType.BINARY, b"")
+    wire.sent()
 
 
 # ---- where
@@ -107,7 +109,7 @@ def test_the_next_long_frame_is_read_at_once_and_where_the_last_one_was(wire, si
 
 
 def test_a_frame_longer_than_that_leaves_nothing_behind(wire):
-    wire.feed(binary(bytes(4 * MEBI + 1)))
+    wire.feed(binary(bytes(4 * MEBI + 5)))
     assert area(wire)[1] == USUAL
 
 
