@@ -3,9 +3,8 @@
  *
  *   offsets <cpu> <size> [repeats]
  *
- * One thread sends to itself over TCP on loopback, and times each call by itself. Of the repeats of
- * an offset, which take turns with those of all others, it keeps the lower quartile. The sizes are
- * ns per call. A table says its rows and columns. */
+ * One thread sends to itself over TCP on loopback. Figures are ns per call: the lower quartile of the
+ * repeats, in which all offsets take turns. */
 #define _GNU_SOURCE
 #include <netinet/in.h>
 #include <stdio.h>

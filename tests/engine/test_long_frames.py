@@ -286,7 +286,7 @@ def test_connections_go_on_with_halves_of_long_frames_behind_each_other(loop, ke
     """In one buffer: what was promised to one of them is not read into by another."""
     wires = [Wire(loop, Scripted(on_ws_frame=lambda self, transport, frame: kept and all_kept.append(frame))) for _ in range(3)]
     all_kept: list[WSFrame] = []
-    wires[0].feed(binary(bytes(3 * MEBI)))  # the buffer grows
+    wires[0].feed(binary(bytes(3 * MEBI // 2)))  # the buffer grows, to twice that
     all_kept.clear()
     payloads = [pattern(size, seed) for seed, size in enumerate((2 * MEBI, MEBI, 200 * KIB))]
     streams = [binary(payload) for payload in payloads]
@@ -298,3 +298,27 @@ def test_connections_go_on_with_halves_of_long_frames_behind_each_other(loop, ke
         assert wire.listener.payloads[-1] == payload
         wire.lose()
     assert sorted(map(bytes, all_kept), key=len) == (payloads[::-1] if kept else [])
+
+
+def test_a_long_frame_is_not_continued_where_a_nested_read_went(loop):
+    """The callback of one connection completes a frame of another in the same buffer, which thus is the thread's again,
+    and has a third read into it."""
+    kept: list[WSFrame] = []
+    third = Wire(loop, Scripted(on_ws_frame=lambda self, transport, frame: kept.append(frame)))
+    second = Wire(loop)
+
+    def nested(self, transport, frame):
+        if frame.payload_size == 2:
+            second.feed(long[200 * KIB :])
+            third.feed(binary(pattern(1000, 3)))
+
+    first = Wire(loop, Scripted(on_ws_frame=nested))
+    first.feed(binary(bytes(3 * MEBI // 2)))  # the buffer grows, to twice that
+    long = binary(pattern(MEBI, 5))
+    second.feed(long[: 200 * KIB])
+    first.feed(binary(b"go") + long[: 200 * KIB])
+    first.feed(long[200 * KIB :])
+    assert first.listener.payloads[-1] == second.listener.payloads[-1] == pattern(MEBI, 5)
+    assert [bytes(frame) for frame in kept] == [pattern(1000, 3)]
+    for wire in (first, second, third):
+        wire.lose()
