@@ -104,7 +104,15 @@ def command(name, case, server, cpu):
     if name.startswith("C"):
         program, *mode = FLOORS[case.function][name]
         counted = [] if case.function == "request_response" else [case.count]
-        words = [native.program(f"floor/{program}", tls=case.tls), *mode, server.port, cpu, case.size, *counted, *rounds]
+        words = [
+            native.program(f"floor/{program}", tls=case.tls),
+            *mode,
+            server.port,
+            cpu,
+            case.size,
+            *counted,
+            *rounds,
+        ]
         words += [server.ca] if server.ca else []
         return [str(word) for word in words]
     client, _, variant = name.partition(":")

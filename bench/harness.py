@@ -26,7 +26,11 @@ class Server:
 
     def __init__(self, words, *, ca=None):
         self.process = subprocess.Popen(
-            [str(word) for word in words], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            [str(word) for word in words],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         line = self.process.stdout.readline().split()
         if len(line) != 2 or line[0] != "PORT":

@@ -30,7 +30,17 @@ def program(name, *, tls=False):
     fresh = built.with_suffix(
         f".{os.getpid()}"
     )  # renamed when complete: another run may be using the old file
-    command = [*compiler, *FLAGS, "-o", fresh, source, stream, *MORE.get(name, []), *sorted(common.glob("*.c")), *(OPENSSL if tls else [])]
+    command = [
+        *compiler,
+        *FLAGS,
+        "-o",
+        fresh,
+        source,
+        stream,
+        *MORE.get(name, []),
+        *sorted(common.glob("*.c")),
+        *(OPENSSL if tls else []),
+    ]
     if subprocess.run(command, check=False).returncode != 0:
         raise SystemExit(f"{source} does not compile")
     return fresh.replace(built)

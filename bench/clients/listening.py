@@ -76,7 +76,9 @@ def request_response_of_messages(base, send, size, rounds):
         def on_ws_message(self, transport, msg_type, reply):
             self.samples.append(now() - self.start)
             if len(reply) != size or reply[0] != first or reply[-1] != last:
-                self.done.set_exception(ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply[:40])!r}"))
+                self.done.set_exception(
+                    ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply[:40])!r}")
+                )
             else:
                 self.next(transport)
 

@@ -24,8 +24,8 @@ void pin_to(int cpu);
 
 uint64_t now_ns(void);
 
-/* Allocates or dies, at a page boundary: where the kernel copies fast (machine/offsets.c). Freed by free(); the
- * clients keep theirs until they end. */
+/* Allocates or dies, at a page boundary: where the kernel copies fast (machine/offsets.c). Freed by
+ * free(); the clients keep theirs until they end. */
 void *buffer_of(size_t size);
 
 /* Sends everything, waiting for room on a non-blocking socket as well. Returns -1 when the peer has

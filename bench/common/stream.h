@@ -23,10 +23,12 @@ struct stream *stream_accept(int fd);
 
 int stream_fd(const struct stream *s);
 
-/* As recv(2), with at most one recv(2). -1 with EAGAIN may also mean that a record is incomplete. */
+/* As recv(2), with at most one recv(2). -1 with EAGAIN may also mean that a record is incomplete.
+ */
 ssize_t stream_recv(struct stream *s, void *data, size_t size, int flags);
 
-/* True if stream_recv() can give bytes that the kernel no longer has: do not wait for the socket. */
+/* True if stream_recv() can give bytes that the kernel no longer has: do not wait for the socket.
+ */
 int stream_holds(const struct stream *s);
 
 /* What to send for data[0:*size], in as few records as can be, and its size. Belongs to the stream,

@@ -18,7 +18,8 @@
 
 enum { CHUNK = 256 * 1024, READ_SIZE = 256 * 1024 };
 
-/* The frames not yet sent: built in `data` from `next` on, [at, end) waiting for room in the socket. */
+/* The frames not yet sent: built in `data` from `next` on, [at, end) waiting for room in the
+ * socket. */
 struct outbox {
     uint8_t *data, **payloads;
     const uint8_t *at, *end;

@@ -17,7 +17,8 @@
 
 enum { READ_SIZE = 256 * 1024 };
 
-static const char usage[] = "usage: rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup> [authority]";
+static const char usage[] =
+    "usage: rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup> [authority]";
 
 static void fill_blocking(struct reader *r, int epoll) {
     (void)epoll;

@@ -1,10 +1,10 @@
-/* Where buffers should lie on this machine: what recv(2), send(2), masking and copying cost for each
- * offset of their memory from a page boundary.
+/* Where buffers should lie on this machine: what recv(2), send(2), masking and copying cost for
+ * each offset of their memory from a page boundary.
  *
  *   offsets <cpu> <size> [repeats]
  *
- * One thread sends to itself over TCP on loopback. Figures are ns per call: the lower quartile of the
- * repeats, in which all offsets take turns. */
+ * One thread sends to itself over TCP on loopback. Figures are ns per call: the lower quartile of
+ * the repeats, in which all offsets take turns. */
 #define _GNU_SOURCE
 #include <netinet/in.h>
 #include <stdio.h>
@@ -93,7 +93,9 @@ static void map_socket(void) {
 
 /* ---- memory */
 
-static void mask(uint8_t *to, const uint8_t *from) { wsf_mask_best()->fn(to, from, size, 0x12345678); }
+static void mask(uint8_t *to, const uint8_t *from) {
+    wsf_mask_best()->fn(to, from, size, 0x12345678);
+}
 
 static void copy(uint8_t *to, const uint8_t *from) { memcpy(to, from, size); }
 

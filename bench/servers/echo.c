@@ -127,8 +127,7 @@ static int answer(struct connection *c) {
 }
 
 static void *serve(void *argument) {
-    struct connection c = {.client = stream_accept((int)(intptr_t)argument),
-                           .capacity = READ_SIZE};
+    struct connection c = {.client = stream_accept((int)(intptr_t)argument), .capacity = READ_SIZE};
     if (c.client == NULL)
         return NULL;
     c.data = buffer_of(c.capacity);

@@ -15,9 +15,7 @@ struct stream *stream_connect(int fd, const char *ca) {
     return stream_accept(fd);
 }
 
-void stream_certificate(const char *file) {
-    check(file == NULL, "this server has no TLS");
-}
+void stream_certificate(const char *file) { check(file == NULL, "this server has no TLS"); }
 
 struct stream *stream_accept(int fd) {
     struct stream *s = buffer_of(sizeof *s);
@@ -25,9 +23,7 @@ struct stream *stream_accept(int fd) {
     return s;
 }
 
-int stream_fd(const struct stream *s) {
-    return s->fd;
-}
+int stream_fd(const struct stream *s) { return s->fd; }
 
 ssize_t stream_recv(struct stream *s, void *data, size_t size, int flags) {
     return recv(s->fd, data, size, flags);

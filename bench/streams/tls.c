@@ -25,7 +25,8 @@ enum {
 struct stream {
     int fd;
     SSL *ssl;
-    uint8_t *in, *out; /* ciphertext: in[start:end] is not decrypted yet, out[0:sealed] to be sent */
+    uint8_t *in,
+        *out; /* ciphertext: in[start:end] is not decrypted yet, out[0:sealed] to be sent */
     size_t start, end, sealed, room;
 };
 
@@ -189,13 +190,9 @@ void stream_close(struct stream *s) {
 
 /* ---- bytes */
 
-int stream_fd(const struct stream *s) {
-    return s->fd;
-}
+int stream_fd(const struct stream *s) { return s->fd; }
 
-int stream_holds(const struct stream *s) {
-    return s->start < s->end || SSL_pending(s->ssl) > 0;
-}
+int stream_holds(const struct stream *s) { return s->start < s->end || SSL_pending(s->ssl) > 0; }
 
 /* Decrypts what there is room for; 0 if not even one record is complete, -1 at the end. */
 static ssize_t decrypt(struct stream *s, uint8_t *data, size_t size) {

@@ -272,7 +272,7 @@ def test_what_is_kept_stays_while_long_frames_come_in_parts_to_several_connectio
     rng = random.Random(seed)
     everybody: list[Connection] = []
     everybody += [Connection(loop, rng, everybody) for _ in range(3)]
-    while any([one.read() for one in rng.sample(everybody, len(everybody))]):
+    while any(one.read() for one in rng.sample(everybody, len(everybody))):
         pass
     for one in everybody:
         assert one.delivered == len(one.expected)
@@ -284,7 +284,10 @@ def test_what_is_kept_stays_while_long_frames_come_in_parts_to_several_connectio
 @pytest.mark.parametrize("kept", [False, True])
 def test_connections_go_on_with_halves_of_long_frames_behind_each_other(loop, kept):
     """In one buffer: what was promised to one of them is not read into by another."""
-    wires = [Wire(loop, Scripted(on_ws_frame=lambda self, transport, frame: kept and all_kept.append(frame))) for _ in range(3)]
+    wires = [
+        Wire(loop, Scripted(on_ws_frame=lambda self, transport, frame: kept and all_kept.append(frame)))
+        for _ in range(3)
+    ]
     all_kept: list[WSFrame] = []
     wires[0].feed(binary(bytes(3 * MEBI // 2)))  # the buffer grows, to twice that
     all_kept.clear()

@@ -338,6 +338,12 @@ async def test_other_threads_get_the_interpreter_whenever_they_ask_for_it():
             thread.join()
 
 
+def _start_and_poll(thread, transport, **options):
+    """The signal may come before the poll."""
+    thread.start()
+    transport.poll(math.inf, **options)
+
+
 async def test_a_signal_gets_in():
     def handler(number, stack):
         raise LookupError("the signal")
@@ -347,8 +353,7 @@ async def test_a_signal_gets_in():
         async with pair() as (transport, _, _):
             thread = threading.Timer(0.02, os.kill, [os.getpid(), signal.SIGUSR1])
             with pytest.raises(LookupError, match="the signal"):
-                thread.start()
-                transport.poll(math.inf)
+                _start_and_poll(thread, transport)
             thread.join()
     finally:
         signal.signal(signal.SIGUSR1, previous)
@@ -423,8 +428,7 @@ async def test_a_signal_handler_runs_while_a_poll_sleeps(what):
             else:
                 error = {"raises": LookupError, "closes": ConnectionClosed, "pauses": RuntimeError}[what]
                 with pytest.raises(error):
-                    thread.start()
-                    transport.poll(math.inf, sleep=True)
+                    _start_and_poll(thread, transport, sleep=True)
                 if what == "pauses":
                     transport.underlying_transport.resume_reading()
             thread.join()
@@ -460,6 +464,7 @@ async def test_what_the_kernel_did_not_take_leaves_while_a_poll_sleeps():
     """The server answers when it has all of it. No event loop runs that would send the rest."""
     size = 8_000_000
     async with pair() as (transport, listener, far):
+
         def answer():
             far.sock.setblocking(True)
             left = size + 14

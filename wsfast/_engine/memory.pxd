@@ -4,8 +4,8 @@ from libc.stdint cimport uint64_t
 cdef enum:
     # One recv(2) takes what the kernel has, and both it and what is built from it fit into a second-level cache.
     READ_SIZE = 256 * 1024
-    # Frames with up to so many bytes of payload are read by one recv(2), if they are there, and written by one send(2). The memory for it
-    # grows when such frames come, and is given back when they do not.
+    # Frames with up to so many bytes of payload are read by one recv(2), if they are there, and written by one send(2).
+    # The memory for it grows when such frames come, and is given back when they do not.
     LONG_FRAME = 4 * 1024 * 1024
     # A longer beginning of a frame is not put in front of the next read, but gets a buffer of its own.
     REST_LIMIT = 16 * 1024
@@ -28,8 +28,8 @@ cdef class ReadBuffer:
     cdef:
         char *data                  # at a cache line
         Py_ssize_t capacity
-        # The bytes before are not read into before nobody else refers to the buffer. Whoever reads behind claims what he
-        # reads, and sets this to the next cache line; it never goes back while anybody refers to the buffer.
+        # The bytes before it are not read into until nobody else refers to the buffer. Readers claim what they read, and
+        # claims never go back while anybody refers to the buffer.
         Py_ssize_t claimed
 
     cdef Py_ssize_t claim(self, Py_ssize_t end) noexcept
