@@ -1,4 +1,4 @@
-"""The map of this machine: the cost of recv, send, masking and copying for offsets of their memory from a page boundary.
+"""The map of this machine: what recv, send, masking and copying cost, by the offset of their memory from a page.
 
     python -m bench.offsets [SIZE ...]         by default 8, 64 and 256 KiB
 

@@ -28,7 +28,7 @@ cdef class ReadBuffer:
     cdef:
         char *data                  # at a cache line
         Py_ssize_t capacity
-        # The bytes before it are not read into until nobody else refers to the buffer. Readers claim what they read, and
+        # Bytes before it are not read into until nobody else refers to the buffer. Readers claim what they read, and
         # claims never go back while anybody refers to the buffer.
         Py_ssize_t claimed
 
