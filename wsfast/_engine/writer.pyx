@@ -464,8 +464,7 @@ cdef class FrameWriter(Link):
             uint32_t key
             char *area
             char *ptr
-            Py_ssize_t piece = min(size, <Py_ssize_t>LONG_FRAME)
-            Py_ssize_t capacity = piece
+            Py_ssize_t piece = min(size, <Py_ssize_t>LONG_FRAME), capacity = piece
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         self._write_gathered()
@@ -478,8 +477,7 @@ cdef class FrameWriter(Link):
                 _mask(<uint8_t *>area + CACHE_LINE, <const uint8_t *>payload, piece, key)
                 self._write(ptr, area + CACHE_LINE + piece - ptr)
                 ptr = area + CACHE_LINE
-                payload += piece
-                size -= piece
+                payload, size = payload + piece, size - piece
                 piece = min(size, piece)
         finally:
             self._scratch.give_large(area, capacity)
