@@ -147,8 +147,8 @@ async def ws_connect(
         read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
     :param timestamps: ``"user"`` sets :attr:`WSFrame.recv_time_ns`, ``"kernel"`` also :attr:`WSFrame.kernel_time_ns`,
         on plain TCP only
-    :param max_read_size: bytes to read at once, at most; 256 KiB by default. Their frames are all delivered before
-        anything else happens.
+    :param max_read_size: bytes to read at once, at most; 256 KiB by default, or as much as the longest recent frame.
+        Their frames are all delivered before anything else happens.
     :param quickack: tell the kernel after every read to acknowledge at once, which costs a system call per read;
         otherwise it is told once, and forgets it when it sees fit
     :param so_busy_poll: ``SO_BUSY_POLL``, in microseconds: the kernel asks the network card itself before it sleeps

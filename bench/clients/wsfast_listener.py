@@ -2,7 +2,7 @@
 `messages` receives with on_ws_message() instead of on_ws_frame().
 
 The variants `busy_poll` do not sleep; `busy_poll_beside_100` has a hundred idle connections with the same option. The
-variant `poll` bypasses the event loop.
+variant `poll` bypasses the event loop; `sleeping_poll` does so and waits in the kernel.
 """
 
 import math
@@ -43,6 +43,11 @@ async def request_response(url, size, rounds, ssl=None):
 awake = partial(ws_connect, busy_poll=math.inf)
 
 
+async def request_response_messages(url, size, rounds, ssl=None):
+    listener = listening.request_response_of_messages(WSListener, send, size, rounds)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
 async def request_response_busy_poll(url, size, rounds, ssl=None):
     listener = listening.request_response(WSListener, send, size, rounds)
     return await listening.run(awake, listener, url, ssl)
@@ -59,12 +64,20 @@ async def request_response_busy_poll_beside_100(url, size, rounds, ssl=None):
 
 async def request_response_poll(url, size, rounds, ssl=None):
     """The callback for a reply sends the next request. Then poll() reads on, and the event loop does nothing."""
+    return await poll_on(url, size, rounds, ssl, False)
+
+
+async def request_response_sleeping_poll(url, size, rounds, ssl=None):
+    return await poll_on(url, size, rounds, ssl, True)
+
+
+async def poll_on(url, size, rounds, ssl, sleep):
     listener = listening.request_response(WSListener, send, size, rounds)
     transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
     listener.next(transport)
     poll, done = transport.poll, listener.done.done
     while not done():
-        poll(1)
+        poll(1, sleep)
     transport.disconnect()
     await transport.wait_disconnected()
     return await listener.done

@@ -22,6 +22,11 @@ struct frame {
 /* Decodes the header at `p`. Returns 0 while `have` bytes do not hold all of it, else 1. */
 int frame_header_decode(struct frame *f, const uint8_t *p, size_t have);
 
+/* The size of a header with a key. */
+static inline size_t masked_header_size(uint64_t size) {
+    return size < 126 ? 6 : size < 65536 ? 8 : 14;
+}
+
 /* Writes a header, with `key` if it is not NULL; returns its size. */
 size_t frame_header_encode(uint8_t *out, uint8_t first, uint64_t size, const uint8_t *key);
 

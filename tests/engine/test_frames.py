@@ -300,7 +300,7 @@ def test_a_control_frame_may_be_longer_than_the_limit(loop):
 
 def test_a_frame_that_no_memory_can_hold_ends_the_connection(loop):
     wire = Wire(loop)
-    wire.feed(text("a"), header(BINARY, 1 << 61))
+    wire.feed(text("a"), header(BINARY, 1 << 61) + bytes(20_000))
     assert wire.listener.payloads == [b"a"]
     assert isinstance(wire.end(), MemoryError)
 
@@ -320,7 +320,7 @@ def test_a_frame_that_no_memory_can_hold_ends_the_connection_that_survives_excep
         warning = error
 
     wire = Wire(loop, disconnect_on_exception=False, logger=Logger())
-    wire.feed(text("a"), header(BINARY, 1 << 61))
+    wire.feed(text("a"), header(BINARY, 1 << 61) + bytes(20_000))
     assert wire.listener.payloads == [b"a"]
     assert isinstance(wire.end(), MemoryError)
 

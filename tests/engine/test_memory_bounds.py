@@ -11,14 +11,14 @@ from support.feeds import MEBI
 
 TESTS = Path(__file__).parents[1]
 
-READ = 256 * 1024
+READ = MEBI + 16 * 1024  # a frame as long as may be, and a little of what follows it
 # The sums of docs/howto/limits.md, with the default settings but for max_frame_size, which is 1 MiB here.
 MESSAGE = (
     MEBI * 5 // 2
 )  # that arrives: the frame, or the fragments and half as much again, and once more when it is copied
 QUEUE = 16 * 64 * 1024
 PINGED = MEBI
-READS = 2 * READ  # what is read into, and what is held back
+READS = 2 * READ + READ  # what is read into, and what is held back
 STREAMS = 512 * 1024  # of compression, and what a library inflates into
 SUMS = {
     "listener": MESSAGE + READS + STREAMS,

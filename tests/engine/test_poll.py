@@ -8,6 +8,7 @@ import math
 import os
 import select
 import signal
+import socket
 import ssl
 import sys
 import threading
@@ -337,6 +338,12 @@ async def test_other_threads_get_the_interpreter_whenever_they_ask_for_it():
             thread.join()
 
 
+def _start_and_poll(thread, transport, **options):
+    """The signal may come before the poll."""
+    thread.start()
+    transport.poll(math.inf, **options)
+
+
 async def test_a_signal_gets_in():
     def handler(number, stack):
         raise LookupError("the signal")
@@ -345,12 +352,143 @@ async def test_a_signal_gets_in():
     try:
         async with pair() as (transport, _, _):
             thread = threading.Timer(0.02, os.kill, [os.getpid(), signal.SIGUSR1])
-            thread.start()
             with pytest.raises(LookupError, match="the signal"):
-                transport.poll(math.inf)
+                _start_and_poll(thread, transport)
             thread.join()
     finally:
         signal.signal(signal.SIGUSR1, previous)
+
+
+# ---- poll(sleep=True) waits in the kernel
+
+
+async def test_a_sleeping_poll_looks_once_at_a_socket_that_is_ready():
+    async with pair() as (transport, listener, far):
+        thread = threading.Timer(0.05, far.sock.send, [text("a")])
+        thread.start()
+        assert transport.poll(SOON, sleep=True) is True
+        assert listener.payloads == [b"a"]
+        assert (transport.stats.poll_hits, transport.stats.poll_misses) == (1, 0)
+        thread.join()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0001, 0.02])
+async def test_a_sleeping_poll_ends_when_the_time_is_up(seconds):
+    async with pair() as (transport, _, _):
+        before = time.monotonic()
+        assert transport.poll(seconds, sleep=True) is False
+        assert time.monotonic() - before >= seconds
+        assert transport.stats.poll_misses <= 3
+
+
+async def test_a_sleeping_poll_goes_on_until_the_frame_is_complete():
+    async with pair() as (transport, listener, far):
+        whole = frames.binary(bytes(200_000))
+        thread = threading.Thread(target=_send_all, args=[far.sock, whole])
+        thread.start()
+        assert transport.poll(SOON, sleep=True) is True
+        assert listener.payloads == [bytes(200_000)]
+        thread.join()
+
+
+async def test_other_threads_run_while_a_poll_sleeps():
+    """A thread that runs Python code only until it has the interpreter sends the frame."""
+    interval = sys.getswitchinterval()
+    async with pair() as (transport, _, far):
+        thread = threading.Thread(target=lambda: far.sock.send(text("a")))
+        sys.setswitchinterval(1000)
+        try:
+            thread.start()
+            assert transport.poll(SOON, sleep=True) is True
+        finally:
+            sys.setswitchinterval(interval)
+            thread.join()
+
+
+@pytest.mark.parametrize("what", ["raises", "sends", "closes", "pauses"])
+async def test_a_signal_handler_runs_while_a_poll_sleeps(what):
+    def handler(number, stack):
+        if what == "raises":
+            raise LookupError("the signal")
+        if what == "sends":
+            far.sock.send(text("a"))
+        elif what == "closes":
+            transport.abort()
+        else:
+            transport.underlying_transport.pause_reading()
+
+    previous = signal.signal(signal.SIGUSR1, handler)
+    try:
+        async with pair() as (transport, listener, far):
+            thread = threading.Timer(0.02, os.kill, [os.getpid(), signal.SIGUSR1])
+            if what == "sends":
+                thread.start()
+                assert transport.poll(math.inf, sleep=True) is True
+                assert listener.payloads == [b"a"]
+            else:
+                error = {"raises": LookupError, "closes": ConnectionClosed, "pauses": RuntimeError}[what]
+                with pytest.raises(error):
+                    _start_and_poll(thread, transport, sleep=True)
+                if what == "pauses":
+                    transport.underlying_transport.resume_reading()
+            thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+@pytest.mark.parametrize("end", ["eof", "close"])
+async def test_a_connection_that_ends_wakes_a_sleeping_poll(end):
+    async with pair() as (transport, _, far):
+        endings = {
+            "eof": lambda: far.sock.shutdown(socket.SHUT_WR),
+            "close": lambda: far.sock.send(frames.close(1000)),
+        }
+        thread = threading.Timer(0.02, endings[end])
+        thread.start()
+        if end == "close":
+            assert transport.poll(SOON, sleep=True) is True
+        with pytest.raises(ConnectionClosed):
+            transport.poll(SOON, sleep=True)
+        thread.join()
+
+
+async def test_a_sleeping_poll_refuses_to_wait_for_what_is_not_read():
+    async with pair() as (transport, _, _):
+        transport.underlying_transport.pause_reading()
+        with pytest.raises(RuntimeError, match="paused"):
+            transport.poll(math.inf, sleep=True)
+        transport.underlying_transport.resume_reading()
+
+
+async def test_what_the_kernel_did_not_take_leaves_while_a_poll_sleeps():
+    """The server answers when it has all of it. No event loop runs that would send the rest."""
+    size = 8_000_000
+    async with pair() as (transport, listener, far):
+
+        def answer():
+            far.sock.setblocking(True)
+            left = size + 14
+            while left:
+                left -= len(far.sock.recv(min(left, 1 << 20)))
+            far.sock.sendall(text("all"))
+            far.sock.setblocking(False)
+
+        thread = threading.Thread(target=answer)
+        transport.send(WSMsgType.BINARY, bytes(size))
+        assert transport.write_buffer_size > 0
+        thread.start()
+        assert transport.poll(SOON, sleep=True) is True
+        assert listener.payloads == [b"all"]
+        thread.join()
+
+
+async def test_the_awaitable_client_sleeps_as_well():
+    async with awaitable() as (ws, far):
+        thread = threading.Timer(0.02, far.sock.send, [text("a")])
+        thread.start()
+        assert ws.poll(SOON, sleep=True) is True
+        assert await ws.recv() == "a"
+        thread.join()
 
 
 async def test_it_works_from_a_task_with_the_awaitable_client_as_well():
@@ -379,11 +517,12 @@ def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return certificates.server_context(), certificates.client_context()
 
 
-async def test_tls_is_polled_through_its_transport():
+@pytest.mark.parametrize("sleep", [False, True])
+async def test_tls_is_polled_through_its_transport(sleep):
     def nested(self, transport, frame):
         if frame.get_payload_as_bytes() == b"a":
             peer.send(text("c"))
-            assert transport.poll(SOON)
+            assert transport.poll(SOON, sleep)
 
     server, client = tls_contexts()
     handler = TlsPeer()
@@ -394,17 +533,17 @@ async def test_tls_is_polled_through_its_transport():
         peer = await handler.peer
         assert transport.poll(0) is False
         peer.send(text("a") + text("b"))
-        assert transport.poll(SOON) is True
+        assert transport.poll(SOON, sleep) is True
         assert listener.payloads[:2] == [b"a", b"b"]
         while len(listener.payloads) < 3:
-            assert transport.poll(SOON) is True
+            assert transport.poll(SOON, sleep) is True
         assert listener.payloads == [b"a", b"b", b"c"]
         big = frames.pattern(300_000)
         peer.send(frames.binary(big)[:100_000])
         transport.poll(0.01)
         peer.send(frames.binary(big)[100_000:])
         while len(listener.frames) < 4:
-            transport.poll(0.01)
+            transport.poll(0.01, sleep)
             await asyncio.sleep(0)  # the server has more to write than the kernel takes
         assert listener.frames[-1].payload == big
         assert transport.stats.poll_hits >= 4

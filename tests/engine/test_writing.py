@@ -93,17 +93,11 @@ def test_a_message_of_any_size_arrives_intact_between_others(wire, size, corked)
     assert [sent.payload for sent in wire.sent()] == [b"before", payload, b"after", payload, b"end"]
 
 
-def test_one_frame_is_one_write_up_to_128_kib(wire):
-    for size in (0, 125, 65536, (128 << 10) - 14):
+def test_one_frame_is_one_write(wire):  # up to 4 MiB: test_long_frames.py
+    for size in (0, 125, 65536, (128 << 10) - 14, (128 << 10) - 13, 1 << 20):
         wire.transport.send(WSMsgType.BINARY, bytes(size))
         assert len(wire.mock.writes) == 1
         wire.sent()
-
-
-def test_a_larger_frame_is_written_in_pieces_and_no_piece_is_larger(wire):
-    wire.transport.send(WSMsgType.BINARY, bytes(1 << 20))
-    assert max(map(len, wire.mock.writes)) <= 128 << 10
-    assert len(wire.mock.writes) == 9
 
 
 def test_the_masks_of_frames_differ(wire):

@@ -42,11 +42,13 @@ cdef class PollingReader(FrameReader):
         uint64_t _poll_hits
         uint64_t _poll_misses
 
-    cpdef bint poll(self, double timeout) except -1
+    cpdef bint poll(self, double timeout, bint sleep=*) except -1
 
     cdef int _start_polling(self) except -1
     cdef int _stop_polling(self) except -1
     cdef int _look(self) except -1
+    cdef int _sleep(self, double deadline) except -1
+    cdef int _require_reading(self) except -1
     cdef int _log_received(self, WSFrame frame) except -1
     cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1
 

@@ -8,12 +8,15 @@ A turn of the loop takes a microsecond or two, though, and a reply that arrives 
 the poller also reads the sockets of the few connections that had the latest events, several times over: most replies
 arrive here, and need neither epoll_wait(2) nor the loop. All the others cost nothing: the loop finds them.
 
-poll() does the same without a loop, for one connection.
+poll() does the same without a loop, for one connection; or it waits in the kernel, which costs less where the processor
+is needed for something else: for the server, say.
 """
 
 import contextvars
 import weakref
 
+from aiofastnet.transport cimport Transport, WritableTransport
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.core cimport wsf_monotonic_ns
@@ -25,6 +28,31 @@ from wsfast._engine.frame_log import describe
 from wsfast._engine.stats import WSStats
 from wsfast._engine.threads import call_soon, lasting
 from wsfast.logs import guarded
+
+
+cdef extern from *:
+    """
+    #include <math.h>
+    #include <poll.h>
+    #include <time.h>
+
+    /* Sleeps until the socket is ready, a signal has come, or the time is up. Returns what poll(2) says of it, 0 if
+     * nothing. A very long sleep may end early. */
+    static short wsf_sleep(int fd, int for_room, double seconds)
+    {
+        struct pollfd one = {.fd = fd, .events = POLLIN | (for_room ? POLLOUT : 0)};
+        seconds = fmin(seconds, 86400);
+    #ifdef __linux__
+        struct timespec left = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
+        return ppoll(&one, 1, &left, NULL) > 0 ? one.revents : 0;
+    #else
+        return poll(&one, 1, (int)ceil(1000 * seconds)) > 0 ? one.revents : 0;
+    #endif
+    }
+    """
+    enum:
+        POLLOUT
+    short wsf_sleep(int fd, bint for_room, double seconds) noexcept nogil
 
 
 cdef enum:
@@ -178,16 +206,18 @@ cdef class PollingReader(FrameReader):
     cdef int _event(self) except -1:
         return self._poller.event(self)
 
-    cpdef bint poll(self, double timeout) except -1:
+    cpdef bint poll(self, double timeout, bint sleep=False) except -1:
         """Receive without the event loop: read and deliver frames until one was delivered or the time is up.
 
-        It does not sleep, and blocks the event loop: no other task, timer or connection goes on meanwhile. ``send()``
-        and then ``poll()`` in one callback is a round trip of two system calls, if the reply is there when it looks.
+        It blocks the event loop: no other task, timer or connection goes on meanwhile. ``send()`` and then ``poll()``
+        in one callback is a round trip of two system calls, if the reply is there when it looks.
 
         What was read before is delivered first, and what is being gathered or corked is written first. Inside
         ``on_ws_frame`` it delivers to ``on_ws_frame`` again. A fragment counts as a frame, also for ``on_ws_message``.
 
         :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
+        :param sleep: wait in the kernel (poll(2)): the processor is free meanwhile, and other threads run. By default
+            it looks again and again, which is faster if there is a processor to spare.
         :returns: True if a frame was delivered
         :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more
         :raises RuntimeError: reading is paused, or this is a wrong thread, or a finalizer that runs amid a message
@@ -211,6 +241,10 @@ cdef class PollingReader(FrameReader):
             if looks and _now() >= deadline:
                 return False
             self._require_receiving()
+            # TLS may hold what was received before, of which the kernel knows nothing: it is looked at first.
+            if sleep and (looks or type(self._fast) is SocketTransport):
+                self._sleep(deadline)
+                self._require_receiving()
             self._look()
             if looks == 0 and not isinstance(self._fast, SocketTransport):
                 self._fast._retry_ssl_read()  # that was the socket; since reading was paused TLS may hold records
@@ -222,10 +256,7 @@ cdef class PollingReader(FrameReader):
     cdef int _look(self) except -1:
         """Read once, by whatever reads this connection."""
         cdef uint64_t reads = self._reads
-        if self._fast is None:
-            raise NotImplementedError("poll() needs aiofastnet's transports: use_aiofastnet must not be False")
-        if self._fast._read_paused and not self._fast._closing:
-            raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
+        self._require_reading()
         if isinstance(self._fast, SocketTransport):
             (<SocketTransport>self._fast).read_now(None)
         else:
@@ -234,6 +265,41 @@ cdef class PollingReader(FrameReader):
             self._poll_hits += 1
         else:
             self._poll_misses += 1
+        return 0
+
+    cdef int _require_reading(self) except -1:
+        if self._fast is None:
+            raise NotImplementedError("poll() needs aiofastnet's transports: use_aiofastnet must not be False")
+        if self._fast._read_paused and not self._fast._closing:
+            raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
+        return 0
+
+    cdef int _sleep(self, double deadline) except -1:
+        """Wait in the kernel until there is something to read, or to find out. What was sent goes on leaving, which is
+        the event loop's work otherwise: the server may answer only when it has all. Signal handlers run."""
+        cdef:
+            double left = deadline - _now()
+            Transport transport = self._fast
+            bint unsent
+            int fd
+            short events
+        self._require_reading()
+        PyErr_CheckSignals()
+        if left <= 0:
+            return 0
+        if isinstance(transport, WritableTransport):
+            fd = (<WritableTransport>transport)._fileno
+            unsent = (<WritableTransport>transport)._write_backlog_size > 0
+        else:
+            fd = transport.get_extra_info("socket").fileno()
+            unsent = transport.get_write_buffer_size() > 0
+        if fd < 0:
+            return 0
+        with nogil:
+            events = wsf_sleep(fd, unsent, left)
+        PyErr_CheckSignals()
+        if unsent and events & POLLOUT:
+            transport._write_ready()
         return 0
 
     cdef int _require_receiving(self) except -1:

@@ -14,12 +14,16 @@ cdef class FrameReader(FrameWriter):
         wsf_message _message
         char *_rest                 # a short beginning of a frame
         Py_ssize_t _rest_size
-        ReadBuffer _own             # a long one: its first _own_size bytes
-        Py_ssize_t _own_size
+        ReadBuffer _own             # a long one: what lies there from _own_start to _own_end
+        Py_ssize_t _own_start
+        Py_ssize_t _own_end
+        Py_ssize_t _own_limit       # how far it may be read into: so much is claimed
         Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
 
         # Set by WSTransport, and by Inbox with _read_at_most().
         Py_ssize_t _max_read        # bytes to read at once, at most
+        Py_ssize_t _read_size       # of them, what is worth it: more than READ_SIZE while long frames come
+        int _short_reads            # since the last of those
 
         # What is left of a read because the listener has no room for more; None if nothing is. Inbox looks whether
         # something is, has it kept by _hold_back(), and takes it back by _deliver_held().
@@ -53,6 +57,9 @@ cdef class FrameReader(FrameWriter):
 
     cdef void _tell_read_done(self) noexcept
     cdef void _woken_for_nothing(self) noexcept
+    cdef void _read_more(self, Py_ssize_t size) noexcept
+    cdef void _read_less(self, Py_ssize_t nbytes) noexcept
+    cdef int _own_updated(self, ReadBuffer buffer, Py_ssize_t nbytes) except -1
     cdef void _stamp(self) noexcept
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int _deliver_rest(self) except -1

@@ -24,14 +24,25 @@ from wsfast._engine.core cimport (
 )
 from wsfast._engine.frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.link cimport State
-from wsfast._engine.memory cimport READ_SIZE, REST_LIMIT, ReadBuffer, new_read_buffer
+from wsfast._engine.memory cimport (
+    LONG_FRAME,
+    LONGEST_HEADER,
+    READ_SIZE,
+    REST_LIMIT,
+    ROOM_FOR_TAIL,
+    SLACK,
+    ReadBuffer,
+    aligned,
+    new_frame_buffer,
+    new_read_buffer,
+)
 from wsfast._engine.python cimport Py_REFCNT
 from wsfast._engine.writer cimport FrameWriter
 
 
 cdef enum:
-    # A long frame is received into a buffer of its own, with this much room behind it for what follows.
-    OWN_SLACK = 16 * 1024
+    # Long frames have ended when a connection had none among so many reads.
+    SHORT_AFTER = 1024
 
 
 cdef class FrameReader(FrameWriter):
@@ -48,17 +59,32 @@ cdef class FrameReader(FrameWriter):
 
     cdef NoResult get_buffer_c(self, Py_ssize_t hint, char **ptr, Py_ssize_t *size) except NoResult.EXC:
         if self._own is not None:
-            ptr[0] = self._own.data + self._own_size
-            size[0] = self._own.capacity - self._own_size
+            ptr[0] = self._own.data + self._own_end
+            size[0] = min(self._own_limit - self._own_end, self._max_read)
         else:
-            self._scratch.reading_area(self._rest_size, ptr, size)
-        size[0] = min(size[0], self._max_read)
+            self._scratch.reading_area(self._rest_size, self._read_size, ptr, size)
         return NoResult.OK
 
     def _read_at_most(self, Py_ssize_t size):
         if size <= 0:
             raise ValueError(f"size must be positive, not {size}")
         self._max_read = size
+        self._read_size = min(size, <Py_ssize_t>READ_SIZE)
+
+    cdef void _read_more(self, Py_ssize_t size) noexcept:
+        """A frame of that size has arrived, and others like it may follow: read each at once.
+
+        Not when it was announced, for then no more memory is used than for what has come.
+        """
+        if READ_SIZE - SLACK < size <= LONG_FRAME + LONGEST_HEADER:
+            self._read_size = min(max(self._read_size, size + SLACK), self._max_read)
+            self._short_reads = 0
+
+    cdef void _read_less(self, Py_ssize_t nbytes) noexcept:
+        """So much was read, where more would have been. Perhaps long frames come no more."""
+        self._short_reads = 0 if nbytes > READ_SIZE else self._short_reads + 1
+        if self._short_reads > SHORT_AFTER:
+            self._read_size = min(self._max_read, <Py_ssize_t>READ_SIZE)
 
     cdef void _tell_read_done(self) noexcept:
         """Call _read_done() from now on."""
@@ -101,8 +127,6 @@ cdef class FrameReader(FrameWriter):
             FrameReader alive = self  # a callback may drop every other reference
             ReadBuffer buffer = self._own
             Py_ssize_t start, end
-            wsf_header header
-            wsf_status status
         if self._stamp_reads:
             self._stamp()
         if self._tells_poller:
@@ -110,40 +134,60 @@ cdef class FrameReader(FrameWriter):
         self._reads += 1
         self._bytes_received += nbytes
         self._sent_in = 0
+        if self._read_size > READ_SIZE:
+            self._read_less(nbytes)
         if buffer is not None:
-            if nbytes < 0 or nbytes > buffer.capacity - self._own_size:
-                raise ValueError(f"{nbytes} bytes cannot have been received")
-            self._own_size += nbytes
-            if self._own_size >= self._own_frame:
-                self._own = None
-                alive._consume(buffer, 0, self._own_size)
-            else:
-                # What has come of it is judged at once (RFC 6455 section 8.1).
-                status = wsf_message_next(&self._message, <const uint8_t *>buffer.data, self._own_size, &header)
-                if status < WSF_INCOMPLETE:
-                    self._own = None
-                    alive._violated(status, <const uint8_t *>buffer.data, self._own_size)
-            if alive._tells_read_done:
-                alive._read_done()
+            alive._own_updated(buffer, nbytes)
             return
         buffer = self._scratch.take_read(&start)
         if buffer is None:
             raise RuntimeError("buffer_updated() without get_buffer()")
-        if nbytes < 0 or nbytes > buffer.capacity - start - self._rest_size:
-            self._scratch.give_read(buffer, buffer.capacity)
-            raise ValueError(f"{nbytes} bytes cannot have been received")
+        start += aligned(self._rest_size) - self._rest_size
         end = start + self._rest_size + nbytes
+        if nbytes < 0 or end > buffer.capacity:
+            self._scratch.give_read(buffer)
+            raise ValueError(f"{nbytes} bytes cannot have been received")
         if self._rest_size:
             memcpy(buffer.data + start, self._rest, self._rest_size)
             PyMem_RawFree(self._rest)
             self._rest = NULL
             self._rest_size = 0
+        buffer.claim(end)
         try:
             alive._consume(buffer, start, end)
             if alive._tells_read_done:
                 alive._read_done()
         finally:
-            alive._scratch.give_read(buffer, end)
+            alive._scratch.give_read(buffer)
+
+    cdef int _own_updated(self, ReadBuffer buffer, Py_ssize_t nbytes) except -1:
+        """`buffer` is that of a long frame that is arriving."""
+        cdef:
+            wsf_header header
+            wsf_status status
+            Py_ssize_t start = self._own_start
+            Py_ssize_t end = self._own_end + nbytes
+        if nbytes < 0 or end > self._own_limit:
+            raise ValueError(f"{nbytes} bytes cannot have been received")
+        self._own_end = end
+        if end - start < self._own_frame:
+            # What has come of it is judged at once (RFC 6455 section 8.1).
+            status = wsf_message_next(&self._message, <const uint8_t *>buffer.data + start, end - start, &header)
+            if status < WSF_INCOMPLETE:
+                self._own = None
+                self._violated(status, <const uint8_t *>buffer.data + start, end - start)
+            if self._tells_read_done:
+                self._read_done()
+            return 0
+        self._own = None
+        self._read_more(self._own_frame)
+        try:
+            self._consume(buffer, start, end)
+            if self._tells_read_done:
+                self._read_done()
+        finally:
+            self._scratch.give_read(buffer)
+        return 0
 
     cdef void _stamp(self) noexcept:
         cdef int64_t now = wsf_monotonic_ns()
@@ -291,21 +335,31 @@ cdef class FrameReader(FrameWriter):
     ) except -1:
         """Keep the beginning of a frame, buffer[start:end], until the rest of it arrives.
 
-        A short one is copied, and put in front of the next read. If it is long, or the frame is, a buffer that holds
-        the frame is read into instead. `frame_size` is 0 if even the header is incomplete.
+        A short one is copied, and put in front of the next read: so a frame that was merely announced takes no memory.
+        Else the next reads go behind it: where it lies, if the frame is long, has room there, and nobody else was
+        promised that room; or in a buffer for the frame. `frame_size` is 0 if even the header is incomplete.
         """
         cdef Py_ssize_t size = end - start
-        if size <= REST_LIMIT and frame_size <= <uint64_t>READ_SIZE >> 1:
+        if size <= REST_LIMIT:
             self._rest = <char *>PyMem_RawMalloc(size)
             if self._rest == NULL:
                 raise MemoryError(f"no memory for {size} bytes of a frame")
             memcpy(self._rest, buffer.data + start, size)
             self._rest_size = size
             return 0
-        self._own = new_read_buffer(frame_size + OWN_SLACK)
-        memcpy(self._own.data, buffer.data + start, size)
-        self._own_size = size
+        if (READ_SIZE >> 1 < frame_size <= <uint64_t>(buffer.capacity - start)
+                and <uint64_t>(buffer.capacity >> 2) <= frame_size
+                and buffer.claimed == aligned(end + ROOM_FOR_TAIL)):
+            self._own = buffer
+            self._own_start = start
+        else:
+            self._own = new_frame_buffer(frame_size)
+            self._own_start = aligned(size) - size  # so what is read behind it goes to a cache line
+            memcpy(self._own.data + self._own_start, buffer.data + start, size)
+        self._own_end = self._own_start + size
         self._own_frame = frame_size
+        self._own_limit = min(self._own_start + <Py_ssize_t>frame_size + SLACK, self._own.capacity)
+        self._own.claim(self._own_limit)
         return 0
 
     # What WSTransport does with it.

@@ -20,6 +20,7 @@ cdef class SocketTransport(WritableTransport):
         bint _kernel_stamps
 
     cdef Look read_now(self, object context) except Look.RAISED
+    cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1
     cdef int _end_writing(self) except -1
 
 

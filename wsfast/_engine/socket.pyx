@@ -12,9 +12,10 @@ import socket
 cimport cython
 from aiofastnet.transport cimport WritableTransport
 from aiofastnet.utils cimport NoResult, aiofn_read, aiofn_write
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 from wsfast._engine.reader cimport FrameReader
 
@@ -182,23 +183,33 @@ cdef class SocketTransport(WritableTransport):
         if self._finalizing_close or self._reader is None or size <= 0:
             return NoResult.OK
         try:
-            if self._write_backlog_size == 0:
+            while self._write_backlog_size == 0:
                 sent = aiofn_write(self._fileno, ptr, size, True)
                 if sent == size:
                     return NoResult.OK
-                if sent > 0:
-                    ptr += sent
-                    size -= sent
-            if self._unsent is None:
-                self._unsent = bytearray()
-            self._unsent += <bytes>ptr[:size]
-            self._write_backlog_size += size
+                if sent <= 0:
+                    break
+                # The peer may have made room meanwhile. To ask costs less than to copy, and to wait for the loop.
+                ptr += sent
+                size -= sent
+            self._queue(ptr, size)
             self._reader._note_backlog(self._write_backlog_size)
             self._start_backlog_writing()
             self._maybe_pause_protocol()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
         return NoResult.OK
+
+    cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1:
+        """Copy what the kernel did not take."""
+        cdef Py_ssize_t queued
+        if self._unsent is None:
+            self._unsent = bytearray()
+        queued = PyByteArray_GET_SIZE(self._unsent)
+        PyByteArray_Resize(self._unsent, queued + size)
+        memcpy(PyByteArray_AS_STRING(self._unsent) + queued, ptr, size)
+        self._write_backlog_size += size
+        return 0
 
     cpdef write_nocheck(self, data):
         cdef const unsigned char[::1] view = data

@@ -167,7 +167,7 @@ cdef class WSTransport(PollingReader):
         self._gather = tuning.gather
         self._window = tuning.busy_poll
         self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
-        self._max_read = tuning.max_read_size
+        (<object>self)._read_at_most(tuning.max_read_size)
         self._tells_read_done = self._quickack = tuning.quickack
         self._ping_histogram = tuning.ping_histogram
         self._state = State.CONNECTING

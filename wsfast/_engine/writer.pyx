@@ -21,7 +21,6 @@ from cpython.exc cimport PyErr_SetFromErrno
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport (
@@ -37,7 +36,7 @@ from wsfast._engine.core cimport (
 from wsfast._engine.streams cimport TAIL_SIZE, Deflater, compression
 from wsfast._engine.frame cimport FIN, RSV1, RSV2, RSV3, WSMsgType, opcode_of
 from wsfast._engine.link cimport Link, State
-from wsfast._engine.memory cimport CACHE_LINE, WRITE_SIZE
+from wsfast._engine.memory cimport CACHE_LINE, LONG_FRAME, WRITE_SIZE, release
 from wsfast._engine.python cimport PyUnicode_AsUTF8AndSize, wsf_callback
 
 
@@ -81,7 +80,7 @@ cdef class FrameWriter(Link):
     """The sending half of :class:`WSTransport`."""
 
     def __dealloc__(self):
-        free(self._gathered)
+        release(self._gathered)
         self._forget_late()
 
     @property
@@ -460,27 +459,28 @@ cdef class FrameWriter(Link):
         return 0
 
     cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
-        """A frame that is masked and written piece by piece, each small enough to stay in the cache."""
+        """A frame that leaves alone, by one write; if it is very long, by one for every LONG_FRAME bytes."""
         cdef:
             uint32_t key
             char *area
-            Py_ssize_t header, piece
+            char *ptr
+            Py_ssize_t piece = min(size, <Py_ssize_t>LONG_FRAME), capacity = piece
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         self._write_gathered()
-        area = self._scratch.take_write()
+        area = self._scratch.take_large(&capacity)
         try:
-            header = wsf_encode_header(<uint8_t *>area, first_byte, size, key)
+            ptr = area + CACHE_LINE - wsf_header_size(size)
+            wsf_encode_header(<uint8_t *>ptr, first_byte, size, key)
             while size > 0:
-                # Four bytes of the mask repeat, so every piece but the last is a multiple of four.
-                piece = min(size, (WRITE_SIZE - header) & ~<Py_ssize_t>3)
-                _mask(<uint8_t *>area + header, <const uint8_t *>payload, piece, key)
-                self._write(area, header + piece)
-                payload += piece
-                size -= piece
-                header = 0
+                # Four bytes of the mask repeat, and every piece but the last is a multiple of four.
+                _mask(<uint8_t *>area + CACHE_LINE, <const uint8_t *>payload, piece, key)
+                self._write(ptr, area + CACHE_LINE + piece - ptr)
+                ptr = area + CACHE_LINE
+                payload, size = payload + piece, size - piece
+                piece = min(size, piece)
         finally:
-            self._scratch.give_write(area)
+            self._scratch.give_large(area, capacity)
         return 0
 
     cdef int _write_gathered(self) except -1:

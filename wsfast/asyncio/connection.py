@@ -251,18 +251,19 @@ class ClientConnection(Connection, Identity):
                 self._streaming = True  # what follows is the rest of a message
                 raise
 
-    def poll(self, timeout: float) -> bool:
+    def poll(self, timeout: float, sleep: bool = False) -> bool:
         """Receive without the event loop: read until a frame arrived or the time is up.
 
-        It does not sleep, and blocks the event loop: no other task goes on meanwhile. The message is for :meth:`recv`,
-        which gives it at once. What is being gathered or corked is sent first.
+        It blocks the event loop: no other task goes on meanwhile. The message is for :meth:`recv`, which gives it at
+        once. What is being gathered or corked is sent first.
 
         :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
+        :param sleep: wait in the kernel instead of looking again and again
         :returns: True if a frame arrived, of a message or a control frame
         :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more
         :raises RuntimeError: reading is paused because `max_queue` frames wait, or this is a wrong thread
         """
-        return self.protocol.poll(timeout)
+        return self.protocol.poll(timeout, sleep)
 
     async def _text_is_invalid(self, exc: InvalidText) -> None:
         self.protocol._fail(1007, reason_for(exc), exc)

@@ -4,14 +4,11 @@
 //! that are lent must neither move nor change until they are taken back. Nothing outside this file can reach the block but
 //! to read it and to fill what is free behind it; and `grow` is the only function that may move it. If something in the
 //! block is lent `grow` leaves the whole block to the receiver, and goes on with a fresh one.
-//!
-//! No allocation here aborts the process: a peer decides how large they are, and `NoMemory` is an answer.
 
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::socket::{Errno, NO_MEMORY};
+use crate::block::{Block, NoMemory};
 
 /// What one recv(2) may bring: more than a pipe or a loopback hands over at once, and the pages that it does not
 /// touch cost nothing.
@@ -20,48 +17,34 @@ pub const READ: usize = 128 * 1024;
 /// A frame announced but not arrived makes us reserve no more than this at a time.
 const TRUST: usize = 1024 * 1024;
 
-/// A block that grew over this for one long message is not kept.
+/// A message that was put together elsewhere is not kept if it is longer.
 const KEEP: usize = 2 * TRUST;
-
-/// There is no memory. Nothing has changed: the same may be tried again.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NoMemory;
-
-impl fmt::Display for NoMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is no memory")
-    }
-}
-
-impl std::error::Error for NoMemory {}
-
-impl From<NoMemory> for Errno {
-    fn from(_: NoMemory) -> Errno {
-        NO_MEMORY
-    }
-}
 
 #[derive(Debug)]
 enum Loan {
     Nothing,
     /// A part of the block.
     Block(Range<usize>),
-    /// A part of `held`.
-    Held(Range<usize>),
+    /// A part of `left`.
+    Left(Range<usize>),
+    /// `message`.
+    Message,
 }
 
 pub struct Buffer {
-    block: Vec<u8>,
+    block: Block,
     /// Up to here the block is read.
     start: usize,
     loan: Loan,
-    /// What is lent, or the block that it is in, if that is not `block`.
-    held: Vec<u8>,
+    /// The block that the loan is in, if that is not `block`.
+    left: Block,
+    /// What is lent, if it is in no block.
+    message: Vec<u8>,
 }
 
 impl Buffer {
     pub fn new() -> Self {
-        Buffer { block: Vec::new(), start: 0, loan: Loan::Nothing, held: Vec::new() }
+        Buffer { block: Block::new(), start: 0, loan: Loan::Nothing, left: Block::new(), message: Vec::new() }
     }
 
     #[inline]
@@ -100,8 +83,8 @@ impl Buffer {
 
     /// Lends a message that is not in the block. What was lent before is taken back.
     pub fn lend_owned(&mut self, message: Vec<u8>) {
-        self.loan = Loan::Held(0..message.len());
-        self.held = message;
+        self.loan = Loan::Message;
+        self.message = message;
     }
 
     /// It stays where it is until something else is lent, or it is taken back.
@@ -110,24 +93,22 @@ impl Buffer {
         match &self.loan {
             Loan::Nothing => &[],
             Loan::Block(place) => &self.block[place.clone()],
-            Loan::Held(place) => &self.held[place.clone()],
+            Loan::Left(place) => &self.left[place.clone()],
+            Loan::Message => &self.message,
         }
     }
 
     /// The receiver has copied what it was lent.
     #[inline]
     pub fn take_back(&mut self) {
-        self.loan = Loan::Nothing;
-        if self.held.capacity() > KEEP {
-            self.held = Vec::new();
+        match std::mem::replace(&mut self.loan, Loan::Nothing) {
+            Loan::Message if self.message.capacity() > KEEP => self.message = Vec::new(),
+            Loan::Left(_) => self.left = Block::new(),
+            _ => {}
         }
         if self.start == self.block.len() {
             self.start = 0;
-            if self.block.capacity() > KEEP {
-                self.block = Vec::new();
-            } else {
-                self.block.clear();
-            }
+            self.block.clear(READ);
         }
     }
 
@@ -135,20 +116,18 @@ impl Buffer {
 
     /// What may be written to, behind the data; see `filled`.
     pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
-        self.block.spare_capacity_mut()
+        self.block.spare()
     }
 
     /// # Safety
     /// The first `size` bytes of `spare` are written.
     pub unsafe fn filled(&mut self, size: usize) {
-        debug_assert!(size <= self.block.capacity() - self.block.len());
-        self.block.set_len(self.block.len() + size);
+        self.block.filled(size);
     }
 
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
         self.reserve(bytes.len())?;
-        self.block.extend_from_slice(bytes); // there is room, so nothing moves
-        Ok(())
+        self.block.extend(bytes) // there is room, so nothing moves
     }
 
     /// Makes room behind the data, if `need` bytes of a frame are missing.
@@ -177,19 +156,19 @@ impl Buffer {
     fn grow(&mut self, size: usize) -> Result<(), NoMemory> {
         if let Loan::Block(place) = &self.loan {
             let place = place.clone();
-            let mut fresh = Vec::new();
-            fresh.try_reserve_exact(self.unread().len().saturating_add(size)).map_err(|_| NoMemory)?;
-            fresh.extend_from_slice(self.unread());
-            self.held = std::mem::replace(&mut self.block, fresh);
+            let mut fresh = Block::new();
+            fresh.reserve_exact(self.unread().len().saturating_add(size))?;
+            fresh.extend(self.unread())?;
+            self.left = std::mem::replace(&mut self.block, fresh);
             self.start = 0;
-            self.loan = Loan::Held(place);
+            self.loan = Loan::Left(place);
             return Ok(());
         }
         if self.start > 0 {
-            self.block.drain(..self.start);
+            self.block.remove(self.start);
             self.start = 0;
         }
-        self.block.try_reserve_exact(size).map_err(|_| NoMemory)
+        self.block.reserve_exact(size)
     }
 
     /// Puts `bytes` before what is unread. Nothing must be lent.
@@ -197,10 +176,10 @@ impl Buffer {
         if bytes.is_empty() {
             return Ok(());
         }
-        let mut fresh = Vec::new();
-        fresh.try_reserve_exact((bytes.len() + self.unread().len()).max(READ)).map_err(|_| NoMemory)?;
-        fresh.extend_from_slice(bytes);
-        fresh.extend_from_slice(self.unread());
+        let mut fresh = Block::new();
+        fresh.reserve_exact((bytes.len() + self.unread().len()).max(READ))?;
+        fresh.extend(bytes)?;
+        fresh.extend(self.unread())?;
         assert!(matches!(self.loan, Loan::Nothing));
         self.block = fresh;
         self.start = 0;
@@ -216,6 +195,7 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::{CACHE_LINE, LONG_FRAME};
 
     #[test]
     fn what_is_lent_does_not_move() {
@@ -258,14 +238,33 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_leaves_no_long_block_behind() {
+    fn a_very_long_message_leaves_no_long_block_behind() {
         let mut buffer = Buffer::new();
-        buffer.append(&vec![0; 2 * KEEP]).unwrap();
-        let place = buffer.advance(2 * KEEP);
+        buffer.append(&vec![0; 2 * LONG_FRAME]).unwrap();
+        let place = buffer.advance(2 * LONG_FRAME);
         buffer.lend(place);
         buffer.make_room(1).unwrap();
         buffer.take_back();
-        assert!(buffer.capacity() <= KEEP && buffer.held.capacity() == 0);
+        assert!(buffer.capacity() <= LONG_FRAME && buffer.left.capacity() == 0);
+    }
+
+    #[test]
+    fn long_messages_are_read_at_once_and_into_the_same_memory() {
+        let mut buffer = Buffer::new();
+        let mut place = std::ptr::null();
+        for round in 0..5 {
+            buffer.make_room(LONG_FRAME).unwrap();
+            if round > 1 {
+                assert!(buffer.spare().len() >= LONG_FRAME);
+                assert_eq!(buffer.spare().as_ptr().cast(), place);
+            }
+            buffer.append(&vec![0; LONG_FRAME]).unwrap();
+            let taken = buffer.advance(LONG_FRAME);
+            buffer.lend(taken);
+            place = buffer.lent().as_ptr();
+            assert_eq!(place as usize % CACHE_LINE, 0);
+            buffer.take_back();
+        }
     }
 
     #[test]

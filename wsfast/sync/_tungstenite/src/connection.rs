@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use crate::buffer::NoMemory;
+use crate::block::NoMemory;
 use crate::counts::Counts;
 use crate::ending::{Closer, Ending, Phase};
 use crate::frame::Short;

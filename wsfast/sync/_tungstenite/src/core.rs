@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-use crate::buffer::NoMemory;
+use crate::block::{Block, NoMemory};
 
 /// The numbers of frame.h and message.h, made by build.rs.
 #[allow(dead_code)]
@@ -299,15 +299,15 @@ impl fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 /// Appends `payload`, masked by `key`, to `out`: one pass, no zeroing first.
-pub fn append_masked(out: &mut Vec<u8>, payload: &[u8], key: u32) -> Result<(), NoMemory> {
+pub fn append_masked(out: &mut Block, payload: &[u8], key: u32) -> Result<(), NoMemory> {
     static MASK: OnceLock<MaskFn> = OnceLock::new();
     // SAFETY: the table of kernels is constant, and the best one always exists.
     let mask = MASK.get_or_init(|| unsafe { (*c::wsf_mask_best()).mask });
-    out.try_reserve(payload.len()).map_err(|_| NoMemory)?;
-    // SAFETY: the spare capacity holds the payload, which does not overlap it; the kernel writes all of it.
+    out.reserve(payload.len())?;
+    // SAFETY: the spare room holds the payload, which does not overlap it; the kernel writes all of it.
     unsafe {
-        mask(out.as_mut_ptr().add(out.len()), payload.as_ptr(), payload.len(), key);
-        out.set_len(out.len() + payload.len());
+        mask(out.spare().as_mut_ptr().cast(), payload.as_ptr(), payload.len(), key);
+        out.filled(payload.len());
     }
     Ok(())
 }
@@ -401,7 +401,8 @@ mod tests {
     fn masked_bytes_follow_what_is_there() {
         for size in [0, 1, 3, 4, 63, 64, 65, 1000] {
             let payload: Vec<u8> = (0..size).map(|i| i as u8).collect();
-            let mut out = b"head".to_vec();
+            let mut out = Block::new();
+            out.extend(b"head").unwrap();
             append_masked(&mut out, &payload, u32::from_ne_bytes([1, 2, 3, 4])).unwrap();
             assert_eq!(&out[..4], b"head");
             for (i, byte) in out[4..].iter().enumerate() {

@@ -3,10 +3,20 @@
 use tungstenite::protocol::frame::coding::OpCode;
 use tungstenite::protocol::frame::FrameHeader;
 
+use crate::block::CACHE_LINE;
 use crate::core::{FIN, MAX_CONTROL, OPCODE, RSV1};
 
-/// Appends the header of a masked frame. `head` is its first byte; `key` is as it lies in memory.
-pub fn append_header(out: &mut Vec<u8>, head: u8, length: usize, key: u32) {
+/// The header of a masked frame, at the end of a cache line: its bytes are those from the returned place on. `head` is its
+/// first byte; `key` is as it lies in memory.
+#[inline]
+pub fn header(head: u8, length: usize, key: u32) -> ([u8; CACHE_LINE], usize) {
+    let mut line = [0; CACHE_LINE];
+    let start = CACHE_LINE
+        - match length {
+            0..126 => 6,
+            126..65536 => 8,
+            _ => 14,
+        };
     let header = FrameHeader {
         is_final: head & FIN != 0,
         rsv1: head & RSV1 != 0,
@@ -14,8 +24,9 @@ pub fn append_header(out: &mut Vec<u8>, head: u8, length: usize, key: u32) {
         mask: Some(key.to_ne_bytes()),
         ..FrameHeader::default()
     };
-    // Writing to a Vec cannot fail.
-    let _ = header.format(length as u64, out);
+    // There is room for it.
+    let _ = header.format(length as u64, &mut &mut line[start..]);
+    (line, start)
 }
 
 /// The payload of a control frame: at most `MAX_CONTROL` bytes.
@@ -51,8 +62,8 @@ mod tests {
     #[test]
     fn what_we_write_is_minimal() {
         for (length, size) in [(0, 6), (125, 6), (126, 8), (65535, 8), (65536, 14)] {
-            let mut out = Vec::new();
-            append_header(&mut out, FIN | 2, length, 7);
+            let (line, start) = header(FIN | 2, length, 7);
+            let mut out = line[start..].to_vec();
             assert_eq!(out.len(), size);
             out[1] &= 0x7F; // as a server writes it
             out.truncate(size - 4);
@@ -64,8 +75,7 @@ mod tests {
 
     #[test]
     fn rsv1_is_written() {
-        let mut out = Vec::new();
-        append_header(&mut out, FIN | RSV1 | 1, 0, 7);
-        assert_eq!(out[0], 0xC1);
+        let (line, start) = header(FIN | RSV1 | 1, 0, 7);
+        assert_eq!(line[start], 0xC1);
     }
 }

@@ -11,6 +11,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod abi;
+mod block;
 mod buffer;
 mod closing;
 mod connection;

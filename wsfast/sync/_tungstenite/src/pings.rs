@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::buffer::NoMemory;
+use crate::block::NoMemory;
 use crate::frame::Short;
 use crate::locked;
 

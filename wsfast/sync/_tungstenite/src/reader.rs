@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use crate::buffer::{Buffer, NoMemory};
+use crate::block::NoMemory;
+use crate::buffer::Buffer;
 use crate::core::{announced, Message, Next, Violation, CLOSING_PATIENCE, CLOSING_SLACK, RSV1};
 use crate::ending::{Cause, Phase};
 use crate::frame::Short;

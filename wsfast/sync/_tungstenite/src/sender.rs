@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::buffer::NoMemory;
+use crate::block::NoMemory;
 use crate::connection::Stop;
 use crate::core::{BINARY, CLOSE, FIN, OPCODE, TEXT};
 use crate::ending::{Close, Closer, Phase};

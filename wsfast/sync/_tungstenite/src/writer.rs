@@ -1,21 +1,17 @@
 //! The sending half: frames are masked into one buffer, and what the kernel does not take stays there.
 
-use crate::buffer::NoMemory;
+use crate::block::{Block, NoMemory, CACHE_LINE, LONG_FRAME};
 use crate::core::{append_masked, mask_key, CLOSE, FIN, PONG};
 use crate::frame::{self, Short};
 use crate::locked;
-use crate::socket::{would_block, Errno, CUT, NO_MEMORY};
+use crate::socket::{would_block, Errno, CUT};
 use crate::wire::Wire;
 
-/// A longer payload is masked and sent piece by piece, each short enough for the cache. A multiple of four, so the
-/// mask key need not be turned.
+/// What is encrypted at once, and the memory that is always kept.
 const PIECE: usize = 256 * 1024;
 
 /// Then frames that are held back leave: more in one write gains nothing.
 const GATHER: usize = 64 * 1024;
-
-/// A buffer that grew over this is not kept.
-const KEEP: usize = 2 * PIECE;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Half {
@@ -28,7 +24,7 @@ enum Half {
 pub struct Writer {
     /// Whole frames, but for what was sent of them. With TLS, but for what is encrypted of them: a piece at a time, for
     /// rustls has no answer but to abort when there is no memory.
-    out: Vec<u8>,
+    out: Block,
     sent: usize,
     /// The payload of a PING that came while others waited to be sent. Only the latest wants an answer (RFC 6455
     /// section 5.5.3), so a peer cannot make us hoard.
@@ -61,7 +57,7 @@ pub enum Sent {
 impl Writer {
     pub fn new() -> Self {
         Writer {
-            out: Vec::new(),
+            out: Block::new(),
             sent: 0,
             pong: None,
             half: Half::Open,
@@ -85,11 +81,19 @@ impl Writer {
     /// The error may be NO_MEMORY, or, if there is none for the rest of a frame that has begun, CUT.
     pub fn put(&mut self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         let key = mask_key().ok_or(libc::EIO)?;
-        self.out.try_reserve(payload.len().min(PIECE) + 14).map_err(|_| NO_MEMORY)?;
-        let before = self.out.len();
-        frame::append_header(&mut self.out, head, payload.len(), key);
+        // A longer payload is masked and sent piece by piece. A multiple of four, so the mask key need not be turned.
+        let longest = payload.len().min(LONG_FRAME);
+        self.out.reserve(CACHE_LINE + longest)?;
+        let (line, start) = frame::header(head, payload.len(), key);
+        if self.out.is_empty() {
+            // So the payload is masked to a cache line.
+            self.out.extend(&line)?;
+            self.sent = start;
+        } else {
+            self.out.extend(&line[start..])?;
+        }
         self.frames += 1;
-        self.bytes += (self.out.len() - before + payload.len()) as u64;
+        self.bytes += (CACHE_LINE - start + payload.len()) as u64;
         if self.corks > 0 && head & CLOSE == 0 {
             self.gathered += 1;
             if self.out.len() + payload.len() < self.sent + GATHER {
@@ -99,7 +103,7 @@ impl Writer {
         }
         let mut rest = payload;
         loop {
-            let (piece, after) = rest.split_at(rest.len().min(PIECE));
+            let (piece, after) = rest.split_at(rest.len().min(longest));
             append_masked(&mut self.out, piece, key).map_err(|NoMemory| CUT)?;
             rest = after;
             self.writes += 1;
@@ -165,9 +169,7 @@ impl Writer {
 
     /// Queues bytes that are no frame: the upgrade request.
     pub fn put_raw(&mut self, data: &[u8]) -> Result<(), NoMemory> {
-        self.out.try_reserve(data.len()).map_err(|_| NoMemory)?;
-        self.out.extend_from_slice(data);
-        Ok(())
+        self.out.extend(data)
     }
 
     fn send(&mut self, wire: &Wire) -> Result<Sent, Errno> {
@@ -202,7 +204,7 @@ impl Writer {
     fn blocked(&mut self) -> Sent {
         self.longest_backlog = self.longest_backlog.max(self.out.len() - self.sent);
         if self.sent > PIECE && self.sent * 2 > self.out.len() {
-            self.out.drain(..self.sent);
+            self.out.remove(self.sent);
             self.sent = 0;
         }
         Sent::Blocked
@@ -210,11 +212,7 @@ impl Writer {
 
     fn clear(&mut self) {
         self.sent = 0;
-        if self.out.capacity() > KEEP {
-            self.out = Vec::new();
-        } else {
-            self.out.clear();
-        }
+        self.out.clear(PIECE);
     }
 }
 
