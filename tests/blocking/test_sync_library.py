@@ -14,12 +14,13 @@ from support.servers import websockets_echo
 from sync_support.servers import echo, in_thread, scripted
 
 from wsfast._faces import State
-from wsfast.sync import _native, client
+from wsfast import _native
+from wsfast.sync import client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection
 
 ROOT = Path(__file__).parents[2]
-CRATE = ROOT / "wsfast" / "sync" / "_tungstenite"
+CRATE = ROOT / "wsfast" / "_tungstenite"
 DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_tungstenite.h").read_text(), flags=re.DOTALL)
 BORDER = (CRATE / "src" / "lib.rs").read_text()
 

@@ -19,7 +19,7 @@ import wsfast.sync.client
 from wsfast import TLS, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
-from wsfast.sync._native import lib
+from wsfast._native import lib
 
 CLOSE_TIMEOUT = 5.0
 

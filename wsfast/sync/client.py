@@ -31,7 +31,7 @@ from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus
 from wsfast.keywords import keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.sync import ending, tls
-from wsfast.sync._native import ffi, lib
+from wsfast._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.layers import Raw, for_crate, layers

@@ -34,7 +34,7 @@ from wsfast.exceptions import (
 from wsfast.options import Pinging, Timeouts, seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Cork, Fragments
-from wsfast.sync._native import ffi, lib
+from wsfast._native import ffi, lib
 from wsfast.sync.pings import Event, Pings, PongReceived
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 

@@ -16,7 +16,7 @@ from wsfast.exceptions import (
     PayloadTooBig,
     ProtocolError,
 )
-from wsfast.sync._native import ffi, lib
+from wsfast._native import ffi, lib
 
 __all__ = ["Ending", "describe"]
 

@@ -10,7 +10,7 @@ from wsfast._opening.blocking import Deadline
 from wsfast._opening.route import Route
 from wsfast._opening.transports import ended_in_tls, not_tls
 from wsfast.sync import ending, tls
-from wsfast.sync._native import ffi, lib
+from wsfast._native import ffi, lib
 from wsfast.tls import TLS, server_name
 
 __all__ = ["Layer", "Raw", "for_crate", "layers"]

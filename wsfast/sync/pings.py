@@ -7,7 +7,7 @@ from typing import Any
 
 from wsfast._engine.tuning import Histogram
 from wsfast.closing import MAX_CONTROL
-from wsfast.sync._native import ffi, lib
+from wsfast._native import ffi, lib
 
 __all__ = ["Event", "Pings", "PongReceived"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wsfast.exceptions import TLSUnavailable
-from wsfast.sync._native import ffi, lib
+from wsfast._native import ffi, lib
 from wsfast.tls import TLS, ClientCert
 
 __all__ = ["ClientCert", "adopt", "check_openssl", "config", "settings", "shake_hands"]
