@@ -69,10 +69,8 @@ def known():
 
 
 def floors(case):
-    """The floors for this case. There is no C client for TLS yet."""
-    if case.function == "deflate":  # inflating is the minimum work of a client in any language
-        return []
-    names = [] if case.tls else list(FLOORS.get(case.function, {}))
+    """The floors for this case. For `deflate`, inflating is the minimum work of a client in any language."""
+    names = FLOORS.get(case.function, {})
     return [name for name in names if case.cores == "two" or not spins(name)]
 
 
@@ -106,7 +104,8 @@ def command(name, case, server, cpu):
     if name.startswith("C"):
         program, *mode = FLOORS[case.function][name]
         counted = [] if case.function == "request_response" else [case.count]
-        words = [native.program(f"floor/{program}"), *mode, server.port, cpu, case.size, *counted, *rounds]
+        words = [native.program(f"floor/{program}", tls=case.tls), *mode, server.port, cpu, case.size, *counted, *rounds]
+        words += [server.ca] if server.ca else []
         return [str(word) for word in words]
     client, _, variant = name.partition(":")
     function = f"{case.function}_{variant}" if variant else case.function

@@ -5,64 +5,71 @@ machine affects all of them. A ratio compares two runs of one repeat, and tables
 """
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
+
+import trustme
 
 from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor
 
-SERVER_END = 10  # seconds for the server to end, before it is killed
 TIMEOUT = 300  # seconds for one run of one contender; longer than any run on a slow machine
 
 
 class Server:
-    """A server program that prints its port. It runs until the `with` block ends."""
+    """A server program that prints its port. It runs until the `with` block ends. `ca` names the file of its authority,
+    if it speaks TLS."""
 
-    def __init__(self, words, *, tls=False):
+    def __init__(self, words, *, ca=None):
         self.process = subprocess.Popen(
-            [str(word) for word in words], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(word) for word in words], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
         )
-        self.port = int(self.fact("PORT"))
-        self.ca = self.fact("CA") if tls else None
-        self.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{self.port}/"
-
-    def fact(self, name):
-        """The value of the next line that the server prints."""
         line = self.process.stdout.readline().split()
-        if len(line) != 2 or line[0] != name:
+        if len(line) != 2 or line[0] != "PORT":
             self.process.kill()
-            raise SystemExit(f"the server said {' '.join(line) or 'nothing'} instead of its {name}")
-        return line[1]
+            raise SystemExit(f"the server said {' '.join(line) or 'nothing'} instead of its port")
+        self.port = int(line[1])
+        self.ca = ca
+        self.url = f"{'wss' if ca else 'ws'}://127.0.0.1:{self.port}/"
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
-        self.process.stdin.close()  # then the TLS server removes its file and ends
-        if self.ca is None:
-            self.process.kill()
-        try:
-            self.process.wait(timeout=SERVER_END)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()
         self.process.stdout.close()
 
 
-def echo_server(cpu):
-    """The neutral server, in C."""
-    return Server([native.program("servers/echo"), cpu])
+@functools.cache
+def certificate():
+    """The directory of `ca.pem` and `server.pem`, made for this process and removed with it."""
+    directory = tempfile.TemporaryDirectory()
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(f"{directory.name}/ca.pem")
+    server = authority.issue_cert("localhost", "127.0.0.1")
+    server.private_key_and_cert_chain_pem.write_to_path(f"{directory.name}/server.pem")
+    return directory
+
+
+def echo_server(cpu, *, tls=False):
+    """The neutral server, in C, and for TLS on OpenSSL."""
+    words = [native.program("servers/echo", tls=tls), cpu]
+    if not tls:
+        return Server(words)
+    made = certificate().name
+    return Server([*words, f"{made}/server.pem"], ca=f"{made}/ca.pem")
 
 
 def server_of(case, cpu):
     """The server of bench/servers for this case, pinned to `cpu`."""
     if case.function == "deflate":
         return Server([sys.executable, "-m", "bench.servers.ticks", cpu, case.size, case.count])
-    if case.tls:
-        return Server([sys.executable, "-m", "bench.servers.tls_echo", cpu], tls=True)
-    return echo_server(cpu)
+    return echo_server(cpu, tls=case.tls)
 
 
 def cpus(cores):

@@ -9,14 +9,16 @@ from pathlib import Path
 BENCH = Path(__file__).parent
 OUT = BENCH.parent / "build" / "bench"
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
+OPENSSL = ["-lssl", "-lcrypto"]
 
 
-def program(name):
-    """The path of a built program: `servers/echo`, `floor/rr`, `floor/batch`, `floor/flood`."""
+def program(name, *, tls=False):
+    """The path of a built program, `servers/echo` or `floor/rr` for instance. With `tls` it needs OpenSSL's headers."""
     source = BENCH / f"{name}.c"
     common = BENCH / "common"
-    built = OUT / source.stem
-    inputs = [source, *common.glob("*.[ch]")]
+    stream = BENCH / "streams" / ("tls.c" if tls else "plain.c")
+    built = OUT / (f"{source.stem}-tls" if tls else source.stem)
+    inputs = [source, stream, *common.glob("*.[ch]")]
     if built.exists() and built.stat().st_mtime >= max(file.stat().st_mtime for file in inputs):
         return built
     compiler = shlex.split(os.environ.get("CC", "cc"))
@@ -26,7 +28,7 @@ def program(name):
     fresh = built.with_suffix(
         f".{os.getpid()}"
     )  # renamed when complete: another run may be using the old file
-    command = [*compiler, *FLAGS, "-o", fresh, source, *sorted(common.glob("*.c"))]
+    command = [*compiler, *FLAGS, "-o", fresh, source, stream, *sorted(common.glob("*.c")), *(OPENSSL if tls else [])]
     if subprocess.run(command, check=False).returncode != 0:
         raise SystemExit(f"{source} does not compile")
     return fresh.replace(built)

@@ -20,13 +20,19 @@ from bench.harness import measure, versions
 
 KIB = 1024
 ROUND_TRIPS = [512, 8 * KIB, 64 * KIB]
+# Frames of snapshots and of files. Below 64 KiB a read takes whole frames, above it takes parts.
+LARGE = [size * KIB for size in (4, 16, 32, 64, 128, 256, KIB, 4 * KIB)]
 SECTIONS = {
     "rr": [cases.request_response(size) for size in ROUND_TRIPS],
     "rr-two": [cases.request_response(size, cores="two") for size in ROUND_TRIPS],
+    "large": [cases.request_response(size) for size in LARGE],
     "batch": [cases.batch(size) for size in (64, 512, 4 * KIB, 16 * KIB, 64 * KIB)],
     "flood": [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")],
     "deflate": [cases.deflate(size) for size in (300, 2000)],
     "tls": [cases.request_response(size, tls=True) for size in ROUND_TRIPS],
+    "tls-two": [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS],
+    "tls-batch": [cases.batch(512, tls=True)],
+    "tls-flood": [cases.flood(128, tls=True)],
     "connect": [cases.connect()],
     "idle": [
         cases.idle(loop=lp, after_message=used) for lp in ("uvloop", "asyncio") for used in (False, True)

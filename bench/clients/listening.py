@@ -63,6 +63,26 @@ def request_response(base, send, size, rounds):
     return Listener(rounds)
 
 
+def request_response_of_messages(base, send, size, rounds):
+    """The same with on_ws_message(), which only wsfast has. The payload is a memoryview."""
+    payload = request(size)
+    first, last = payload[0], payload[-1]
+
+    class Listener(Rounds, base):
+        def begin(self, transport):
+            self.start = now()
+            send(transport, payload)
+
+        def on_ws_message(self, transport, msg_type, reply):
+            self.samples.append(now() - self.start)
+            if len(reply) != size or reply[0] != first or reply[-1] != last:
+                self.done.set_exception(ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply[:40])!r}"))
+            else:
+                self.next(transport)
+
+    return Listener(rounds)
+
+
 def batch(base, send_batch, size, count, rounds):
     """`send_batch(transport, payloads)` sends a BINARY frame for each payload."""
     payloads = requests(size, count)

@@ -43,6 +43,11 @@ async def request_response(url, size, rounds, ssl=None):
 awake = partial(ws_connect, busy_poll=math.inf)
 
 
+async def request_response_messages(url, size, rounds, ssl=None):
+    listener = listening.request_response_of_messages(WSListener, send, size, rounds)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
 async def request_response_busy_poll(url, size, rounds, ssl=None):
     listener = listening.request_response(WSListener, send, size, rounds)
     return await listening.run(awake, listener, url, ssl)

@@ -11,12 +11,12 @@ tls = TLS
 
 
 def request_response(url, size, rounds, ssl=None):
-    with ws_connect(url, ssl=ssl) as connection:
+    with ws_connect(url, ssl=ssl, max_size=None) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
 
 
 def request_response_busy_poll(url, size, rounds, ssl=None):
-    with ws_connect(url, ssl=ssl, busy_poll=1) as connection:
+    with ws_connect(url, ssl=ssl, max_size=None, busy_poll=1) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
 
 

@@ -52,13 +52,18 @@ uint64_t now_ns(void) {
 }
 
 void *buffer_of(size_t size) {
-    void *buffer = malloc(size);
-    if (buffer == NULL)
-        die("malloc");
+    void *buffer;
+    if ((errno = posix_memalign(&buffer, PAGE, size)) != 0)
+        die("posix_memalign");
     return buffer;
 }
 
-int send_all(int fd, const void *data, size_t size) {
+int send_all(struct stream *to, const void *data, size_t size) {
+    const void *sealed = stream_seal(to, data, &size);
+    return send_bytes(stream_fd(to), sealed, size);
+}
+
+int send_bytes(int fd, const void *data, size_t size) {
     const char *at = data;
     while (size > 0) {
         ssize_t sent = send(fd, at, size, MSG_NOSIGNAL);
@@ -75,7 +80,7 @@ int send_all(int fd, const void *data, size_t size) {
     return 0;
 }
 
-int dial(int port) {
+struct stream *dial(int port, const char *ca) {
     static const char key[] = "AAECAwQFBgcICQoLDA0ODw==";
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     struct sockaddr_in to = {.sin_family = AF_INET,
@@ -84,6 +89,7 @@ int dial(int port) {
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0)
         die("connect");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    struct stream *server = stream_connect(fd, ca);
 
     char text[1024], want[ACCEPT_KEY_SIZE + 1];
     int size = snprintf(text, sizeof text,
@@ -91,11 +97,14 @@ int dial(int port) {
                         "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                         "Sec-WebSocket-Key: %s\r\n\r\n",
                         port, key);
-    if (send_all(fd, text, (size_t)size) != 0)
+    if (send_all(server, text, (size_t)size) != 0)
         die("send");
     size_t have = 0; /* the server speaks again only when spoken to, so nothing follows the reply */
+    text[0] = '\0';
     do {
-        ssize_t got = recv(fd, text + have, sizeof text - 1 - have, 0);
+        ssize_t got = stream_recv(server, text + have, sizeof text - 1 - have, 0);
+        if (got < 0 && errno == EAGAIN)
+            continue;
         if (got <= 0)
             die("no reply to the upgrade");
         have += (size_t)got;
@@ -103,7 +112,7 @@ int dial(int port) {
     } while (strstr(text, "\r\n\r\n") == NULL);
     accept_key(want, key, sizeof key - 1);
     check(strncmp(text, "HTTP/1.1 101", 12) == 0 && strstr(text, want) != NULL, "upgrade refused");
-    return fd;
+    return server;
 }
 
 int listen_on_loopback(void) {
@@ -118,11 +127,13 @@ int listen_on_loopback(void) {
     return fd;
 }
 
-int upgrade(int fd, uint8_t *data, size_t capacity, size_t *have) {
+int upgrade(struct stream *from, uint8_t *data, size_t capacity, size_t *have) {
     static const char name[] = "\r\nSec-WebSocket-Key:";
     char *end;
     while ((end = memmem(data, *have, "\r\n\r\n", 4)) == NULL) {
-        ssize_t got = recv(fd, data + *have, capacity - 1 - *have, 0);
+        ssize_t got = stream_recv(from, data + *have, capacity - 1 - *have, 0);
+        if (got < 0 && errno == EAGAIN)
+            continue;
         if (got <= 0)
             return -1;
         *have += (size_t)got;
@@ -142,11 +153,11 @@ int upgrade(int fd, uint8_t *data, size_t capacity, size_t *have) {
     uint8_t *rest = (uint8_t *)end + 4;
     *have -= (size_t)(rest - data);
     memmove(data, rest, *have);
-    return send_all(fd, reply, (size_t)size);
+    return send_all(from, reply, (size_t)size);
 }
 
-struct reader reader_on(int fd, size_t capacity) {
-    return (struct reader){.fd = fd, .data = buffer_of(capacity), .capacity = capacity};
+struct reader reader_on(struct stream *from, size_t capacity) {
+    return (struct reader){.from = from, .data = buffer_of(capacity), .capacity = capacity};
 }
 
 int reader_fill(struct reader *r, int flags) {
@@ -156,7 +167,7 @@ int reader_fill(struct reader *r, int flags) {
         r->end -= r->start;
         r->start = 0;
     }
-    ssize_t got = recv(r->fd, r->data + r->end, r->capacity - r->end, flags);
+    ssize_t got = stream_recv(r->from, r->data + r->end, r->capacity - r->end, flags);
     if (got < 0 && errno == EAGAIN)
         return 0;
     if (got <= 0)

@@ -1,7 +1,7 @@
 /* The floor of a batch: all frames masked into one buffer, as few sends as can be, then all echoes
  * parsed.
  *
- *   batch <port> <cpu> <size> <count> <rounds> <warmup>
+ *   batch <port> <cpu> <size> <count> <rounds> <warmup> [authority]
  *
  * A batch larger than CHUNK leaves in chunks that stay in cache, and echoes are read whenever the
  * socket is full, or two blocking ends would wait for each other. Timed from before the masking to
@@ -18,22 +18,25 @@
 
 enum { CHUNK = 256 * 1024, READ_SIZE = 256 * 1024 };
 
-/* The frames not yet sent: built from `next` on, [at, end) of `data` waiting for room in the
- * socket. */
+/* The frames not yet sent: built in `data` from `next` on, [at, end) waiting for room in the socket. */
 struct outbox {
     uint8_t *data, **payloads;
-    size_t size, count, next, at, end;
+    const uint8_t *at, *end;
+    size_t size, count, next;
 };
 
-static void send_some(int fd, struct outbox *o) {
+static void send_some(struct stream *to, struct outbox *o) {
     if (o->at == o->end) {
-        o->at = o->end = 0;
-        while (o->next < o->count && o->end + LONGEST_HEADER + o->size <= CHUNK + o->size)
-            o->end += put_frame(o->data + o->end, o->payloads[o->next++], o->size);
+        size_t built = 0;
+        while (o->next < o->count && built + LONGEST_HEADER + o->size <= CHUNK + o->size)
+            built += put_frame(o->data + built, o->payloads[o->next++], o->size);
+        o->at = stream_seal(to, o->data, &built);
+        o->end = o->at + built;
     }
-    ssize_t sent = send(fd, o->data + o->at, o->end - o->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+    int fd = stream_fd(to);
+    ssize_t sent = send(fd, o->at, (size_t)(o->end - o->at), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0)
-        o->at += (size_t)sent;
+        o->at += sent;
     else if (errno != EAGAIN)
         die("send");
     else
@@ -42,13 +45,14 @@ static void send_some(int fd, struct outbox *o) {
 
 int main(int argc, char **argv) {
     die_with_parent();
-    check(argc == 7, "usage: batch <port> <cpu> <size> <count> <rounds> <warmup>");
+    check(argc == 7 || argc == 8,
+          "usage: batch <port> <cpu> <size> <count> <rounds> <warmup> [authority]");
     size_t size = strtoul(argv[3], NULL, 10), count = strtoul(argv[4], NULL, 10);
     size_t warmup = strtoul(argv[6], NULL, 10), rounds = warmup + strtoul(argv[5], NULL, 10);
     pin_to(atoi(argv[2]));
 
-    int fd = dial(atoi(argv[1]));
-    struct reader reader = reader_on(fd, READ_SIZE + size);
+    struct stream *server = dial(atoi(argv[1]), argv[7]);
+    struct reader reader = reader_on(server, READ_SIZE + size);
     uint64_t *ns = buffer_of(rounds * sizeof *ns);
     uint8_t **payloads = buffer_of(count * sizeof *payloads);
     for (size_t i = 0; i < count; i++) {
@@ -66,7 +70,7 @@ int main(int argc, char **argv) {
         for (size_t echoes = 0; echoes < count;) {
             int sending = o.next < o.count || o.at < o.end;
             if (sending)
-                send_some(fd, &o);
+                send_some(server, &o);
             reader_fill(&reader, o.next < o.count || o.at < o.end ? MSG_DONTWAIT : 0);
             while ((reply = reader_next(&reader, &f)) != NULL) {
                 check(f.size == size && f.opcode == OP_BINARY, "an echo is not what was sent");

@@ -1,6 +1,6 @@
 /* The floor of receiving: recv into one buffer and find the frames in it.
  *
- *   flood <port> <cpu> <size> <count> <rounds> <warmup>
+ *   flood <port> <cpu> <size> <count> <rounds> <warmup> [authority]
  *
  * Each frame's length and both its ends are checked, which is cheaper than making any object of it.
  * Timed from the request leaving to the last frame. */
@@ -24,13 +24,14 @@ static size_t put_request(uint8_t *out, size_t count, size_t size) {
 
 int main(int argc, char **argv) {
     die_with_parent();
-    check(argc == 7, "usage: flood <port> <cpu> <size> <count> <rounds> <warmup>");
+    check(argc == 7 || argc == 8,
+          "usage: flood <port> <cpu> <size> <count> <rounds> <warmup> [authority]");
     size_t size = strtoul(argv[3], NULL, 10), count = strtoul(argv[4], NULL, 10);
     size_t warmup = strtoul(argv[6], NULL, 10), rounds = warmup + strtoul(argv[5], NULL, 10);
     pin_to(atoi(argv[2]));
 
-    int fd = dial(atoi(argv[1]));
-    struct reader reader = reader_on(fd, READ_SIZE + size);
+    struct stream *server = dial(atoi(argv[1]), argv[7]);
+    struct reader reader = reader_on(server, READ_SIZE + size);
     uint64_t *ns = buffer_of(rounds * sizeof *ns);
     uint8_t request[128], last = (uint8_t)('a' + (size - 1) % 26);
     size_t request_size = put_request(request, count, size);
@@ -39,7 +40,7 @@ int main(int argc, char **argv) {
         struct frame f;
         const uint8_t *payload;
         uint64_t start = now_ns();
-        if (send_all(fd, request, request_size) != 0)
+        if (send_all(server, request, request_size) != 0)
             die("send");
         for (size_t frames = 0; frames < count;) {
             reader_fill(&reader, 0);

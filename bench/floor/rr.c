@@ -1,6 +1,6 @@
 /* The floor of request-response: mask, send, wait, parse; one frame out, one frame back.
  *
- *   rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup>
+ *   rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup> [authority]
  *
  * `epoll` makes the system calls of an event loop, `spin` never sleeps. A round is timed from
  * before the masking until the reply is parsed; the reply is checked between rounds, as in
@@ -17,7 +17,7 @@
 
 enum { READ_SIZE = 256 * 1024 };
 
-static const char usage[] = "usage: rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup>";
+static const char usage[] = "usage: rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup> [authority]";
 
 static void fill_blocking(struct reader *r, int epoll) {
     (void)epoll;
@@ -26,7 +26,7 @@ static void fill_blocking(struct reader *r, int epoll) {
 
 static void fill_epoll(struct reader *r, int epoll) {
     struct epoll_event event;
-    if (epoll_wait(epoll, &event, 1, -1) == 1)
+    if (stream_holds(r->from) || epoll_wait(epoll, &event, 1, -1) == 1)
         reader_fill(r, 0);
 }
 
@@ -47,24 +47,25 @@ static int epoll_on(int fd) {
 
 int main(int argc, char **argv) {
     die_with_parent();
-    check(argc == 7, usage);
+    check(argc == 7 || argc == 8, usage);
     const char *mode = argv[1];
     size_t size = strtoul(argv[4], NULL, 10), warmup = strtoul(argv[6], NULL, 10);
     size_t rounds = warmup + strtoul(argv[5], NULL, 10);
     pin_to(atoi(argv[3]));
 
-    int fd = dial(atoi(argv[2])), epoll = -1;
+    struct stream *server = dial(atoi(argv[2]), argv[7]);
+    int epoll = -1;
     void (*fill)(struct reader *, int) = fill_blocking;
     if (strcmp(mode, "epoll") == 0) {
         fill = fill_epoll;
-        epoll = epoll_on(fd);
+        epoll = epoll_on(stream_fd(server));
     } else if (strcmp(mode, "spin") == 0) {
         fill = fill_spinning;
     } else {
         check(strcmp(mode, "blocking") == 0, usage);
     }
 
-    struct reader reader = reader_on(fd, READ_SIZE + size);
+    struct reader reader = reader_on(server, READ_SIZE + size);
     uint8_t *payload = buffer_of(size), *out = buffer_of(LONGEST_HEADER + size);
     uint64_t *ns = buffer_of(rounds * sizeof *ns);
     for (size_t i = 0; i < size; i++)
@@ -74,7 +75,7 @@ int main(int argc, char **argv) {
     const uint8_t *reply = NULL;
     for (size_t i = 0; i < rounds; i++) {
         uint64_t start = now_ns();
-        if (send_all(fd, out, put_frame(out, payload, size)) != 0)
+        if (send_all(server, out, put_frame(out, payload, size)) != 0)
             die("send");
         while ((reply = reader_next(&reader, &f)) == NULL)
             fill(&reader, epoll);

@@ -4,7 +4,7 @@
  * send. PING gets PONG, CLOSE gets CLOSE, and the TEXT "FLOOD <count> <size> [text|binary]" gets
  * `count` frames of `size` bytes, sent as blocks built beforehand, and then the TEXT "DONE".
  *
- *   echo [cpu]      prints "PORT <n>" and serves 127.0.0.1 until its parent ends. */
+ *   echo [cpu [certificate]]      prints "PORT <n>" and serves 127.0.0.1 until its parent ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -28,7 +28,7 @@ enum {
 };
 
 struct connection {
-    int fd;
+    struct stream *client;
     uint8_t *data;
     size_t capacity, have;
     struct {
@@ -67,11 +67,11 @@ static int flood(struct connection *c, const char *request) {
     build_block(c, payload, strcmp(kind, "binary") == 0 ? OP_BINARY : OP_TEXT);
     while (count > 0) {
         size_t frames = count < c->block.frames ? count : c->block.frames;
-        if (send_all(c->fd, c->block.data, frames * c->block.frame_size) != 0)
+        if (send_all(c->client, c->block.data, frames * c->block.frame_size) != 0)
             return -1;
         count -= frames;
     }
-    return send_all(c->fd,
+    return send_all(c->client,
                     "\x81\x04"
                     "DONE",
                     6);
@@ -102,7 +102,7 @@ static int answer(struct connection *c) {
             break;
         in += f.header + f.size;
         if (flood_request(text, sizeof text, &f, payload)) {
-            if (send_all(c->fd, c->data, out) != 0 || flood(c, text) != 0)
+            if (send_all(c->client, c->data, out) != 0 || flood(c, text) != 0)
                 return -1;
             out = 0;
         } else if (f.opcode != OP_PONG) {
@@ -113,7 +113,7 @@ static int answer(struct connection *c) {
             closed = f.opcode == OP_CLOSE;
         }
     }
-    if (send_all(c->fd, c->data, out) != 0 || closed)
+    if (send_all(c->client, c->data, out) != 0 || closed)
         return -1;
     c->have -= in;
     memmove(c->data, c->data + in, c->have);
@@ -127,17 +127,22 @@ static int answer(struct connection *c) {
 }
 
 static void *serve(void *argument) {
-    struct connection c = {.fd = (int)(intptr_t)argument, .capacity = READ_SIZE};
+    struct connection c = {.client = stream_accept((int)(intptr_t)argument),
+                           .capacity = READ_SIZE};
+    if (c.client == NULL)
+        return NULL;
     c.data = buffer_of(c.capacity);
-    if (upgrade(c.fd, c.data, c.capacity, &c.have) == 0) {
+    if (upgrade(c.client, c.data, c.capacity, &c.have) == 0) {
         while (answer(&c) == 0) {
-            ssize_t got = recv(c.fd, c.data + c.have, c.capacity - c.have, 0);
+            ssize_t got = stream_recv(c.client, c.data + c.have, c.capacity - c.have, 0);
+            if (got < 0 && errno == EAGAIN)
+                continue;
             if (got <= 0)
                 break;
             c.have += (size_t)got;
         }
     }
-    close(c.fd);
+    stream_close(c.client);
     free(c.block.data);
     free(c.data);
     return NULL;
@@ -146,6 +151,7 @@ static void *serve(void *argument) {
 int main(int argc, char **argv) {
     die_with_parent();
     pin_to(argc > 1 ? atoi(argv[1]) : -1);
+    stream_certificate(argc > 2 ? argv[2] : NULL);
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* idle connections come in thousands */
         files.rlim_cur = files.rlim_max;

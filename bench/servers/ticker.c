@@ -55,8 +55,9 @@ int main(int argc, char **argv) {
     if (fd < 0)
         die("accept");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    struct reader reader = reader_on(fd, READ_SIZE + size);
-    check(upgrade(fd, reader.data, reader.capacity, &have) == 0 && have == 0, "no upgrade");
+    struct stream *client = stream_accept(fd);
+    struct reader reader = reader_on(client, READ_SIZE + size);
+    check(upgrade(client, reader.data, reader.capacity, &have) == 0 && have == 0, "no upgrade");
 
     uint8_t *tick = buffer_of(LONGEST_HEADER + size);
     size_t header = frame_header_encode(tick, FIN | OP_BINARY, size, NULL);
@@ -68,7 +69,7 @@ int main(int argc, char **argv) {
         while (now_ns() < start + i * interval)
             done = take_answers(&reader, answered, done, size);
         memcpy(tick + header, &number, sizeof number);
-        if (send_all(fd, tick, header + size) != 0)
+        if (send_all(client, tick, header + size) != 0)
             die("send");
     }
     for (uint64_t late = now_ns() + PATIENCE; done < count;) {

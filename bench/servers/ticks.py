@@ -2,7 +2,7 @@
 
     python -m bench.servers.ticks CPU SIZE COUNT
 
-The server prints "PORT <n>" and serves ws://127.0.0.1 until its stdin closes. It answers every frame of the client with
+The server prints "PORT <n>" and serves ws://127.0.0.1 until its parent ends. It answers every frame of the client with
 COUNT compressed TEXT messages, and with an uncompressed "DONE". The compressed messages refer only to each other, so
 the server can repeat them.
 """
@@ -15,7 +15,6 @@ import zlib
 from wsproto.utilities import generate_accept_token
 
 from bench.clients.payloads import ticks
-from bench.servers.tls_echo import until_stdin_closes
 from bench.worker import die_with_parent
 
 ACCEPTED = "permessage-deflate"  # context takeover, and windows of 32 KiB
@@ -64,7 +63,7 @@ def serve(data):
 async def main(size, count):
     server = await asyncio.start_server(serve(stream(size, count)), "127.0.0.1", 0)
     print(f"PORT {server.sockets[0].getsockname()[1]}", flush=True)
-    await until_stdin_closes()
+    await server.serve_forever()
 
 
 if __name__ == "__main__":
