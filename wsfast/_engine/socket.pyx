@@ -102,8 +102,11 @@ cdef class SocketTransport(WritableTransport):
     With `kernel_stamps` the kernel tells when it received what is read, for :attr:`WSFrame.kernel_time_ns`.
     """
 
-    # Not in __init__(), so that no half-made transport exists: it would read whatever has descriptor 0.
-    def __cinit__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
+    # Not in __init__(), so that no half-made transport exists: it would read whatever has descriptor 0. The last two
+    # arguments are TLSTransport's.
+    def __cinit__(
+        self, loop, sock, FrameReader reader not None, bint kernel_stamps=False, session=None, shutdown_timeout=None,
+    ):
         cdef int fd = sock.fileno()
         if kernel_stamps and wsf_stamp_receipts(fd) != 0:
             PyErr_SetFromErrno(OSError)
@@ -112,11 +115,14 @@ cdef class SocketTransport(WritableTransport):
         self._write_backlog = None  # the base class's queue of buffers is not used
         self._reader = reader
         self.set_protocol(reader)
-        self._call_protocol_connection_made()
-        self._start_reading()
 
     def __init__(self, *args, **kwargs):
-        pass
+        # Not before: what is written now must find the methods of the derived class.
+        if not self._begun:
+            self._begun = True
+            self._call_protocol_connection_made()
+            if not self._closing:
+                self._start_reading()
 
     # aiofastnet's would be inherited, which know nothing of these fields.
 
@@ -130,7 +136,7 @@ cdef class SocketTransport(WritableTransport):
 
     def __repr__(self):
         state = "closed" if self._file is None else "closing" if self._closing else "open"
-        return f"<SocketTransport fd={self._fileno} {state} write_buffer_size={self._write_backlog_size}>"
+        return f"<{type(self).__name__} fd={self._fileno} {state} write_buffer_size={self._write_backlog_size}>"
 
     # ---- reading
 
@@ -148,12 +154,7 @@ cdef class SocketTransport(WritableTransport):
             return Look.STOPPED
         try:
             reader.get_buffer_c(-1, &ptr, &size)
-            if self._kernel_stamps:
-                received = wsf_receive_stamped(self._fileno, ptr, size, &reader._kernel_stamp)
-                if received < 0 and not wsf_would_block():
-                    PyErr_SetFromErrno(OSError)
-            else:
-                received = aiofn_read(self._fileno, ptr, size, True)
+            received = self._receive(ptr, size)
             if received < 0:
                 return Look.NOTHING
             if received == 0:
@@ -173,32 +174,51 @@ cdef class SocketTransport(WritableTransport):
             self._handle_error("Fatal read error on socket transport")
             return Look.STOPPED
 
+    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2:
+        """recv(2): how much there was, -1 if there is nothing yet, 0 at the end."""
+        cdef Py_ssize_t received
+        if not self._kernel_stamps:
+            return aiofn_read(self._fileno, ptr, size, True)
+        received = wsf_receive_stamped(self._fileno, ptr, size, &self._reader._kernel_stamp)
+        if received < 0 and not wsf_would_block():
+            PyErr_SetFromErrno(OSError)
+        return received
+
     # ---- writing
 
     cdef NoResult write_c(self, char *ptr, Py_ssize_t size) except NoResult.EXC:
-        cdef Py_ssize_t sent
         if self._write_eof:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._finalizing_close or self._reader is None or size <= 0:
             return NoResult.OK
         try:
-            if self._write_backlog_size == 0:
-                sent = aiofn_write(self._fileno, ptr, size, True)
-                if sent == size:
-                    return NoResult.OK
-                if sent > 0:
-                    ptr += sent
-                    size -= sent
-            if self._unsent is None:
-                self._unsent = bytearray()
-            self._unsent += <bytes>ptr[:size]
-            self._write_backlog_size += size
-            self._reader._note_backlog(self._write_backlog_size)
-            self._start_backlog_writing()
-            self._maybe_pause_protocol()
+            if not self._put(ptr, size):
+                self._maybe_pause_protocol()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
         return NoResult.OK
+
+    cdef bint _put(self, char *ptr, Py_ssize_t size) except -1:
+        """send(2), and queue what the kernel does not take; true if it takes all.
+
+        No Python runs before the bytes are sent or copied.
+        """
+        cdef Py_ssize_t sent
+        if self._write_backlog_size == 0:
+            sent = aiofn_write(self._fileno, ptr, size, True)
+            if sent == size:
+                return True
+            if sent > 0:
+                ptr += sent
+                size -= sent
+        unsent = <bytes>ptr[:size]
+        if self._unsent is None:
+            self._unsent = bytearray()
+        self._unsent += unsent
+        self._write_backlog_size += size
+        self._reader._note_backlog(self._write_backlog_size)
+        self._start_backlog_writing()
+        return False
 
     cpdef write_nocheck(self, data):
         cdef const unsigned char[::1] view = data
@@ -223,12 +243,17 @@ cdef class SocketTransport(WritableTransport):
             if self._write_backlog_size == 0:
                 self._unsent = None
                 self._stop_backlog_writing()
-                if self._closing and not self._finalizing_close:
-                    self._schedule_finalize_close(None)
-                elif self._write_eof:
-                    self._end_writing()
+                self._all_sent()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
+
+    cdef int _all_sent(self) except -1:
+        """The queue is empty again."""
+        if self._closing and not self._finalizing_close:
+            self._schedule_finalize_close(None)
+        elif self._write_eof:
+            self._end_writing()
+        return 0
 
     cpdef can_write_eof(self):
         return True
@@ -257,6 +282,8 @@ cdef class SocketTransport(WritableTransport):
         return NoResult.OK
 
     cpdef _finalize_close(self, exc):
+        if self._file is None:
+            return  # aiofastnet schedules it twice if somebody aborts while it removes the reader
         try:
             WritableTransport._finalize_close(self, exc)
         finally:
