@@ -407,6 +407,28 @@ async def test_a_callback_that_pauses_reading(size, end):
     assert type(transport.close_info.cause) is (ssl.SSLError if end == "garbage" else EOFError)
 
 
+async def test_a_callback_that_sends_before_an_error_is_told():
+    """rustls has failed already, and what came before is not yet delivered: there was no room for it at once."""
+    payloads = [b"%d" % number + b"x" * 60 for number in range(20)]
+
+    async def script(server):
+        assert await server.frames(1) == [b"go"]
+        record = server.records(b"".join(map(text, payloads)))
+        size = len(record) - 10  # so the last read takes the end of the record, and what follows it
+        server.send(record[:size])
+        await asyncio.sleep(0.05)
+        server.send(record[size:] + b"garbage that is no record")
+        await until_it_ends(server)
+
+    listener = Scripted(on_ws_frame=lambda self, transport, frame: transport.send(TEXT, bytes(frame)))
+    async with connected(listener, script, max_read_size=50) as (transport, served):
+        transport.send(TEXT, "go")
+        await transport.wait_disconnected()
+        await served.result()
+    assert listener.payloads == payloads
+    assert type(transport.close_info.cause) is ssl.SSLError
+
+
 async def test_a_callback_that_raises(loop_errors):
     async def script(server):
         server.send(flight(server))

@@ -351,6 +351,8 @@ cdef class TLSTransport(SocketTransport):
                 records = crate.write(
                     <wst_stream *>session._stream, ptr, min(size, PIECE), out + piece, OUTGOING - piece)
                 if records < 0:
+                    if session._step != WST_OK:
+                        break  # reading will tell why, after what was received before
                     raise session.failure()
                 all_sent &= self._put(out, piece + records)
                 ptr += min(size, PIECE)
