@@ -21,7 +21,7 @@ installed := $(VENV)/.installed-$(version)
 testing := $(VENV)/.testing-$(version)
 tools := $(VENV)/.tools-$(version)
 built := build/.built-$(version)
-crate := wsfast/sync/_tungstenite
+crate := wsfast/_tungstenite
 # All builds of the crate share this directory, so cargo compiles its dependencies once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 sources := setup.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \

@@ -38,7 +38,7 @@ CORE = {
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
 SANITIZE = os.environ.get("WSFAST_SANITIZE")
-CRATE = "wsfast/sync/_tungstenite"
+CRATE = "wsfast/_tungstenite"
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG"]
@@ -79,8 +79,8 @@ class BuildExt(build_ext):
             super().run()
 
     def build_extension(self, ext: Extension) -> None:
-        if ext.name == "wsfast.sync._native" and self.crate.wait() != 0:
-            sys.exit("cargo could not build wsfast's blocking client; cargo's messages are above.")
+        if ext.name == "wsfast._native" and self.crate.wait() != 0:
+            sys.exit("cargo could not build wsfast's crate; cargo's messages are above.")
         one = copy.copy(self)  # one directory per module: several modules compile frame.c at the same time
         one.build_temp = f"{self.build_temp}/{ext.name}"
         build_ext.build_extension(one, ext)

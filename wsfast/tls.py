@@ -6,13 +6,24 @@ import dataclasses
 import functools
 import ipaddress
 import os
+import re
 import ssl
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from wsfast.names import to_ascii
 
-__all__ = ["TLS", "ClientCert", "as_context", "put_in_python_s_words", "server_name"]
+__all__ = [
+    "TLS",
+    "ClientCert",
+    "TLSInfo",
+    "as_context",
+    "certificate_refused",
+    "put_in_python_s_words",
+    "server_name",
+    "tls_failed",
+    "tls_of",
+]
 
 StrPath = Union[str, "os.PathLike[str]"]
 # Files in PEM: the certificate with its chain, and the key (in the same file, if None).
@@ -167,3 +178,59 @@ def put_in_python_s_words(exc: ssl.SSLCertVerificationError, name: str) -> None:
     exc.library, exc.reason = "SSL", "CERTIFICATE_VERIFY_FAILED"
     exc.errno = ssl.SSL_ERROR_SSL
     exc.strerror = f"[SSL: {exc.reason}] certificate verify failed: {exc.verify_message}"
+
+
+class TLSInfo(NamedTuple):
+    """The TLS of a connection: ``transport.tls``."""
+
+    layer: str
+    """``"rustls"`` or ``"OpenSSL"``."""
+    version: str
+    """``"TLSv1.2"`` or ``"TLSv1.3"``."""
+    cipher: str
+    """The cipher suite by its IANA name with rustls, and by OpenSSL's name with OpenSSL."""
+    alpn: str | None
+    """The protocol that the server chose, or None."""
+    resumed: bool
+    """True if an earlier session was resumed."""
+    certificates: tuple[bytes, ...]
+    """The server's certificates in DER, its own first. OpenSSL tells only that one."""
+
+
+def tls_of(transport: Any) -> TLSInfo | None:
+    """The TLS of an ``asyncio.Transport``."""
+    if transport is None:
+        return None
+    told: TLSInfo | None = getattr(transport, "tls", None)
+    used = None if told is not None else transport.get_extra_info("ssl_object")
+    if used is None:
+        return told
+    certificate = used.getpeercert(True)
+    return TLSInfo(
+        "OpenSSL",
+        used.version() or "",
+        (used.cipher() or ("",))[0],
+        used.selected_alpn_protocol(),
+        bool(used.session_reused),
+        () if certificate is None else (certificate,),
+    )
+
+
+# What the crate says, in Python's words.
+
+
+def certificate_refused(code: int, message: str) -> ssl.SSLCertVerificationError:
+    """`code` and `message`: OpenSSL's."""
+    error = ssl.SSLCertVerificationError(
+        ssl.SSL_ERROR_SSL, f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {message}"
+    )
+    error.library, error.reason = "SSL", "CERTIFICATE_VERIFY_FAILED"
+    error.verify_code, error.verify_message = code, message
+    return error
+
+
+def tls_failed(message: str) -> ssl.SSLError:
+    reason = re.sub(r"\W+", "_", message).upper()
+    error = ssl.SSLError(ssl.SSL_ERROR_SSL, f"[SSL: {reason}] {message}")
+    error.library, error.reason = "SSL", reason
+    return error

@@ -16,7 +16,7 @@ import websockets.asyncio.server
 import websockets.client
 from support import frames
 from support.awaiting import awaitable, compares, turns
-from support.certificates import client_context, server_context
+from support.certificates import WAYS, client_context, server_context
 from support.servers import PEERS, echo, serve, websockets_echo
 
 import wsfast
@@ -66,8 +66,9 @@ async def test_an_open_connection_is_a_context_manager_too():
 
 @pytest.mark.parametrize("peer", PEERS)
 async def test_peers_plain_and_tls(peer):
-    for context in (None, server_context()):
-        options = {"ssl": client_context()} if context else {}
+    for tls in WAYS.values():
+        context = tls and server_context()
+        options = {"ssl": tls()} if tls else {}
         async with PEERS[peer](context) as url, connect(url, max_size=None, **options) as ws:
             for payload in ("text", b"bytes", frames.pattern(200_000)):
                 await ws.send(payload)

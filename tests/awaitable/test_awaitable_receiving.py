@@ -522,7 +522,8 @@ async def test_max_queue_pauses_and_resumes_reading():
 
 
 @pytest.mark.parametrize("last", [b"", frames.close(1000)], ids=["silent", "close"])
-async def test_what_tls_holds_while_reading_is_paused_is_received(last):
+@pytest.mark.parametrize("settings", [certificates.client_context, certificates.client_settings])
+async def test_what_tls_holds_while_reading_is_paused_is_received(last, settings):
     # Reads are short if messages may be compressed, so most of this has left the kernel when reading is paused.
     messages = [f"{number}:" + "x" * 10 * KIB for number in range(100)]
 
@@ -535,7 +536,7 @@ async def test_what_tls_holds_while_reading_is_paused_is_received(last):
     go = asyncio.Event()
     async with (
         serve(handler, ssl_context=certificates.server_context()) as server,
-        connect(server.url, ssl=certificates.client_context(), close_timeout=0.5) as ws,
+        connect(server.url, ssl=settings(), close_timeout=0.5) as ws,
     ):
         go.set()
         while ws.transport.is_reading():  # noqa: ASYNC110

@@ -13,13 +13,14 @@ from support.certificates import WAYS, server_context
 from support.servers import websockets_echo
 from sync_support.servers import echo, in_thread, scripted
 
+from wsfast import _native
 from wsfast._faces import State
-from wsfast.sync import _native, client
+from wsfast.sync import client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection
 
 ROOT = Path(__file__).parents[2]
-CRATE = ROOT / "wsfast" / "sync" / "_tungstenite"
+CRATE = ROOT / "wsfast" / "_tungstenite"
 DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_tungstenite.h").read_text(), flags=re.DOTALL)
 BORDER = (CRATE / "src" / "lib.rs").read_text()
 
@@ -41,6 +42,11 @@ TYPES = {
     "wst_connection *": "*mut Handle",
     "wst_tls_config *": "*mut Arc<rustls::ClientConfig>",
     "const wst_tls_config *": "*const Arc<rustls::ClientConfig>",
+    "wst_stream *": "*mut StreamSession",
+    "const wst_stream *": "*const StreamSession",
+    "wst_stream_state *": "*mut CStreamState",
+    "size_t *": "*mut usize",
+    "const char **": "*mut *const c_char",
     "void": None,
 }
 

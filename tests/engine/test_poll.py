@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -513,22 +512,18 @@ class TlsPeer:
         await self.done.wait()
 
 
-def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    return certificates.server_context(), certificates.client_context()
-
-
 @pytest.mark.parametrize("sleep", [False, True])
-async def test_tls_is_polled_through_its_transport(sleep):
+@pytest.mark.parametrize("settings", [certificates.client_context, certificates.client_settings])
+async def test_tls_is_polled_through_its_transport(settings, sleep):
     def nested(self, transport, frame):
         if frame.get_payload_as_bytes() == b"a":
             peer.send(text("c"))
             assert transport.poll(SOON, sleep)
 
-    server, client = tls_contexts()
     handler = TlsPeer()
-    async with serve(handler, ssl_context=server) as served:
+    async with serve(handler, ssl_context=certificates.server_context()) as served:
         transport, listener = await ws_connect(
-            lambda: Scripted(on_ws_frame=nested), served.url, ssl_context=client
+            lambda: Scripted(on_ws_frame=nested), served.url, ssl_context=settings()
         )
         peer = await handler.peer
         assert transport.poll(0) is False

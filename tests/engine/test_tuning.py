@@ -141,11 +141,11 @@ async def test_options_that_make_no_sense_are_refused(options, error, message):
 
 
 @linux
-@pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
+@pytest.mark.parametrize("tls", certificates.WAYS.values(), ids=certificates.WAYS)
 async def test_quickack_is_rearmed_after_every_read(tls):
     """The kernel turns it off when it sees questions and answers, which may each carry the acknowledgement."""
     context = certificates.server_context() if tls else None
-    client = certificates.client_context() if tls else None
+    client = tls and tls()
     seen = {}
     async with websockets_echo(context) as url:
         for quickack in (False, True):
@@ -178,9 +178,10 @@ async def test_one_byte_at_a_time_is_enough_for_everything():
         assert [sent.opcode for sent in await far.frames(2)] == [frames.PONG, frames.CLOSE]
 
 
-async def test_over_tls_the_cap_holds_too():
+@pytest.mark.parametrize("settings", [certificates.client_context, certificates.client_settings])
+async def test_over_tls_the_cap_holds_too(settings):
     async with websockets_echo(certificates.server_context()) as url:
-        client = certificates.client_context()
+        client = settings()
         transport, listener = await ws_connect(Recorder, url, ssl_context=client, max_read_size=50)
         transport.send(WSMsgType.BINARY, frames.pattern(2000))
         await listener.received(1)

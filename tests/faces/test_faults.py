@@ -26,14 +26,6 @@ secure = pytest.mark.parametrize("secure", WAYS.values(), ids=WAYS)
 over_tls = pytest.mark.parametrize("secure", list(WAYS.values())[1:], ids=list(WAYS)[1:])
 
 
-@pytest.fixture(autouse=True)
-def once(request):
-    """To the other faces settings are a context."""
-    arguments = request.node.callspec.params
-    if arguments["face"] != "blocking" and arguments.get("secure") is certificates.client_settings:
-        pytest.skip("as with a context")
-
-
 MESSAGES = ["", "a", "żółw 🐢", pattern(125), "x" * 126, pattern(70_000), b"", "last"]
 
 

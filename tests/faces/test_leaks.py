@@ -51,10 +51,12 @@ async def connect_and_end(number: int, url: str, **options) -> weakref.ref:
 
 
 @pytest.mark.parametrize(
-    ("tls", "warm_up", "count"), [(False, 100, 900), (True, 60, 140)], ids=["plain", "TLS"]
+    ("tls", "warm_up", "count"),
+    [(None, 100, 900), (certificates.client_context, 60, 140), (certificates.client_settings, 60, 140)],
+    ids=certificates.WAYS,
 )
 async def test_reconnects_leave_descriptors_objects_and_memory_flat(tls, warm_up, count):
-    context = certificates.client_context() if tls else None
+    context = tls and tls()
     options = {"ssl_context": context, "enable_auto_ping": True}
     async with serve(echo, ssl_context=certificates.server_context() if tls else None) as server:
         for number in range(warm_up):
@@ -127,17 +129,18 @@ async def obedient(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("kind", ["plain", "TLS", "auto-ping", "gather", "the loop's"])
+@pytest.mark.parametrize("kind", ["plain", "TLS", "OpenSSL", "auto-ping", "gather", "the loop's"])
 async def test_no_cycle_keeps_a_connection_that_is_over(end, kind):
     options = {
         "plain": {},
-        "TLS": {"ssl_context": certificates.client_context()},
+        "TLS": {"ssl_context": certificates.client_settings()},
+        "OpenSSL": {"ssl_context": certificates.client_context()},
         "auto-ping": {"enable_auto_ping": True},
         "gather": {"write_policy": "gather"},
         "the loop's": {"use_aiofastnet": False},
     }[kind]
     async with serve(
-        obedient, ssl_context=certificates.server_context() if kind == "TLS" else None
+        obedient, ssl_context=certificates.server_context() if "ssl_context" in options else None
     ) as server:
         gc.collect()
         gc.disable()

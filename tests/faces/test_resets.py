@@ -14,7 +14,7 @@ from support.upgrade import acceptance
 
 from wsfast import ConnectionClosedError, WSListener, connect, ws_connect
 
-pytestmark = pytest.mark.parametrize("secure", [False, True], ids=["ws", "wss"])
+pytestmark = pytest.mark.parametrize("secure", certificates.WAYS.values(), ids=certificates.WAYS)
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def accept(sock):
 @pytest.mark.parametrize("count", [1, 10_000])  # the second needs many reads
 @pytest.mark.parametrize("max_queue", [None, 2])  # the second pauses reading
 async def test_messages_are_delivered_and_the_end_is_told(secure, count, max_queue):
-    if secure and max_queue:
+    if secure is certificates.client_context and max_queue:
         count = 1  # what it has read and not decrypted, aiofastnet 1.2 may forget at the reset
 
     def script(sock):
@@ -58,7 +58,7 @@ async def test_messages_are_delivered_and_the_end_is_told(secure, count, max_que
         sock.sendall(frames.frame(frames.BINARY, b"abc") * count)
 
     with server(secure, script) as (thread, url):
-        tls = {"ssl": certificates.client_context()} if secure else {}
+        tls = {"ssl": secure()} if secure else {}
         ws = await connect(url, max_queue=max_queue, max_read_size=8000, ping_interval=None, **tls)
         await ws.send("now")
         thread.join()  # the loop finds data and reset together
@@ -74,7 +74,7 @@ async def test_a_reset_instead_of_a_reply_is_told(secure):
     """Over TLS 1.3 tickets come before it."""
 
     with server(secure, lambda sock: sock.recv(4096)) as (_, url):
-        tls = {"ssl_context": certificates.client_context()} if secure else {}
+        tls = {"ssl_context": secure()} if secure else {}
         with pytest.raises(ConnectionResetError):
             await ws_connect(WSListener, url, open_timeout=15, **tls)
 
@@ -90,7 +90,7 @@ async def test_what_is_held_back_comes_without_more_from_the_server(secure):
         over.wait()
 
     with server(secure, script) as (_, url):
-        tls = {"ssl": certificates.client_context()} if secure else {}
+        tls = {"ssl": secure()} if secure else {}
         ws = await connect(url, max_queue=2, max_read_size=8000, ping_interval=None, **tls)
         try:
             await ws.send("now")
@@ -122,7 +122,7 @@ async def test_poll_finds_what_is_held_back_when_reading_resumes(secure):
 
     paused = asyncio.get_running_loop().create_future()
     with server(secure, script) as (_, url):
-        tls = {"ssl_context": certificates.client_context()} if secure else {}
+        tls = {"ssl_context": secure()} if secure else {}
         transport, listener = await ws_connect(Pausing, url, max_read_size=8000, **tls)
         try:
             transport.send(frames.TEXT, "now")

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,15 @@ from support.servers import Peer, aiohttp_echo, break_off, picows_echo, serve, w
 
 from wsfast import ProtocolError, WSCloseCode, WSCloseHandshake, WSCloseInfo, WSMsgType, ws_connect
 
-TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+TLS = pytest.mark.parametrize("tls", certificates.WAYS.values(), ids=certificates.WAYS)
 
 
-def server_options(tls: bool) -> dict:
+def server_options(tls: object) -> dict:
     return {"ssl_context": certificates.server_context()} if tls else {}
 
 
-def client_options(tls: bool) -> dict:
-    return {"ssl_context": certificates.client_context()} if tls else {}
+def client_options(tls: Callable[[], object] | None) -> dict:
+    return {"ssl_context": tls()} if tls else {}
 
 
 async def answering(peer: Peer) -> Sent:
@@ -180,8 +181,8 @@ async def test_close_timeout_bounds_the_end_whatever_the_server_does(tls, handle
 # asyncio's own TLS is not here: it gives up when data follow its close_notify (APPLICATION_DATA_AFTER_CLOSE_NOTIFY).
 @pytest.mark.parametrize(
     ("tls", "use_aiofastnet"),
-    [(False, None), (True, None), (False, False)],
-    ids=["plain", "TLS", "plain, the loop's transports"],
+    [(None, None), (certificates.client_settings, None), (certificates.client_context, None), (None, False)],
+    ids=["plain", "rustls", "openssl", "plain, the loop's transports"],
 )
 async def test_disconnect_lets_5_mb_arrive_while_the_server_floods_us(tls, use_aiofastnet):
     """A socket that is closed while it holds unread bytes is reset, and the reset destroys what was sent last."""

@@ -201,18 +201,23 @@ async def silent(peer: Peer) -> None:
             pass
 
 
-async def test_a_silent_tls_server_is_too_slow():
+by_both = pytest.mark.parametrize("settings", [certificates.client_context, certificates.client_settings])
+
+
+@by_both
+async def test_a_silent_tls_server_is_too_slow(settings):
     async with serve(silent) as server:
         url = server.url.replace("ws:", "wss:")
         with pytest.raises(
             TimeoutError, match="the TLS handshake with .* took too long: open_timeout is 0.03 s"
         ):
-            await ws_connect(never, url, ssl_context=certificates.client_context(), open_timeout=0.03)
+            await ws_connect(never, url, ssl_context=settings(), open_timeout=0.03)
 
 
-async def test_a_server_that_is_silent_after_tls_is_too_slow():
+@by_both
+async def test_a_server_that_is_silent_after_tls_is_too_slow(settings):
     async with serve(silent, ssl_context=certificates.server_context()) as server:
-        context = certificates.client_context()
+        context = settings()
         with pytest.raises(TimeoutError, match="the WebSocket handshake with .* took too long"):
             await ws_connect(never, server.url, ssl_context=context, websocket_handshake_timeout=0.02)
 
@@ -304,7 +309,7 @@ class Balanced(Recorder):
         self.made.append(self)
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("tls", certificates.WAYS.values(), ids=certificates.WAYS)
 @pytest.mark.parametrize("use_aiofastnet", [None, False], ids=["aiofastnet", "the loop's"])
 @pytest.mark.parametrize("factory", [False, True], ids=["", "socket_factory"])
 async def test_ws_connect_can_be_cancelled_in_every_iteration_of_the_loop(tls, use_aiofastnet, factory):
@@ -314,7 +319,7 @@ async def test_ws_connect_can_be_cancelled_in_every_iteration_of_the_loop(tls, u
 
     Balanced.made.clear()
     options = {
-        "ssl_context": certificates.client_context() if tls else None,
+        "ssl_context": tls and tls(),
         "use_aiofastnet": use_aiofastnet,
         "socket_factory": late if factory else None,
     }

@@ -13,8 +13,18 @@ from support.listeners import Recorder
 from support.servers import Peer, echo, is_fast, serve
 
 from wsfast import InvalidMessage, WSMsgType, tls, ws_connect
+from wsfast._opening import rustls
 
-transports = pytest.mark.parametrize("use_aiofastnet", [None, False], ids=["aiofastnet", "the loop's"])
+transports = pytest.mark.parametrize(
+    ("client_context", "use_aiofastnet"),
+    [
+        (certificates.client_settings, None),
+        (certificates.client_context, None),
+        (certificates.client_context, False),
+        (certificates.client_settings, False),
+    ],
+    ids=["rustls", "aiofastnet", "the loop's", "the loop's, with settings"],
+)
 
 
 def never() -> Recorder:
@@ -30,16 +40,16 @@ async def finish(transport) -> None:
     await transport.wait_disconnected()
 
 
-# (name, the server's certificate, who the client trusts, what the error says)
+# (name, the server's certificate, does the client trust its authority, what the error says)
 UNTRUSTED = [
-    ("unknown authority", {}, None, "unable to get local issuer|self.signed"),
+    ("unknown authority", {}, False, "unable to get local issuer|self.signed"),
     (
         "wrong host name",
         {"names": ("other.example",)},
-        certificates.client_context,
+        True,
         "IP address mismatch|Hostname",
     ),
-    ("expired", {"names": ("127.0.0.1",), "expired": True}, certificates.client_context, "expired"),
+    ("expired", {"names": ("127.0.0.1",), "expired": True}, True, "expired"),
 ]
 
 
@@ -47,19 +57,24 @@ UNTRUSTED = [
 @pytest.mark.parametrize(
     ("server", "client", "message"), [row[1:] for row in UNTRUSTED], ids=[r[0] for r in UNTRUSTED]
 )
-async def test_a_server_that_cannot_be_trusted_is_refused(server, client, message, use_aiofastnet):
+async def test_a_server_that_cannot_be_trusted_is_refused(
+    server, client, message, client_context, use_aiofastnet
+):
     context = certificates.server_context(*server.get("names", ()), expired=server.get("expired", False))
     async with serve(unreached, ssl_context=context) as served:
         with pytest.raises(ssl.SSLCertVerificationError, match=message):
             await ws_connect(
-                never, served.url, ssl_context=client and client(), use_aiofastnet=use_aiofastnet
+                never,
+                served.url,
+                ssl_context=client_context() if client else None,
+                use_aiofastnet=use_aiofastnet,
             )
 
 
 @transports
-async def test_the_host_name_of_the_certificate_is_checked_and_can_be_given(use_aiofastnet):
+async def test_the_host_name_of_the_certificate_is_checked_and_can_be_given(client_context, use_aiofastnet):
     async with serve(echo, ssl_context=certificates.server_context("feed.example")) as server:
-        context = certificates.client_context()
+        context = client_context()
         with pytest.raises(ssl.SSLCertVerificationError):
             await ws_connect(never, server.url, ssl_context=context, use_aiofastnet=use_aiofastnet)
         transport, _ = await ws_connect(
@@ -73,12 +88,12 @@ async def test_the_host_name_of_the_certificate_is_checked_and_can_be_given(use_
 
 
 @transports
-async def test_a_socket_of_the_user_s_own_gets_tls_for_the_url_s_host(use_aiofastnet):
+async def test_a_socket_of_the_user_s_own_gets_tls_for_the_url_s_host(client_context, use_aiofastnet):
     async with serve(echo, ssl_context=certificates.server_context("feed.example")) as server:
         transport, listener = await ws_connect(
             Recorder,
             "wss://feed.example/",
-            ssl_context=certificates.client_context(),
+            ssl_context=client_context(),
             socket_factory=lambda uri: socket.create_connection(("127.0.0.1", server.port)),
             use_aiofastnet=use_aiofastnet,
         )
@@ -115,10 +130,10 @@ async def test_a_tls_server_behind_ws_is_told_from_garbage(loop_errors):
 
 @transports
 @pytest.mark.parametrize("size", [1, 16384, 16385, 300_000, 5_000_000])
-async def test_messages_of_any_size_arrive_intact(size, use_aiofastnet):
+async def test_messages_of_any_size_arrive_intact(size, client_context, use_aiofastnet):
     async with serve(echo, ssl_context=certificates.server_context()) as server:
         transport, listener = await ws_connect(
-            Recorder, server.url, ssl_context=certificates.client_context(), use_aiofastnet=use_aiofastnet
+            Recorder, server.url, ssl_context=client_context(), use_aiofastnet=use_aiofastnet
         )
         transport.send(WSMsgType.BINARY, frames.pattern(size))
         transport.send(WSMsgType.TEXT, "end")
@@ -180,7 +195,8 @@ async def test_the_default_context_follows_sslkeylogfile(tmp_path, monkeypatch):
         await listener.received(1)
         await finish(transport)
     assert "CLIENT_TRAFFIC_SECRET_0" in (tmp_path / "keys").read_text()
-    tls._context.cache_clear()  # the context keeps the log open until it goes
+    rustls._config.cache_clear()
+    tls._context.cache_clear()  # context and configuration keep the log open until they go
 
 
 async def test_a_handshake_that_the_server_breaks_off_is_an_error():

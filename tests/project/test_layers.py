@@ -18,6 +18,7 @@ LAYERS = [
     {"_faces"},
     {"_opening"},
     {"_engine"},
+    {"_tungstenite"},  # the crate, of which only binding.py is Python
     {
         "closing",
         "codes",

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,16 @@ from support import certificates
 
 from scenarios.peer import Peer, record
 from scenarios.program import Action, Program
-from wsfast import ConnectionClosed, WSFrame, WSListener, WSMsgType, WSProtocolError, WSTransport, ws_connect
+from wsfast import (
+    TLS,
+    ConnectionClosed,
+    WSFrame,
+    WSListener,
+    WSMsgType,
+    WSProtocolError,
+    WSTransport,
+    ws_connect,
+)
 
 DEPTH = 4  # the deepest nesting of callbacks
 BUDGET = 150  # the most actions of a scenario
@@ -339,6 +349,12 @@ class Actor:
                 self.fault("the bytes of a kept frame have changed")
 
 
+def _tls(program: Program) -> ssl.SSLContext | TLS | None:
+    if not program.tls:
+        return None
+    return certificates.client_settings() if program.rustls else certificates.client_context()
+
+
 async def _iterate(loop: Loop, moved: int) -> None:
     """Run one iteration of the event loop. Advance the clock if the peer got no bytes."""
     if not moved:
@@ -374,7 +390,7 @@ async def play(program: Program, loop: Loop) -> list[str]:
             ws_connect(
                 lambda: base(actor),
                 f"ws{'s' * program.tls}://localhost/",
-                ssl_context=certificates.client_context() if program.tls else None,
+                ssl_context=_tls(program),
                 socket_factory=lambda uri: ours,
                 close_timeout=CLOSE_TIMEOUT,
                 logger_name=logger,

@@ -49,6 +49,7 @@ class Program(NamedTuple):
     nothing."""
 
     tls: bool
+    rustls: bool  # wsfast's own TLS, not OpenSSL with a context
     compressed: bool
     gather: bool
     whole_messages: bool
@@ -73,6 +74,7 @@ def draw(seed: int) -> Program:
     scripts = {name: [_actions(r, 2) for _ in range(r.randint(1, 4))] for name in callbacks}
     return Program(
         tls=tls,
+        rustls=bool(seed % 3),
         compressed=compressed,
         gather=r.random() < 0.3,
         whole_messages=compressed or r.random() < 0.3,

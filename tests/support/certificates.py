@@ -50,9 +50,9 @@ def client_context() -> ssl.SSLContext:
 
 
 def client_settings(client_cert: ClientCert | None = None) -> TLS:
-    """The same as wsfast's own settings: with them the blocking client encrypts with rustls instead of OpenSSL."""
+    """The same as wsfast's own settings: with them rustls encrypts, instead of OpenSSL."""
     return TLS(cadata=authority().cert_pem.bytes().decode(), client_cert=client_cert)
 
 
-# The values of `ssl=` for the blocking client; None is a connection without TLS.
+# What makes the value of `ssl=`; None is a connection without TLS.
 WAYS = {"plain": None, "openssl": client_context, "rustls": client_settings}

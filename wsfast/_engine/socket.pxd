@@ -1,3 +1,4 @@
+cimport cython
 from aiofastnet.transport cimport WritableTransport
 
 from wsfast._engine.reader cimport FrameReader
@@ -18,9 +19,15 @@ cdef class SocketTransport(WritableTransport):
         bint _write_eof             # nothing more is written,
         bint _eof_sent              # and the kernel knows
         bint _kernel_stamps
+        bint _begun
 
     cdef Look read_now(self, object context) except Look.RAISED
+    @cython.final
+    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2
+    @cython.final
+    cdef bint _put(self, char *ptr, Py_ssize_t size) except -1
     cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1
+    cdef int _all_sent(self) except -1
     cdef int _end_writing(self) except -1
 
 

@@ -14,4 +14,6 @@ class SocketTransport(Transport):
         sock: socket.socket,
         reader: FrameReader,
         kernel_stamps: bool = False,
+        session: object = None,
+        shutdown_timeout: float | None = None,
     ) -> None: ...

@@ -103,8 +103,11 @@ cdef class SocketTransport(WritableTransport):
     With `kernel_stamps` the kernel tells when it received what is read, for :attr:`WSFrame.kernel_time_ns`.
     """
 
-    # Not in __init__(), so that no half-made transport exists: it would read whatever has descriptor 0.
-    def __cinit__(self, loop, sock, FrameReader reader not None, bint kernel_stamps=False):
+    # Not in __init__(), so that no half-made transport exists: it would read whatever has descriptor 0. The last two
+    # arguments are TLSTransport's.
+    def __cinit__(
+        self, loop, sock, FrameReader reader not None, bint kernel_stamps=False, session=None, shutdown_timeout=None,
+    ):
         cdef int fd = sock.fileno()
         if kernel_stamps and wsf_stamp_receipts(fd) != 0:
             PyErr_SetFromErrno(OSError)
@@ -113,11 +116,14 @@ cdef class SocketTransport(WritableTransport):
         self._write_backlog = None  # the base class's queue of buffers is not used
         self._reader = reader
         self.set_protocol(reader)
-        self._call_protocol_connection_made()
-        self._start_reading()
 
     def __init__(self, *args, **kwargs):
-        pass
+        # Not before: what is written now must find the methods of the derived class.
+        if not self._begun:
+            self._begun = True
+            self._call_protocol_connection_made()
+            if not self._closing:
+                self._start_reading()
 
     # aiofastnet's would be inherited, which know nothing of these fields.
 
@@ -131,7 +137,7 @@ cdef class SocketTransport(WritableTransport):
 
     def __repr__(self):
         state = "closed" if self._file is None else "closing" if self._closing else "open"
-        return f"<SocketTransport fd={self._fileno} {state} write_buffer_size={self._write_backlog_size}>"
+        return f"<{type(self).__name__} fd={self._fileno} {state} write_buffer_size={self._write_backlog_size}>"
 
     # ---- reading
 
@@ -149,12 +155,7 @@ cdef class SocketTransport(WritableTransport):
             return Look.STOPPED
         try:
             reader.get_buffer_c(-1, &ptr, &size)
-            if self._kernel_stamps:
-                received = wsf_receive_stamped(self._fileno, ptr, size, &reader._kernel_stamp)
-                if received < 0 and not wsf_would_block():
-                    PyErr_SetFromErrno(OSError)
-            else:
-                received = aiofn_read(self._fileno, ptr, size, True)
+            received = self._receive(ptr, size)
             if received < 0:
                 return Look.NOTHING
             if received == 0:
@@ -174,31 +175,49 @@ cdef class SocketTransport(WritableTransport):
             self._handle_error("Fatal read error on socket transport")
             return Look.STOPPED
 
+    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2:
+        """recv(2): how much there was, -1 if there is nothing yet, 0 at the end."""
+        cdef Py_ssize_t received
+        if not self._kernel_stamps:
+            return aiofn_read(self._fileno, ptr, size, True)
+        received = wsf_receive_stamped(self._fileno, ptr, size, &self._reader._kernel_stamp)
+        if received < 0 and not wsf_would_block():
+            PyErr_SetFromErrno(OSError)
+        return received
+
     # ---- writing
 
     cdef NoResult write_c(self, char *ptr, Py_ssize_t size) except NoResult.EXC:
-        cdef Py_ssize_t sent
         if self._write_eof:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._finalizing_close or self._reader is None or size <= 0:
             return NoResult.OK
         try:
-            while self._write_backlog_size == 0:
-                sent = aiofn_write(self._fileno, ptr, size, True)
-                if sent == size:
-                    return NoResult.OK
-                if sent <= 0:
-                    break
-                # The peer may have made room meanwhile. To ask costs less than to copy, and to wait for the loop.
-                ptr += sent
-                size -= sent
-            self._queue(ptr, size)
-            self._reader._note_backlog(self._write_backlog_size)
-            self._start_backlog_writing()
-            self._maybe_pause_protocol()
+            if not self._put(ptr, size):
+                self._maybe_pause_protocol()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
         return NoResult.OK
+
+    cdef bint _put(self, char *ptr, Py_ssize_t size) except -1:
+        """send(2), and queue what the kernel does not take; true if it takes all.
+
+        No Python runs before the bytes are sent or copied.
+        """
+        cdef Py_ssize_t sent
+        while self._write_backlog_size == 0:
+            sent = aiofn_write(self._fileno, ptr, size, True)
+            if sent == size:
+                return True
+            if sent <= 0:
+                break
+            # The peer may have made room meanwhile. To ask costs less than to copy, and to wait for the loop.
+            ptr += sent
+            size -= sent
+        self._queue(ptr, size)
+        self._reader._note_backlog(self._write_backlog_size)
+        self._start_backlog_writing()
+        return False
 
     cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1:
         """Copy what the kernel did not take."""
@@ -234,12 +253,17 @@ cdef class SocketTransport(WritableTransport):
             if self._write_backlog_size == 0:
                 self._unsent = None
                 self._stop_backlog_writing()
-                if self._closing and not self._finalizing_close:
-                    self._schedule_finalize_close(None)
-                elif self._write_eof:
-                    self._end_writing()
+                self._all_sent()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
+
+    cdef int _all_sent(self) except -1:
+        """The queue is empty again."""
+        if self._closing and not self._finalizing_close:
+            self._schedule_finalize_close(None)
+        elif self._write_eof:
+            self._end_writing()
+        return 0
 
     cpdef can_write_eof(self):
         return True

@@ -13,14 +13,16 @@ from typing import Any, cast
 import aiofastnet
 
 from wsfast._engine.socket import SocketTransport
+from wsfast._engine.tls import TLSTransport
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
-from wsfast._opening import addresses
+from wsfast._opening import addresses, rustls
 from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.resets import LoopProxy, of_transports
 from wsfast._opening.route import Route
+from wsfast._opening.tls_handshake import ended_in_tls, not_tls, shake_hands
 from wsfast.exceptions import InvalidProxy
-from wsfast.tls import put_in_python_s_words, server_name
+from wsfast.tls import TLS, put_in_python_s_words, server_name
 
 
 async def connect(
@@ -67,6 +69,9 @@ async def connect(
         if context is not None:
             tls["server_hostname"] = server_name(route.server_hostname)
             route.phase = ("the TLS handshake with", tls["server_hostname"], route.addresses)
+        if context is not None and _can_use_rustls(loop, sock, route, use_aiofastnet):
+            await _by_rustls(loop, transport, route, sock, tls)
+            return
         connect = (
             functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
         )
@@ -81,6 +86,41 @@ async def connect(
         if explained is not None:
             raise explained from exc
         raise
+
+
+def _can_use_rustls(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, route: Route, use_aiofastnet: bool | None
+) -> bool:
+    """A context of the user's is OpenSSL's; and so is all TLS if OpenSSL cannot be found to verify certificates."""
+    if isinstance(route.tls(), ssl.SSLContext) or rustls.load_openssl() is not None:
+        return False
+    return _can_use_aiofastnet(loop, sock, None, use_aiofastnet)
+
+
+# Seconds, as asyncio's.
+_SHUTDOWN_TIMEOUT = 30.0
+
+
+async def _by_rustls(
+    loop: asyncio.AbstractEventLoop,
+    transport: WSTransport,
+    route: Route,
+    sock: socket.socket,
+    tls: dict[str, Any],
+) -> None:
+    settings = route.tls()
+    assert not isinstance(settings, ssl.SSLContext)
+    config = rustls.config(settings or TLS())
+    timeout, shutdown = tls.get("ssl_handshake_timeout"), tls.get("ssl_shutdown_timeout")
+    session = await shake_hands(loop, sock, config, tls["server_hostname"], timeout)
+    TLSTransport(
+        of_transports(loop),
+        sock,
+        transport,
+        False,
+        session,
+        _SHUTDOWN_TIMEOUT if shutdown is None else shutdown,
+    )
 
 
 async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) -> socket.socket | None:
@@ -188,16 +228,6 @@ def _explained(exc: BaseException) -> ssl.SSLError | None:
     if isinstance(exc, ConnectionResetError) and exc.errno is None:
         return ended_in_tls()
     return None
-
-
-def not_tls() -> ssl.SSLError:
-    """The server answered in something else than TLS."""
-    return ssl.SSLError(ssl.SSL_ERROR_SSL, "the server does not speak TLS: is it a ws:// server?")
-
-
-def ended_in_tls() -> ssl.SSLError:
-    """The server closed the connection before TLS was agreed."""
-    return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the server closed the connection during the TLS handshake")
 
 
 def _can_use_aiofastnet(

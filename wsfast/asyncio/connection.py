@@ -29,6 +29,7 @@ from wsfast.exceptions import (
     ProtocolError,
 )
 from wsfast.options import Limits, Marks, Pinging, Timeouts
+from wsfast.tls import TLSInfo
 from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["ClientConnection"]
@@ -97,6 +98,11 @@ class ClientConnection(Connection, Identity):
     def transport(self) -> asyncio.Transport:
         """The ``asyncio.Transport`` beneath."""
         return self.protocol.underlying_transport
+
+    @property
+    def tls(self) -> TLSInfo | None:
+        """The TLS of the connection, or None."""
+        return self.protocol.tls
 
     @property
     def local_address(self) -> Any:

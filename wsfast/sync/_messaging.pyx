@@ -18,7 +18,7 @@ from wsfast._engine.messages cimport take_reference
 from wsfast._engine.violation cimport add_content
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
-from wsfast.sync import _native
+from wsfast import _native
 from wsfast.sync.compression import LockedDeflater
 
 

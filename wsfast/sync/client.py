@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
+from wsfast._native import ffi, lib
 from wsfast._opening import blocking
 from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, check_arguments, tuned
 from wsfast._opening.blocking import Deadline
@@ -32,7 +33,6 @@ from wsfast.fields import HeadersLike
 from wsfast.keywords import keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.sync import ending, tls
-from wsfast.sync._native import ffi, lib
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.layers import Raw, for_crate, layers

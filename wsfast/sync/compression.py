@@ -11,8 +11,8 @@ from typing import Any
 
 from wsfast._engine.frame import FIN_BIT, OPCODE_BITS, RSV1_BIT
 from wsfast._engine.streams import TAIL, Deflater
+from wsfast._native import ffi
 from wsfast.deflate import AgreedDeflate
-from wsfast.sync._native import ffi
 
 __all__ = ["LockedDeflater"]
 

@@ -21,6 +21,7 @@ from wsfast._engine.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
 from wsfast._engine.tuning import Histogram
 from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
+from wsfast._native import ffi, lib
 from wsfast.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
 from wsfast.codes import WSMsgType, close_code_on_wire_ok
 from wsfast.deflate import AgreedDeflate
@@ -34,7 +35,6 @@ from wsfast.exceptions import (
 from wsfast.options import Pinging, Timeouts, seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Cork, Fragments
-from wsfast.sync._native import ffi, lib
 from wsfast.sync.pings import Event, Pings, PongReceived
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 

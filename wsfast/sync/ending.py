@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
-import ssl
 from typing import Any, NamedTuple
 
+from wsfast._native import ffi, lib
 from wsfast.closing import connection_closed
 from wsfast.exceptions import (
     Close,
@@ -16,7 +15,7 @@ from wsfast.exceptions import (
     PayloadTooBig,
     ProtocolError,
 )
-from wsfast.sync._native import ffi, lib
+from wsfast.tls import certificate_refused, tls_failed
 
 __all__ = ["Ending", "describe"]
 
@@ -68,23 +67,9 @@ def _cause(ending: Any) -> BaseException | None:
     if cause == lib.WST_CAUSE_CLOSE_TIMEOUT:
         return TimeoutError("timed out while closing connection")
     if cause == lib.WST_CAUSE_CERTIFICATE:
-        return _refused(ending.number, message)
+        return certificate_refused(ending.number, message)
     if cause == lib.WST_CAUSE_TLS:
-        return _tls_error(ssl.SSLError, re.sub(r"\W+", "_", message).upper(), message)
+        return tls_failed(message)
     if cause == lib.WST_CAUSE_PANIC:
         return RuntimeError("a bug in wsfast: its Rust part panicked")
     return None
-
-
-def _refused(code: int, message: str) -> ssl.SSLError:
-    """As Python's ssl module tells it. `code` and `message`: OpenSSL's."""
-    text = f"certificate verify failed: {message}"
-    error = _tls_error(ssl.SSLCertVerificationError, "CERTIFICATE_VERIFY_FAILED", text)
-    error.verify_code, error.verify_message = code, message  # type: ignore[attr-defined]
-    return error
-
-
-def _tls_error(kind: type[ssl.SSLError], reason: str, text: str) -> ssl.SSLError:
-    error = kind(ssl.SSL_ERROR_SSL, f"[SSL: {reason}] {text}")
-    error.library, error.reason = "SSL", reason
-    return error

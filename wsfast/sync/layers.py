@@ -6,11 +6,12 @@ import socket
 import ssl
 from typing import Any, NoReturn
 
+from wsfast._native import ffi, lib
+from wsfast._opening import rustls
 from wsfast._opening.blocking import Deadline
 from wsfast._opening.route import Route
-from wsfast._opening.transports import ended_in_tls, not_tls
+from wsfast._opening.tls_handshake import ended_in_tls, not_tls
 from wsfast.sync import ending, tls
-from wsfast.sync._native import ffi, lib
 from wsfast.tls import TLS, server_name
 
 __all__ = ["Layer", "Raw", "for_crate", "layers"]
@@ -39,12 +40,12 @@ class Layer:
     """By rustls, or with a context of the user's by OpenSSL."""
 
     def __init__(self, given: ssl.SSLContext | TLS | None, name: str, of_proxy: bool = False) -> None:
-        tls.check_openssl()
+        rustls.check_openssl()
         self._name = server_name(name)
         self._of_proxy = of_proxy
         self._step = f"the TLS handshake with {self._name}"
         self._context = given if isinstance(given, ssl.SSLContext) else None
-        self._config = None if isinstance(given, ssl.SSLContext) else tls.config(given or TLS())
+        self._config = None if isinstance(given, ssl.SSLContext) else rustls.config(given or TLS())
 
     def prepare(self, sock: socket.socket | Raw, deadline: Deadline) -> Any:
         """What is to be done before the crate speaks TLS itself. Returns what `begin` wants.

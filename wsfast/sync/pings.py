@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from wsfast._engine.tuning import Histogram, record
+from wsfast._native import ffi, lib
 from wsfast.closing import MAX_CONTROL
-from wsfast.sync._native import ffi, lib
 
 __all__ = ["Event", "Pings", "PongReceived"]
 

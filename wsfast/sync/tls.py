@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import _ssl
 import contextlib
-import functools
 import ssl
-from pathlib import Path
 from typing import Any, Protocol
 
-from wsfast.exceptions import TLSUnavailable
-from wsfast.sync._native import ffi, lib
+from wsfast._native import ffi, lib
+from wsfast._opening.rustls import connection_of, field
 from wsfast.tls import TLS, ClientCert
 
-__all__ = ["ClientCert", "adopt", "check_openssl", "config", "settings", "shake_hands"]
+__all__ = ["ClientCert", "adopt", "settings", "shake_hands"]
 
 _STEP = "the TLS handshake"
 
 # The largest record, and more than one of most handshakes.
 _READ = 32 * 1024
-
-# Where an object of C has its own fields, in words: behind what every object has.
-_FIELDS = object.__basicsize__ // ffi.sizeof("void *")
 
 
 class Deadline(Protocol):
@@ -48,54 +43,6 @@ def settings(tls: ssl.SSLContext | TLS | None, client_cert: ClientCert | None) -
     if client_cert is not None:
         raise ValueError("client_cert is given twice: ssl is a wsfast.TLS, which has one of its own")
     return tls
-
-
-# ---- rustls
-
-
-def config(tls: TLS) -> Any:
-    """The configuration of the crate for `tls`.
-
-    :raises ValueError, OSError: that cannot be done, because of the client's certificate for instance
-    """
-    return _config(tls, tls.context())
-
-
-# Shared, for the crate resumes sessions with it. A context that is made anew means another configuration.
-@functools.lru_cache(maxsize=16)
-def _config(tls: TLS, context: ssl.SSLContext) -> Any:
-    alpn = b"".join(bytes([len(protocol)]) + protocol.encode() for protocol in tls.alpn)
-    versions = (tls.minimum_version == ssl.TLSVersion.TLSv1_2) | 2 * (
-        tls.maximum_version == ssl.TLSVersion.TLSv1_3
-    )
-    certificate, key = _client_pem(tls.client_cert)
-    wanted = ffi.new(
-        "wst_tls_settings *",
-        {
-            "context": _field(context, 0),
-            "check_name": tls.check_hostname,
-            "versions": versions,
-            "keylog": context.keylog_filename is not None,
-        },
-    )
-    texts = {"alpn": alpn, "chain": certificate, "key": key}
-    borrowed = {name: ffi.from_buffer(text) for name, text in texts.items()}
-    for name, text in borrowed.items():
-        setattr(wanted, name, text)
-        setattr(wanted, f"{name}_size", len(text))
-    reason = ffi.new("char[256]")
-    made = lib.wst_tls_config_new(wanted, reason, len(reason))
-    if made == ffi.NULL:
-        raise ValueError(f"ssl: {ffi.string(reason).decode(errors='replace')}")
-    return ffi.gc(made, lib.wst_tls_config_free)
-
-
-def _client_pem(client_cert: Any) -> tuple[bytes, bytes]:
-    if client_cert is None:
-        return b"", b""
-    certificate, key = client_cert
-    pem = Path(certificate).read_bytes()
-    return pem, pem if key is None else Path(key).read_bytes()
 
 
 # ---- OpenSSL
@@ -160,57 +107,7 @@ def _receive(sock: Any, deadline: Deadline) -> bytes:
 
 def adopt(handle: Any, session: Any) -> int:
     """Let the crate go on with the connection of OpenSSL, which must live as long as `handle`."""
-    connection = _connection_of(session)
+    connection = connection_of(session)
     return int(
-        lib.wst_tls_adopt(handle, ffi.NULL if connection is None else connection, _field(session.context, 0))
+        lib.wst_tls_adopt(handle, ffi.NULL if connection is None else connection, field(session.context, 0))
     )
-
-
-# ---- where Python keeps the objects of OpenSSL
-
-
-def check_openssl() -> None:
-    """Find the OpenSSL that Python uses, before anything else is done.
-
-    :raises TLSUnavailable: it cannot be found, as where Python was linked with it and hides its functions
-    """
-    why = _load_openssl()
-    if why is not None:
-        raise TLSUnavailable(
-            f"wss:// of the blocking client works with Python's own OpenSSL, and cannot here: {why}. Use "
-            "wsfast.connect(), which can, or a Python whose ssl module is linked with a shared OpenSSL"
-        )
-
-
-@functools.lru_cache(maxsize=1)
-def _load_openssl() -> str | None:
-    """None, or why it cannot be found."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    session = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost")._sslobj  # type: ignore[attr-defined]
-    path = getattr(_ssl, "__file__", None)
-    reason = ffi.new("char[256]")
-    connection = _connection_of(session)
-    if connection is None:
-        return "this Python keeps its SSL objects elsewhere"
-    if lib.wst_openssl_load(
-        ffi.NULL if path is None else path.encode(),
-        connection,
-        _field(context, 0),
-        reason,
-        len(reason),
-    ):
-        return str(ffi.string(reason).decode(errors="replace"))
-    return None
-
-
-def _field(owner: Any, index: int) -> Any:
-    """A field of an object of C, if it is a pointer."""
-    return ffi.cast("void **", id(owner))[_FIELDS + index]
-
-
-def _connection_of(session: Any) -> Any:
-    """The SSL of Python's object, behind the socket, which it has none of, and before its context; else None."""
-    about = int(ffi.cast("uintptr_t", _field(session, 2)))
-    if _field(session, 0) != ffi.NULL or about != id(session.context):
-        return None
-    return _field(session, 1)

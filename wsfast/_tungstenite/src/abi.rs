@@ -3,11 +3,14 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
+use rustls::HandshakeKind;
+
 use crate::connection::{Connection, Options, Stop};
 use crate::ending::{Cause, Close, Ending, Phase};
 use crate::reader::Limits;
 use crate::receiving::Received;
 use crate::rustls_session::Settings;
+use crate::stream_session::{Step, StreamSession};
 use crate::writer::Sent;
 
 include!(concat!(env!("OUT_DIR"), "/border.rs"));
@@ -135,6 +138,42 @@ impl CStats {
 }
 
 #[repr(C)]
+pub struct CStreamState {
+    pub handshaking: c_int,
+    pub version: c_int,
+    pub resumed: c_int,
+    pub cipher_size: c_int,
+    pub alpn_size: c_int,
+    pub cause: c_int,
+    pub number: i64,
+    pub message_size: c_int,
+    pub cipher: [u8; 64],
+    pub alpn: [u8; 256],
+    pub message: [u8; 256],
+}
+
+impl CStreamState {
+    pub fn tell(&mut self, stream: &StreamSession) {
+        let connection = &stream.connection;
+        self.handshaking = c_int::from(connection.is_handshaking());
+        self.version = connection.protocol_version().map_or(0, |version| c_int::from(u16::from(version)));
+        self.resumed = c_int::from(connection.handshake_kind() == Some(HandshakeKind::Resumed));
+        let suite = connection.negotiated_cipher_suite().map(|suite| suite.suite());
+        let cipher = suite.and_then(|suite| suite.as_str()).unwrap_or_default();
+        self.cipher_size = copy_text(&mut self.cipher, cipher.as_bytes());
+        self.alpn_size = copy_text(&mut self.alpn, connection.alpn_protocol().unwrap_or_default());
+        let nothing = Cause::None;
+        let failed = stream.failed.as_ref().unwrap_or(&nothing);
+        (self.cause, self.number) = match failed {
+            Cause::None => (WST_CAUSE_NONE, 0),
+            Cause::Certificate { code, .. } => (WST_CAUSE_CERTIFICATE, i64::from(*code)),
+            _ => (WST_CAUSE_TLS, 0),
+        };
+        self.message_size = copy_text(&mut self.message, failed.to_string().as_bytes());
+    }
+}
+
+#[repr(C)]
 pub struct CEnding {
     pub rcvd_code: c_int,
     pub sent_code: c_int,
@@ -217,6 +256,15 @@ pub fn sent(result: Result<Sent, Stop>) -> c_int {
     }
 }
 
+pub fn step(step: Step) -> c_int {
+    match step {
+        Step::Wants => WST_OK,
+        Step::Full => WST_MORE,
+        Step::Ended => WST_EOF,
+        Step::Failed => WST_CLOSED,
+    }
+}
+
 pub fn state(phase: Phase) -> c_int {
     match phase {
         Phase::Connecting => WST_STATE_CONNECTING,
@@ -244,6 +292,16 @@ pub fn copy_text(target: &mut [u8], text: &[u8]) -> c_int {
     let size = text.len().min(target.len());
     target[..size].copy_from_slice(&text[..size]);
     size as c_int
+}
+
+/// # Safety
+/// `data` points to `size` bytes that nobody else uses, or `size` is 0.
+pub unsafe fn room<'a>(data: *mut c_char, size: usize) -> &'a mut [u8] {
+    if size == 0 {
+        &mut []
+    } else {
+        std::slice::from_raw_parts_mut(data.cast(), size)
+    }
 }
 
 /// # Safety
@@ -291,6 +349,7 @@ mod tests {
             ("wst_ending", "CEnding"),
             ("wst_tls_settings", "CTlsSettings"),
             ("wst_stats", "CStats"),
+            ("wst_stream_state", "CStreamState"),
         ] {
             let body = here.split(&format!("pub struct {rust} {{\n")).nth(1).unwrap().split("\n}").next().unwrap();
             let names: Vec<_> = body

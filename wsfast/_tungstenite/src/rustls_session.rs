@@ -145,7 +145,7 @@ impl RustlsSession {
     }
 }
 
-fn cause(error: Error) -> Cause {
+pub fn cause(error: Error) -> Cause {
     if let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = &error {
         if let Some(Refused { code, message }) = other.downcast_ref() {
             return Cause::Certificate { code: *code, message: message.clone() };

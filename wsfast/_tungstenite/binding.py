@@ -19,7 +19,7 @@ LINK = {
 ffi = FFI()
 ffi.cdef(HEADER.read_text())
 ffi.set_source(
-    "wsfast.sync._native",
+    "wsfast._native",
     f"#include <stddef.h>\n#include <stdint.h>\n{HEADER.read_text()}",
     extra_objects=[str(LIBRARY)],
     depends=[str(LIBRARY), str(HEADER)],

@@ -1,5 +1,5 @@
 /*
- * The contract between wsfast.sync and its crate: the only place where it is written down.
+ * The contract between wsfast and its crate: the only place where it is written down.
  *
  * cffi reads this file and compiles the calls; so it is plain declarations, without preprocessor lines. The crate takes
  * its numbers from here (build.rs); a test compares the functions with those of the library, and `cargo test` the fields.
@@ -13,6 +13,7 @@
 
 typedef struct wst_connection wst_connection;
 typedef struct wst_tls_config wst_tls_config;
+typedef struct wst_stream wst_stream;
 
 /* What functions return. */
 enum wst_result {
@@ -26,7 +27,8 @@ enum wst_result {
     WST_BUSY = -7,    /* another thread is receiving, or sending a fragmented message */
     WST_EOF = -8,     /* the peer closed the connection during the opening */
     WST_PANIC = -9,   /* a bug */
-    WST_NO_MEMORY = -10 /* there is no memory. Nothing is lost: call again; unless the connection is closed now */
+    WST_NO_MEMORY = -10, /* there is no memory. Nothing is lost: call again; unless the connection is closed now */
+    WST_MORE = -11 /* there is more than room for it: call again */
 };
 
 /* The life of a connection, with the numbers of websockets' State. */
@@ -113,6 +115,21 @@ typedef struct {
     uint64_t poll_hits;
     uint64_t poll_misses;
 } wst_stats;
+
+/* TLS by rustls: what was agreed, and why it has failed. Texts are UTF-8, not terminated. */
+typedef struct {
+    int handshaking;
+    int version; /* as it travels: 0x0303 is TLS 1.2 */
+    int resumed;
+    int cipher_size;
+    int alpn_size;
+    int cause;   /* 0, or WST_CAUSE_TLS or _CERTIFICATE with number and message */
+    int64_t number;
+    int message_size;
+    char cipher[64];
+    char alpn[256];
+    char message[256];
+} wst_stream_state;
 
 /* Codes are -1 where there was no CLOSE frame, and 1005 where it was empty. Texts are UTF-8, not terminated. */
 typedef struct {
@@ -207,3 +224,30 @@ int wst_get_state(wst_connection *connection);
 void wst_describe_ending(wst_connection *connection, wst_ending *ending);
 /* A duplicate of the descriptor, or -1. */
 int wst_dup(wst_connection *connection);
+
+/*
+ * TLS by rustls for a caller who reads and writes the socket. One thread at a time uses it. It does not sleep, and makes no
+ * system call but to write the key log.
+ */
+wst_stream *wst_stream_new(const wst_tls_config *config, const char *name, size_t name_size, char *reason,
+                           size_t reason_size);
+void wst_stream_free(wst_stream *stream);
+/*
+ * Takes all that was received, and overwrites it. Puts *filled bytes of plaintext into plain. WST_OK: more must be
+ * received; WST_MORE: call again with size 0; WST_EOF: the peer said that nothing follows; WST_CLOSED: it has failed. The
+ * last two are returned again by each call.
+ */
+int wst_stream_read(wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled);
+/* How many bytes wst_stream_take() would give: they are to be sent before what wst_stream_write() encrypts. */
+size_t wst_stream_to_send(const wst_stream *stream);
+size_t wst_stream_take(wst_stream *stream, char *out, size_t room);
+/*
+ * Encrypts into out, which has room for 32 bytes more than plain for each begun 16 KiB of it, and for 64. Returns how many
+ * bytes that are, or a wst_result below 0.
+ */
+int64_t wst_stream_write(wst_stream *stream, const char *plain, size_t size, char *out, size_t room);
+/* Says that nothing follows: close_notify is to be sent. */
+int wst_stream_write_end(wst_stream *stream);
+void wst_stream_describe(const wst_stream *stream, wst_stream_state *state);
+/* A certificate of the server's chain in DER, until wst_stream_free(); returns its size, or -1 if there are no more. */
+int64_t wst_stream_certificate(const wst_stream *stream, size_t index, const char **der);

@@ -1,4 +1,4 @@
-//! The engine of wsfast.sync.
+//! The engine of wsfast.sync, and TLS by rustls for the other faces.
 //!
 //! Of tungstenite it takes the lower layer: headers, opcodes, close codes, the words for violations. Its `WebSocket`
 //! wants to be the only one to touch the connection (`&mut self`), so a thread could not send while another receives;
@@ -35,6 +35,7 @@ mod rustls_session;
 mod sender;
 mod sending;
 mod socket;
+mod stream_session;
 mod tls;
 mod verifier;
 mod wire;
@@ -49,6 +50,7 @@ use abi::*;
 use connection::{Connection, Stop};
 use ending::Cause;
 use receiving::{Received, Wish};
+use stream_session::StreamSession;
 use tls::Session;
 
 /// What Python has in its hand. The message is the receiver's: there is one, and it is told who by Python.
@@ -335,6 +337,107 @@ pub unsafe extern "C" fn wst_dup(handle: *const Handle) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut CEnding) {
     guarded(handle, (), |connection| (*target).tell(&connection.ending()));
+}
+
+/// Runs `body`. If it panics TLS has failed.
+unsafe fn streaming<T>(stream: *mut StreamSession, panicked: T, body: impl FnOnce(&mut StreamSession) -> T) -> T {
+    let stream = &mut *stream;
+    catch_unwind(AssertUnwindSafe(|| body(stream))).unwrap_or_else(|_| {
+        stream.failed = Some(Cause::Tls("a bug in wsfast".to_string()));
+        panicked
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_new(
+    config: *const Arc<rustls::ClientConfig>,
+    name: *const c_char,
+    name_size: usize,
+    reason: *mut c_char,
+    reason_size: usize,
+) -> *mut StreamSession {
+    let new = || StreamSession::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
+    match catch_unwind(AssertUnwindSafe(new)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
+        Ok(stream) => Box::into_raw(Box::new(stream)),
+        Err(why) => {
+            tell_reason(reason, reason_size, &why);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_free(stream: *mut StreamSession) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(stream))));
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_read(
+    stream: *mut StreamSession,
+    wire: *mut c_char,
+    size: usize,
+    plain: *mut c_char,
+    plain_size: usize,
+    filled: *mut usize,
+) -> c_int {
+    *filled = 0;
+    streaming(stream, WST_PANIC, |stream| {
+        let (read, next) = stream.read(room(wire, size), room(plain, plain_size));
+        *filled = read;
+        step(next)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_to_send(stream: *const StreamSession) -> usize {
+    (*stream).to_send()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_take(stream: *mut StreamSession, out: *mut c_char, out_size: usize) -> usize {
+    streaming(stream, 0, |stream| stream.take(room(out, out_size)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_write(
+    stream: *mut StreamSession,
+    plain: *const c_char,
+    size: usize,
+    out: *mut c_char,
+    out_size: usize,
+) -> i64 {
+    streaming(stream, i64::from(WST_PANIC), |stream| {
+        let written = stream.write(bytes(plain, size), room(out, out_size));
+        written.map_or(i64::from(WST_CLOSED), |written| written as i64)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_write_end(stream: *mut StreamSession) -> c_int {
+    streaming(stream, WST_PANIC, |stream| {
+        stream.write_end();
+        WST_OK
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_describe(stream: *const StreamSession, state: *mut CStreamState) {
+    let _ = catch_unwind(AssertUnwindSafe(|| (*state).tell(&*stream)));
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_certificate(
+    stream: *const StreamSession,
+    index: usize,
+    der: *mut *const c_char,
+) -> i64 {
+    match (*stream).connection.peer_certificates().and_then(|chain| chain.get(index)) {
+        None => -1,
+        Some(certificate) => {
+            *der = certificate.as_ref().as_ptr().cast();
+            certificate.len() as i64
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,442 @@
+"""TLS by rustls beneath a WSTransport.
+
+The crate encrypts and decrypts, and knows no socket. Whoever opens a connection shakes hands with a TLSSession; a
+TLSTransport goes on with it: it reads ciphertext into memory that the connections of a thread share, has it decrypted
+into the engine's read buffer, and writes records of what the engine has gathered, with one send(2) for 128 KiB. All
+else is a SocketTransport: the queue, its limits, closing, and that it is read directly by a Poller and by poll().
+
+Two rules make the shared memory safe. From the moment it is filled until what it held is decrypted and told to the
+engine, or sent, or copied, no Python runs, and so nobody else can fill it. And what is left over (an unfinished record,
+plaintext for which there was no room, an end or an error behind it) is in the session before a callback runs: so a
+callback may read on, pause reading, close or abort.
+
+The end. write_eof() sends close_notify, and reading goes on until the server's. close() does as well, drops what comes
+until then, and waits for ssl_shutdown_timeout at most. If the connection ends without the server's close_notify then
+eof_received() is not called, because what was received may have been cut short.
+"""
+
+import threading
+
+cimport cython
+from aiofastnet.utils cimport NoResult
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uintptr_t
+from libc.stdlib cimport free
+
+from wsfast._engine.reader cimport FrameReader
+from wsfast._engine.socket cimport Look, SocketTransport
+
+from wsfast import _native
+from wsfast.tls import TLSInfo, certificate_refused, tls_failed
+
+
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+
+cdef extern from "<stdlib.h>":
+    void *aligned_alloc(size_t alignment, size_t size) noexcept
+
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include "wsfast_tungstenite.h"
+
+    static struct {
+        __typeof__(wst_stream_new) *create;
+        __typeof__(wst_stream_free) *destroy;
+        __typeof__(wst_stream_read) *read;
+        __typeof__(wst_stream_to_send) *to_send;
+        __typeof__(wst_stream_take) *take;
+        __typeof__(wst_stream_write) *write;
+        __typeof__(wst_stream_write_end) *write_end;
+        __typeof__(wst_stream_describe) *describe;
+        __typeof__(wst_stream_certificate) *certificate;
+    } crate;
+    """
+    enum:
+        WST_OK, WST_MORE, WST_EOF, WST_CAUSE_CERTIFICATE
+
+    ctypedef struct wst_stream:
+        pass
+    ctypedef struct wst_tls_config:
+        pass
+    ctypedef struct wst_stream_state:
+        bint handshaking
+        int version
+        bint resumed
+        int cipher_size
+        int alpn_size
+        int cause
+        int64_t number
+        int message_size
+        char *cipher
+        char *alpn
+        char *message
+
+    cdef struct Crate:
+        wst_stream *(*create)(
+            const wst_tls_config *config, const char *name, size_t name_size, char *reason, size_t reason_size) noexcept
+        void (*destroy)(wst_stream *stream) noexcept
+        int (*read)(
+            wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled) noexcept
+        size_t (*to_send)(const wst_stream *stream) noexcept
+        size_t (*take)(wst_stream *stream, char *out, size_t room) noexcept
+        int64_t (*write)(wst_stream *stream, const char *plain, size_t size, char *out, size_t room) noexcept
+        int (*write_end)(wst_stream *stream) noexcept
+        void (*describe)(const wst_stream *stream, wst_stream_state *state) noexcept
+        int64_t (*certificate)(const wst_stream *stream, size_t index, const char **der) noexcept
+    Crate crate
+
+
+cdef void *address_of(name) except NULL:
+    function = _native.ffi.addressof(_native.lib, name)
+    return <void *><uintptr_t>int(_native.ffi.cast("uintptr_t", function))
+
+
+crate.create = <wst_stream *(*)(const wst_tls_config *, const char *, size_t, char *, size_t) noexcept>address_of(
+    "wst_stream_new")
+crate.destroy = <void (*)(wst_stream *) noexcept>address_of("wst_stream_free")
+crate.read = <int (*)(wst_stream *, char *, size_t, char *, size_t, size_t *) noexcept>address_of("wst_stream_read")
+crate.to_send = <size_t (*)(const wst_stream *) noexcept>address_of("wst_stream_to_send")
+crate.take = <size_t (*)(wst_stream *, char *, size_t) noexcept>address_of("wst_stream_take")
+crate.write = <int64_t (*)(wst_stream *, const char *, size_t, char *, size_t) noexcept>address_of("wst_stream_write")
+crate.write_end = <int (*)(wst_stream *) noexcept>address_of("wst_stream_write_end")
+crate.describe = <void (*)(const wst_stream *, wst_stream_state *) noexcept>address_of("wst_stream_describe")
+crate.certificate = <int64_t (*)(const wst_stream *, size_t, const char **) noexcept>address_of(
+    "wst_stream_certificate")
+
+cdef object CONFIG = _native.ffi.typeof("wst_tls_config *")
+
+
+cdef enum:
+    PAGE = 4096  # into such a place the kernel copies fastest
+    # What one recv(2) takes at most.
+    INCOMING = 256 * 1024
+    # Eight records leave together; the crate wants 32 bytes more for each, and 64.
+    PIECE = 8 * 16 * 1024
+    OUTGOING = PIECE + 16 * 1024
+
+
+cdef class CipherArea:
+    def __cinit__(self):
+        self.incoming = <char *>aligned_alloc(PAGE, INCOMING)
+        self.outgoing = <char *>aligned_alloc(PAGE, OUTGOING)
+        if self.incoming == NULL or self.outgoing == NULL:
+            raise MemoryError("no memory for ciphertext")
+
+    def __dealloc__(self):
+        free(self.incoming)
+        free(self.outgoing)
+
+
+cdef object _threads = threading.local()
+
+
+cdef CipherArea area_of_thread():
+    try:
+        return _threads.area
+    except AttributeError:
+        _threads.area = CipherArea()
+        return _threads.area
+
+
+cdef class TLSSession:
+    """The TLS of one connection, of which it knows no socket.
+
+    :param config: of the crate
+    :param name: the server's, in ASCII
+    :raises ValueError: that cannot be done
+    """
+
+    def __cinit__(self, config, bytes name not None):
+        cdef char[256] reason
+        ffi = _native.ffi
+        if not isinstance(config, ffi.CData) or ffi.typeof(config) is not CONFIG or not config:
+            raise TypeError("config must be a wst_tls_config of the crate")
+        self._stream = crate.create(
+            <wst_tls_config *><uintptr_t>int(ffi.cast("uintptr_t", config)), PyBytes_AS_STRING(name),
+            PyBytes_GET_SIZE(name), reason, sizeof(reason))
+        if self._stream == NULL:
+            raise ValueError(f"ssl: {(<bytes>reason).decode(errors='replace')}")
+
+    def __dealloc__(self):
+        if self._stream != NULL:
+            crate.destroy(<wst_stream *>self._stream)
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle 'TLSSession' object")
+
+    def __setstate__(self, state):
+        raise TypeError("cannot unpickle 'TLSSession' object")
+
+    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
+
+    cdef size_t _to_send(self) noexcept:
+        return crate.to_send(<wst_stream *>self._stream)
+
+    @property
+    def is_handshaking(self):
+        cdef wst_stream_state state
+        crate.describe(<wst_stream *>self._stream, &state)
+        return state.handshaking
+
+    def feed(self, bytearray received not None):
+        """Take what was received during the handshake, and overwrite it."""
+        cdef size_t filled
+        self._step = crate.read(
+            <wst_stream *>self._stream, PyByteArray_AS_STRING(received), PyByteArray_GET_SIZE(received), NULL, 0,
+            &filled)
+
+    @property
+    def has_failed(self):
+        return self._step != WST_OK and self._step != WST_MORE and self._step != WST_EOF
+
+    @property
+    def has_ended(self):
+        return self._step == WST_EOF
+
+    def take(self):
+        """What is to be sent."""
+        cdef bytes taken = PyBytes_FromStringAndSize(NULL, self._to_send())
+        crate.take(<wst_stream *>self._stream, PyBytes_AS_STRING(taken), PyBytes_GET_SIZE(taken))
+        return taken
+
+    def failure(self):
+        """The exception that says why it has failed."""
+        cdef wst_stream_state state
+        crate.describe(<wst_stream *>self._stream, &state)
+        message = (<bytes>(<char *>state.message)[:state.message_size]).decode(errors="replace")
+        if state.cause == WST_CAUSE_CERTIFICATE:
+            return certificate_refused(state.number, message)
+        return tls_failed(message)
+
+    def describe(self):
+        """What was agreed: a TLSInfo."""
+        cdef:
+            wst_stream_state state
+            const char *der
+            int64_t size
+        crate.describe(<wst_stream *>self._stream, &state)
+        cipher = (<bytes>(<char *>state.cipher)[:state.cipher_size]).decode()
+        alpn = (<bytes>(<char *>state.alpn)[:state.alpn_size]).decode(errors="replace")
+        certificates = []
+        while True:
+            size = crate.certificate(<wst_stream *>self._stream, len(certificates), &der)
+            if size < 0:
+                break
+            certificates.append(<bytes>der[:size])
+        return TLSInfo(
+            "rustls", "TLSv1.3" if state.version == 0x0304 else "TLSv1.2", cipher.replace("TLS13_", "TLS_"),
+            alpn or None, state.resumed, tuple(certificates))
+
+
+@cython.no_gc_clear  # as SocketTransport
+cdef class TLSTransport(SocketTransport):
+    """The ``asyncio.Transport`` of one TLS connection, which owns its socket.
+
+    :param session: with which the handshake was done
+    :param shutdown_timeout: for how many seconds close() waits for the server
+    """
+
+    def __cinit__(
+        self, loop, sock, FrameReader reader not None, bint kernel_stamps, TLSSession session not None,
+        shutdown_timeout
+    ):
+        self._session = session
+        self._area = area_of_thread()
+        self._shutdown_timeout = shutdown_timeout
+        self.tls = session.describe()
+        self._extra["tls"] = self.tls
+        self._extra["cipher"] = self.tls.cipher, self.tls.version, 128 if "AES_128" in self.tls.cipher else 256
+
+    # ---- reading
+
+    cdef NoResult _start_reading(self) except NoResult.EXC:
+        SocketTransport._start_reading(self)
+        try:
+            self._send_pending()  # the end of the handshake, if no request took it along
+        except BaseException:
+            self._handle_error("Fatal write error on TLS transport")
+        if self._session._step != WST_OK:  # there is something that the socket will not tell of
+            self._loop.call_soon(self._read_ready)
+        return NoResult.OK
+
+    cdef Look read_now(self, object context) except Look.RAISED:
+        """Read once, unless there is something left of what was read before; and deliver all of it."""
+        cdef:
+            FrameReader reader = self._reader
+            TLSSession session = self._session
+            Look outcome = Look.NOTHING
+            char *ptr
+            Py_ssize_t room, received
+            size_t filled
+        if self._finalizing_close or self._read_paused or reader is None:
+            return Look.STOPPED
+        try:
+            while True:
+                reader.get_buffer_c(-1, &ptr, &room)
+                # From here no Python runs, until the engine is told: others share this memory.
+                received = 0
+                if session._step == WST_OK:
+                    received = self._receive(self._area.incoming, min(room, INCOMING))
+                    if received < 0:
+                        return outcome
+                    if received == 0:
+                        self._force_close(None)  # without eof_received(): this may not be all that was sent
+                        return Look.STOPPED
+                session._step = crate.read(
+                    <wst_stream *>session._stream, self._area.incoming, received, ptr, room, &filled)
+                if filled and not self._closing:
+                    outcome = Look.RECEIVED
+                    self._deliver_plain(filled, context)
+                if session._to_send() and not self._finalizing_close:
+                    self._send_pending()
+                if session._step == WST_OK:
+                    return outcome
+                if self._finalizing_close or self._read_paused:
+                    return Look.STOPPED
+                if session._step == WST_EOF:
+                    self._peer_ended()
+                    return Look.STOPPED
+                if session._step != WST_MORE:
+                    raise session.failure()
+        except BaseException:
+            self._handle_error("Fatal read error on TLS transport")
+            return Look.STOPPED
+
+    cdef int _deliver_plain(self, Py_ssize_t size, object context) except -1:
+        cdef FrameReader reader = self._reader
+        if context is None:
+            reader.buffer_updated(size)
+            return 0
+        PyContext_Enter(context)
+        try:
+            reader.buffer_updated(size)
+        finally:
+            PyContext_Exit(context)
+        return 0
+
+    cdef int _peer_ended(self) except -1:
+        if not self._closing:
+            self._call_protocol_eof_received()
+            self.close()
+        else:
+            self._stop_waiting()
+        return 0
+
+    # ---- writing
+
+    cdef NoResult write_c(self, char *ptr, Py_ssize_t size) except NoResult.EXC:
+        cdef:
+            TLSSession session = self._session
+            char *out = self._area.outgoing
+            Py_ssize_t piece
+            int64_t records
+            bint all_sent = True
+        if self._write_eof:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._finalizing_close or self._reader is None or self._end_said:
+            return NoResult.OK
+        try:
+            while size > 0 and not self._finalizing_close:
+                piece = crate.take(<wst_stream *>session._stream, out, OUTGOING - PIECE - 512)
+                if session._to_send():
+                    all_sent &= self._put(out, piece)
+                    continue
+                records = crate.write(
+                    <wst_stream *>session._stream, ptr, min(size, PIECE), out + piece, OUTGOING - piece)
+                if records < 0:
+                    if session._step != WST_OK:
+                        break  # reading will tell why, after what was received before
+                    raise session.failure()
+                all_sent &= self._put(out, piece + records)
+                ptr += min(size, PIECE)
+                size -= PIECE
+            if not all_sent:
+                self._maybe_pause_protocol()
+        except BaseException:
+            self._handle_error("Fatal write error on TLS transport")
+        return NoResult.OK
+
+    cdef int _send_pending(self) except -1:
+        """What TLS has to say itself: the answer to a KeyUpdate, an alert."""
+        cdef Py_ssize_t size
+        while self._session._to_send():
+            size = crate.take(<wst_stream *>self._session._stream, self._area.outgoing, OUTGOING)
+            try:
+                self._put(self._area.outgoing, size)
+            except OSError:
+                if self._session._step in (WST_OK, WST_MORE, WST_EOF):
+                    raise
+                # else what it has to say is an alert, and why is told anyway
+        return 0
+
+    # ---- the end
+
+    cpdef write_eof(self):
+        self._check_thread("write_eof")
+        if self._closing or self._write_eof:
+            return
+        self._write_eof = True
+        try:
+            self._say_end()
+        except BaseException:
+            self._handle_error("Fatal write error on TLS transport")
+
+    cdef int _say_end(self) except -1:
+        if not self._end_said:
+            self._end_said = True
+            crate.write_end(<wst_stream *>self._session._stream)
+            self._send_pending()
+        return 0
+
+    cpdef close(self):
+        self._check_thread("close")
+        if self._closing:
+            return
+        try:
+            self._say_end()
+        except BaseException:
+            self._handle_error("Fatal write error on TLS transport")
+            return
+        self._closing = True
+        self._shutdown_timer = self._loop.call_later(self._shutdown_timeout, self._shutdown_timed_out)
+        if self._session._step == WST_EOF:
+            self._stop_waiting()
+        elif self._read_paused:  # nobody else would wait for the end
+            self._read_paused = False
+            self._start_reading()
+
+    def _shutdown_timed_out(self):
+        self._shutdown_timer = None
+        self._force_close(TimeoutError("SSL shutdown timed out"))
+
+    cdef int _stop_waiting(self) except -1:
+        """Both have said that nothing follows: what is queued leaves, and that is all."""
+        self._pause_reading()
+        if self._write_backlog_size == 0 and not self._finalizing_close:
+            self._schedule_finalize_close(None)
+        return 0
+
+    cdef int _all_sent(self) except -1:
+        if self._closing and self._read_paused and not self._finalizing_close:
+            self._schedule_finalize_close(None)
+        return 0
+
+    cpdef _force_close(self, exc):
+        if self._finalizing_close:
+            return
+        if self._closing:
+            self._pause_reading()
+        SocketTransport._force_close(self, exc)
+
+    cpdef _finalize_close(self, exc):
+        if self._shutdown_timer is not None:
+            self._shutdown_timer.cancel()
+            self._shutdown_timer = None
+        SocketTransport._finalize_close(self, exc)

@@ -1,0 +1,113 @@
+"""TLS by rustls, for all faces: its configurations, and the OpenSSL that verifies certificates for it."""
+
+from __future__ import annotations
+
+import _ssl
+import functools
+import ssl
+from pathlib import Path
+from typing import Any
+
+from wsfast._native import ffi, lib
+from wsfast.exceptions import TLSUnavailable
+from wsfast.tls import TLS
+
+__all__ = ["check_openssl", "config", "connection_of", "field", "load_openssl"]
+
+# Where an object of C has its own fields, in words: behind what every object has.
+_FIELDS = object.__basicsize__ // ffi.sizeof("void *")
+
+
+def config(tls: TLS) -> Any:
+    """The configuration of the crate for `tls`.
+
+    :raises ValueError, OSError: that cannot be done, because of the client's certificate for instance
+    """
+    return _config(tls, tls.context())
+
+
+# Shared, for the crate resumes sessions with it. A context that is made anew means another configuration.
+@functools.lru_cache(maxsize=16)
+def _config(tls: TLS, context: ssl.SSLContext) -> Any:
+    alpn = b"".join(bytes([len(protocol)]) + protocol.encode() for protocol in tls.alpn)
+    versions = (tls.minimum_version == ssl.TLSVersion.TLSv1_2) | 2 * (
+        tls.maximum_version == ssl.TLSVersion.TLSv1_3
+    )
+    certificate, key = _client_pem(tls.client_cert)
+    wanted = ffi.new(
+        "wst_tls_settings *",
+        {
+            "context": field(context, 0),
+            "check_name": tls.check_hostname,
+            "versions": versions,
+            "keylog": context.keylog_filename is not None,
+        },
+    )
+    texts = {"alpn": alpn, "chain": certificate, "key": key}
+    borrowed = {name: ffi.from_buffer(text) for name, text in texts.items()}
+    for name, text in borrowed.items():
+        setattr(wanted, name, text)
+        setattr(wanted, f"{name}_size", len(text))
+    reason = ffi.new("char[256]")
+    made = lib.wst_tls_config_new(wanted, reason, len(reason))
+    if made == ffi.NULL:
+        raise ValueError(f"ssl: {ffi.string(reason).decode(errors='replace')}")
+    return ffi.gc(made, lib.wst_tls_config_free)
+
+
+def _client_pem(client_cert: Any) -> tuple[bytes, bytes]:
+    if client_cert is None:
+        return b"", b""
+    certificate, key = client_cert
+    pem = Path(certificate).read_bytes()
+    return pem, pem if key is None else Path(key).read_bytes()
+
+
+# ---- where Python keeps the objects of OpenSSL
+
+
+def check_openssl() -> None:
+    """Find the OpenSSL that Python uses, before anything else is done.
+
+    :raises TLSUnavailable: it cannot be found, as where Python was linked with it and hides its functions
+    """
+    why = load_openssl()
+    if why is not None:
+        raise TLSUnavailable(
+            f"wss:// of the blocking client works with Python's own OpenSSL, and cannot here: {why}. Use "
+            "wsfast.connect(), which can, or a Python whose ssl module is linked with a shared OpenSSL"
+        )
+
+
+@functools.lru_cache(maxsize=1)
+def load_openssl() -> str | None:
+    """None, or why it cannot be found."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    session = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost")._sslobj  # type: ignore[attr-defined]
+    path = getattr(_ssl, "__file__", None)
+    reason = ffi.new("char[256]")
+    connection = connection_of(session)
+    if connection is None:
+        return "this Python keeps its SSL objects elsewhere"
+    if lib.wst_openssl_load(
+        ffi.NULL if path is None else path.encode(),
+        connection,
+        field(context, 0),
+        reason,
+        len(reason),
+    ):
+        return str(ffi.string(reason).decode(errors="replace"))
+    return None
+
+
+def field(owner: Any, index: int) -> Any:
+    """A field of an object of C, if it is a pointer."""
+    return ffi.cast("void **", id(owner))[_FIELDS + index]
+
+
+def connection_of(session: Any) -> Any:
+    """The SSL of Python's object, behind the socket, which it has none of, and before its context; else None."""
+    about = int(ffi.cast("uintptr_t", field(session, 2)))
+    if field(session, 0) != ffi.NULL or about != id(session.context):
+        return None
+    return field(session, 1)
