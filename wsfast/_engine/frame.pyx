@@ -1,7 +1,7 @@
 """A received frame, as a listener gets it.
 
 A frame is a window on the buffer it was received into and keeps that buffer alive; nothing is copied until a get_...()
-method is called, and whatever is kept stays valid (see _memory.pyx). Control over which frames are legal is not here:
+method is called, and whatever is kept stays valid (see memory.pyx). Control over which frames are legal is not here:
 a frame that exists has passed the checks of core/frame.h.
 """
 

@@ -1,4 +1,4 @@
-"""ClientConnection: what a program has in its hands, but for recv() and send() of whole messages (_connection.pyx)."""
+"""ClientConnection: what a program has in its hands, but for recv() and send() of whole messages (_messaging.pyx)."""
 
 from __future__ import annotations
 
