@@ -211,7 +211,9 @@ class ClientConnection(Connection, Identity):
 
     # ---- receiving
 
-    async def recv_streaming(self, decode: bool | None = None) -> AsyncIterator[str | bytes]:
+    async def recv_streaming(
+        self, decode: bool | type[memoryview] | None = None
+    ) -> AsyncIterator[str | bytes | memoryview]:
         """Receive the next message as its fragments arrive.
 
         :param decode: as for :meth:`recv`; a character that is split between fragments arrives with the second
@@ -228,11 +230,12 @@ class ClientConnection(Connection, Identity):
             raise ConcurrencyError(message) from None
         if decode is None:
             decode = opcode == _TEXT
-        decoder = codecs.getincrementaldecoder("utf-8")() if decode else None
+        as_view = decode is memoryview
+        decoder = codecs.getincrementaldecoder("utf-8")() if decode and not as_view else None
         while True:
             self._streaming = not fin
             if decoder is None:
-                yield payload
+                yield memoryview(payload) if as_view else payload
             else:
                 try:
                     text = decoder.decode(payload, fin)
