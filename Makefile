@@ -44,6 +44,7 @@ demo: $(built)
 test: side-by-side test-asan bench-quick pytest
 
 # Each of these targets keeps one processor busy, so make runs two at a time and keeps their output apart.
+# MAKEFLAGS is empty for cargo, which cannot share make's limit and would say so.
 side-by-side: $(testing) $(tools) $(built)
 	@$(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
 	    lint test-rust docs test-c test-fuzz
@@ -58,7 +59,7 @@ test-c:
 	$(MAKE) --no-print-directory -C tests/core
 
 test-rust: | check
-	cargo test --quiet --locked --manifest-path $(crate)/Cargo.toml
+	MAKEFLAGS= cargo test --quiet --locked --manifest-path $(crate)/Cargo.toml
 
 # These targets run the crate's model and its thread tests under Miri and the sanitizers of nightly Rust. A target prints a
 # note if its tool is not installed. WSFAST_SEEDS sets the number of schedules.
@@ -219,7 +220,7 @@ lint-c: $(tools)
 
 lint-rust: | check
 	cargo fmt --check --manifest-path $(crate)/Cargo.toml
-	cargo clippy --quiet --locked --all-targets --manifest-path $(crate)/Cargo.toml -- -D warnings
+	MAKEFLAGS= cargo clippy --quiet --locked --all-targets --manifest-path $(crate)/Cargo.toml -- -D warnings
 
 bench: $(built)
 	$(bin)/python -m bench.report

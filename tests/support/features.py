@@ -84,6 +84,7 @@ OPTIONS = {
 MEMBERS = {
     "recv": "a listener gets callbacks",
     "recv_streaming": "a listener gets fragments by `on_ws_frame`",
+    "messages": "a listener gets callbacks, by its `payload_type`",
     "send_threadsafe": "a blocking connection's `send` may be called by any thread",
     "poll": "`recv(timeout=0)` does that in the blocking client",
     "close_handshake": "picows' name; the others have `close_code` and `close_reason`",
@@ -191,7 +192,6 @@ TAIL = """
 |---|---|
 | when a message was received, its type, and whether it was compressed | of frames: `timestamps` and `WSFrame` |
 | whether more messages of the same read follow | of frames: `WSFrame.last_in_buffer` |
-| bytes of `recv()` without a copy; iterating with `decode=` | a listener's frames; `recv(decode=False)` copies |
 | a function for headers that is a coroutine function | a function that returns at once |
 | frames that the blocking client answers by itself, in its log | what the program sends and receives |
 | kernel TLS | an `ssl.SSLContext` with `OP_ENABLE_KTLS` is taken; no test says whether the kernel encrypts then |

@@ -1,4 +1,4 @@
-"""Types of the received frame; what each member means is in the docstrings of _frame.pyx and in docs/reference.md."""
+"""Types of the received frame; what each member means is in the docstrings of frame.pyx and in docs/reference.md."""
 
 from typing import final
 

@@ -1,7 +1,7 @@
 """A received frame, as a listener gets it.
 
 A frame is a window on the buffer it was received into and keeps that buffer alive; nothing is copied until a get_...()
-method is called, and whatever is kept stays valid (see _memory.pyx). Control over which frames are legal is not here:
+method is called, and whatever is kept stays valid (see memory.pyx). Control over which frames are legal is not here:
 a frame that exists has passed the checks of core/frame.h.
 """
 
@@ -11,6 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 
+from wsfast._engine.memory cimport ReadBuffer
 from wsfast._engine.core cimport WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
 
 from wsfast import codes
@@ -196,6 +197,15 @@ cdef int _require_close(WSFrame frame) except -1:
     if (<FrameFields>frame).msg_type != WSMsgType.CLOSE:
         raise ValueError(f"only a CLOSE frame has a close code and reason, this is a {_name(frame)} frame")
     return 0
+
+
+cdef object view_of(ReadBuffer buffer, const char *data, Py_ssize_t size):
+    cdef FrameFields frame = WSFrame.__new__(WSFrame)
+    frame.buffer = buffer
+    frame.payload_ptr = <char *>data
+    frame.payload_size = size
+    frame.fin = True
+    return PyMemoryView_FromObject(frame)
 
 
 cdef int opcode_of(msg_type) except -1:

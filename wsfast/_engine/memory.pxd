@@ -15,7 +15,7 @@ cdef enum:
     # Room for 64 KiB of gathered frames and one frame of that size.
     WRITE_SIZE = 128 * 1024
     CACHE_LINE = 64
-    # Behind the last byte that is read there is room for the tail of a compressed message (_deflate.pyx).
+    # Behind the last byte that is read there is room for the tail of a compressed message (streams.pyx).
     ROOM_FOR_TAIL = 4
 
 

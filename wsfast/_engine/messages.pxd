@@ -5,6 +5,18 @@ from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport WSFrame
 
 
+# What a program gets of a message: by its type, never or always decoded, or a memoryview.
+cdef enum:
+    BY_TYPE = -1
+    AS_BYTES = 0
+    AS_TEXT = 1
+    AS_VIEW = 2
+
+
+# The `decode` of recv(), as one of these.
+cdef int decoding(object decode) except -2
+
+
 # The message that is arriving, for whoever puts its frames together.
 cdef class Incoming:
     cdef:

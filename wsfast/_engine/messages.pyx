@@ -38,13 +38,7 @@ cdef enum:
     SMALLEST_CAPACITY = 512
 
 
-cdef enum PayloadType:
-    AS_MEMORYVIEW
-    AS_BYTES
-    AS_STR
-
-
-cdef dict _payload_types = {memoryview: AS_MEMORYVIEW, bytes: AS_BYTES, str: AS_STR}
+cdef dict _payload_types = {memoryview: AS_VIEW, bytes: AS_BYTES, str: AS_TEXT}
 cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
 
 
@@ -204,17 +198,17 @@ cdef class Messages(WSListener):
     cdef object _of_frame(self, WSFrame frame):
         """The payload of a whole message that lies in the read buffer."""
         if (<FrameFields>frame).msg_type == WSMsgType.TEXT:
-            if self._payload_type == AS_STR:
+            if self._payload_type == AS_TEXT:
                 return decode(frame.payload_ptr, (<FrameFields>frame).payload_size)
             if not is_text(frame.payload_ptr, (<FrameFields>frame).payload_size):
                 decode(frame.payload_ptr, (<FrameFields>frame).payload_size)  # raises what is wrong
-        if self._payload_type == AS_MEMORYVIEW:
+        if self._payload_type == AS_VIEW:
             return PyMemoryView_FromObject(frame)
         return PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
 
     cdef object _of_fragments(self):
         try:
-            if self._incoming.msg_type == WSMsgType.TEXT and self._payload_type == AS_STR:
+            if self._incoming.msg_type == WSMsgType.TEXT and self._payload_type == AS_TEXT:
                 return decode(self._fragments.data, self._fragments.size)
             return self._of_bytes(PyBytes_FromStringAndSize(self._fragments.data, self._fragments.size), True)
         finally:
@@ -222,11 +216,11 @@ cdef class Messages(WSListener):
 
     cdef object _of_bytes(self, bytes payload, bint is_valid):
         if self._incoming.msg_type == WSMsgType.TEXT:
-            if self._payload_type == AS_STR:
+            if self._payload_type == AS_TEXT:
                 return decode(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
             if not is_valid and not is_text(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)):
                 decode(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
-        return PyMemoryView_FromObject(payload) if self._payload_type == AS_MEMORYVIEW else payload
+        return PyMemoryView_FromObject(payload) if self._payload_type == AS_VIEW else payload
 
     # ---- passed on
 
@@ -252,6 +246,14 @@ cdef class Messages(WSListener):
 
     cpdef resume_writing(self):
         self._listener.resume_writing()
+
+
+cdef int decoding(object decode) except -2:
+    if decode is None:
+        return BY_TYPE
+    if decode is memoryview:
+        return AS_VIEW
+    return AS_TEXT if decode else AS_BYTES
 
 
 cdef PyObject *text_or_null(const char *data, Py_ssize_t size) noexcept:

@@ -1,4 +1,4 @@
-"""Types of the half of WSTransport that polls; what each member means is in the docstrings of _polling.pyx."""
+"""Types of the half of WSTransport that polls; what each member means is in the docstrings of polling.pyx."""
 
 import asyncio
 from collections.abc import Callable

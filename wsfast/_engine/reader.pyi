@@ -1,4 +1,4 @@
-"""Types of the receiving half of WSTransport; what each member means is in the docstrings of _reader.pyx."""
+"""Types of the receiving half of WSTransport; what each member means is in the docstrings of reader.pyx."""
 
 from typing_extensions import disjoint_base
 

@@ -2,7 +2,7 @@
 
 aiofastnet's socket transport would do, but each keeps 4 KiB for writing many buffers at once, more than all the rest of
 an idle connection together. This one writes from one buffer, which exists while there is something to write, and reads
-once whenever the loop says that it can, or whenever it is told to look (_polling.pyx). Everything else is aiofastnet's:
+once whenever the loop says that it can, or whenever it is told to look (polling.pyx). Everything else is aiofastnet's:
 the limits of the write buffer, closing and errors.
 """
 

@@ -1,4 +1,4 @@
-"""Types of the engine; what each member means is in the docstrings of _engine.pyx and in docs/reference.md."""
+"""Types of the engine; what each member means is in the docstrings of transport.pyx and in docs/reference.md."""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
 """How frames leave: checked, built in one pass, and written at once or gathered.
 
 A frame costs no more than one send(2): header and masked payload are built side by side in borrowed memory (see
-_memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because
+memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because
 the connection is corked or because of write_policy="gather", are built one behind the other and leave together.
 
 One write at a time. While a frame is built and handed to the transport, Python may run: a finalizer, a signal handler,

@@ -6,13 +6,7 @@ from libc.stdint cimport uint8_t
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport WSFrame
 from wsfast._engine.messages cimport Fragments, Incoming
-
-
-cdef enum:
-    # What `decode` is in C: by the type of the message, never, always.
-    BY_TYPE = -1
-    AS_BYTES = 0
-    AS_TEXT = 1
+from wsfast.asyncio._waiter cimport Waiter
 
 
 # A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload.
@@ -29,20 +23,6 @@ cdef struct Slot:
 cdef enum:
     # What a queued frame costs besides its payload: a slot of a ring that may be half empty, and a bytes object.
     FRAME_COST = 128
-
-
-cdef class Waiter:
-    cdef:
-        public bint _asyncio_future_blocking
-        object _loop
-        object _callback
-        object _context
-        object _message             # of the cancellation
-        int _outcome
-
-    cdef object arm(self)
-    cdef bint is_armed(self) noexcept
-    cdef int wake(self, bint at_once) except -1
 
 
 cdef class Inbox(WSListener):
@@ -83,8 +63,10 @@ cdef class Inbox(WSListener):
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
     cdef object take_frame(self)
+    cdef bint _is_valid(self, Slot *slot) noexcept
     cdef object _undecoded(self, Slot *slot)
-    cdef object _take_fragments(self, bint decode)
+    cdef object _view(self, Slot *slot)
+    cdef object _take_fragments(self, int decode)
     cdef object _take_invalid(self)
     cdef object _text_or_none(self, bytes payload)
 

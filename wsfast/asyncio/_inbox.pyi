@@ -1,27 +1,8 @@
 """Types of what arrives on an awaitable connection. The methods that are not here are C's."""
 
-import asyncio
-import contextvars
-from collections.abc import Callable
 from typing import Any, final
 
 from wsfast._engine.transport import WSListener, WSTransport
-
-@final
-class Waiter:
-    """A future, as far as asyncio.Task can tell, that is used again and again."""
-
-    _asyncio_future_blocking: bool
-    def get_loop(self) -> asyncio.AbstractEventLoop: ...
-    def add_done_callback(
-        self, callback: Callable[[Any], object], *, context: contextvars.Context | None = None
-    ) -> None: ...
-    def remove_done_callback(self, callback: Callable[[Any], object]) -> int: ...
-    def cancel(self, msg: object = None) -> bool: ...
-    def cancelled(self) -> bool: ...
-    def done(self) -> bool: ...
-    def result(self) -> None: ...
-    def exception(self) -> None: ...
 
 @final
 class Inbox(WSListener):

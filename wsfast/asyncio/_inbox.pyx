@@ -13,32 +13,39 @@ also counts what they cost, amid a read: when they cost too much, the rest of th
 wire, and what is compressed is not inflated, until there is room again.
 """
 
-import asyncio
-
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
 from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType, view_of
 from wsfast._engine.link cimport State
-from wsfast._engine.messages cimport Fragments, Incoming, decode as decode_text, is_text, take_reference, text_or_null
+from wsfast._engine.memory cimport ReadBuffer
+from wsfast._engine.messages cimport (
+    AS_TEXT,
+    AS_VIEW,
+    BY_TYPE,
+    Fragments,
+    Incoming,
+    decode as decode_text,
+    is_text,
+    take_reference,
+    text_or_null,
+)
+from wsfast.asyncio._waiter cimport Waiter
 
 from wsfast.closing import reason_for
 from wsfast.exceptions import InvalidText
 
 
 cdef extern from "Python.h":
-    int PyContext_Enter(object context)
-    int PyContext_Exit(object context)
     void PyErr_Clear()
     Py_ssize_t PY_SSIZE_T_MAX
-    PyTypeObject *Py_TYPE(object o)
-    PyObject *type_attribute "_PyType_Lookup"(PyTypeObject *cls, object name)
 
 
 cdef enum:
@@ -52,106 +59,6 @@ cdef enum:
 
 # How long a closing connection whose queue is full waits for the receiver to take a message, in seconds.
 cdef double PATIENCE = WSF_CLOSING_PATIENCE / 1000.0
-
-
-cdef enum Outcome:
-    NONE
-    ARMED
-    WOKEN
-    CANCELLED
-
-
-cdef object _current_task = asyncio.current_task
-cdef str _nest_patched = "_nest_patched"
-
-
-@cython.final
-cdef class Waiter:
-    """What a waiting recv() yields to its task: a future as far as the task can tell, but used again and again.
-
-    A future tells its task by way of the event loop. This one can run the task at once, which is right whenever no
-    other task is running: when the event loop has called the transport to read.
-    """
-
-    cdef object arm(self):
-        self._asyncio_future_blocking = True
-        self._outcome = Outcome.ARMED
-        return self
-
-    cdef bint is_armed(self) noexcept:
-        return self._outcome == Outcome.ARMED
-
-    cdef int wake(self, bint at_once) except -1:
-        """Let the task go on: in this very call if `at_once` and possible, else in the loop's next iteration."""
-        if self._outcome != Outcome.ARMED:
-            return 0
-        self._outcome = Outcome.WOKEN
-        if self._callback is None:  # the task that was given this object has not asked to be told
-            return 0
-        callback, self._callback = self._callback, None
-        context, self._context = self._context, None
-        if not at_once or context is None or _current_task(self._loop) is not None or _is_nested(self._loop):
-            self._loop.call_soon(callback, self, context=context)
-            return 0
-        if PyContext_Enter(context) < 0:
-            PyErr_Clear()
-            self._loop.call_soon(callback, self, context=context)
-            return 0
-        try:
-            callback(self)
-        finally:
-            PyContext_Exit(context)
-        return 0
-
-    # ---- what asyncio.Task calls
-
-    def get_loop(self):
-        return self._loop
-
-    def add_done_callback(self, callback, *, context=None):
-        if self._outcome == Outcome.ARMED:
-            self._callback = callback
-            self._context = context
-        else:
-            self._loop.call_soon(callback, self, context=context)
-
-    def remove_done_callback(self, callback):
-        if self._callback is None or self._callback != callback:
-            return 0
-        self._callback = self._context = None
-        return 1
-
-    def cancel(self, msg=None):
-        if self._outcome != Outcome.ARMED:
-            return False
-        self._outcome = Outcome.CANCELLED
-        self._message = msg
-        if self._callback is not None:
-            self._loop.call_soon(self._callback, self, context=self._context)
-            self._callback = self._context = None
-        return True
-
-    def cancelled(self):
-        return self._outcome == Outcome.CANCELLED
-
-    def done(self):
-        return self._outcome != Outcome.ARMED
-
-    def result(self):
-        if self._outcome == Outcome.CANCELLED:
-            message, self._message = self._message, None
-            raise asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
-        if self._outcome == Outcome.ARMED:
-            raise asyncio.InvalidStateError("Result is not set.")
-
-    def exception(self):
-        self.result()
-
-
-cdef inline bint _is_nested(loop) except -1:
-    """nest_asyncio lets a task run the loop again. In there nothing could be read if the task had been run by the
-    reader's callback, because a callback cannot be run inside itself."""
-    return type_attribute(Py_TYPE(loop), _nest_patched) != NULL
 
 
 @cython.final
@@ -406,7 +313,7 @@ cdef class Inbox(WSListener):
             decode = slot.opcode == WSMsgType.TEXT
         if not slot.fin:
             message = self._take_fragments(decode)
-        elif decode:
+        elif decode == AS_TEXT:
             text = text_or_null(slot.data, slot.size)
             if text == NULL:
                 PyErr_Clear()
@@ -414,7 +321,7 @@ cdef class Inbox(WSListener):
             message = take_reference(text)
             self._pop()
         else:
-            message = self._undecoded(slot)
+            message = self._view(slot) if decode == AS_VIEW else self._undecoded(slot)
             if message is None:
                 return self._take_invalid()
             self._pop()
@@ -435,15 +342,28 @@ cdef class Inbox(WSListener):
             self._popped()
         return frame
 
+    cdef bint _is_valid(self, Slot *slot) noexcept:
+        """False if a whole message is to be text, and is not UTF-8."""
+        if slot.settled or slot.opcode != WSMsgType.TEXT or not slot.fin:
+            return True
+        return is_text(slot.data, slot.size)
+
     cdef object _undecoded(self, Slot *slot):
         """The payload of a message or frame; None if that is text and is not UTF-8."""
         if slot.data == NULL:
             return PyBytes_FromStringAndSize(self._fragments.data, slot.size)
-        if slot.opcode == WSMsgType.TEXT and slot.fin and not slot.settled and not is_text(slot.data, slot.size):
+        if not self._is_valid(slot):
             return None
         if PyBytes_CheckExact(<object>slot.owner):
             return <object>slot.owner
         return PyBytes_FromStringAndSize(slot.data, slot.size)
+
+    cdef object _view(self, Slot *slot):
+        """As _undecoded(), as a memoryview; what lies in a read buffer is not copied."""
+        if slot.data != NULL and not PyBytes_CheckExact(<object>slot.owner):
+            return view_of(<ReadBuffer>slot.owner, slot.data, slot.size) if self._is_valid(slot) else None
+        payload = self._undecoded(slot)
+        return None if payload is None else PyMemoryView_FromObject(payload)
 
     cdef object _take_invalid(self):
         """The first message, of one frame: it must be text, and could not be decoded."""
@@ -457,7 +377,7 @@ cdef class Inbox(WSListener):
             self._pop()
         return text
 
-    cdef object _take_fragments(self, bint decode):
+    cdef object _take_fragments(self, int decode):
         """The first message, of several frames."""
         cdef:
             Py_ssize_t size = 0, count = 0
@@ -478,7 +398,10 @@ cdef class Inbox(WSListener):
             if slot.size > 0:
                 memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
                 end += slot.size
-        message = self._text_or_none(joined) if decode else joined
+        if decode == AS_TEXT:
+            message = self._text_or_none(joined)
+        else:
+            message = PyMemoryView_FromObject(joined) if decode == AS_VIEW else joined
         for _ in range(count):
             self._pop()
         return message

@@ -17,6 +17,7 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
 from wsfast._engine.core cimport wsf_monotonic_ns
+from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, BY_TYPE, decoding
 from wsfast._engine.streams cimport compression
 from wsfast._engine.transport cimport WSTransport
 from wsfast._engine.frame cimport FIN, WSMsgType
@@ -34,7 +35,7 @@ from wsfast.asyncio._awaitable cimport (
     wsf_recycle,
     wsf_step,
 )
-from wsfast.asyncio._inbox cimport AS_BYTES, AS_TEXT, BY_TYPE, Inbox
+from wsfast.asyncio._inbox cimport Inbox
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
 
@@ -64,7 +65,8 @@ cdef class Connection:
         """Receive the next message.
 
         :param decode: None gives ``str`` for text messages and ``bytes`` for binary ones, True always ``str``, False
-            always ``bytes``
+            always ``bytes``. ``memoryview`` gives a view of the bytes: of the read buffer, without a copy, if the
+            message is received as soon as it arrives. It may be kept.
         :raises ConnectionClosed: the connection is closed, and no message is left
         :raises ConcurrencyError: another task is in :meth:`recv` or :meth:`recv_streaming`
 
@@ -73,7 +75,7 @@ cdef class Connection:
         """
         cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
         receive._connection = self
-        receive._decode = BY_TYPE if decode is None else AS_TEXT if decode else AS_BYTES
+        receive._decode = BY_TYPE if decode is None else decoding(decode)
         receive._iterates = receive._frame = False
         receive._stage = Stage.FRESH
         return receive
@@ -105,7 +107,14 @@ cdef class Connection:
 
         The iteration ends after a normal closure; after any other one it raises :exc:`ConnectionClosedError`.
         """
-        return Messages(self)
+        return Messages(self, BY_TYPE)
+
+    def messages(self, decode=None):
+        """Iterate over the messages, as ``async for message in ws`` does.
+
+        :param decode: as for :meth:`recv`
+        """
+        return Messages(self, decoding(decode))
 
     # ---- for the methods of ClientConnection
 
@@ -356,10 +365,12 @@ cdef class Messages:
     """``async for`` over a connection."""
 
     cdef Connection _connection
+    cdef int _decode
     cdef bint _closed
 
-    def __cinit__(self, Connection connection not None):
+    def __cinit__(self, Connection connection not None, int decode):
         self._connection = connection
+        self._decode = decode
 
     def __aiter__(self):
         return self
@@ -373,7 +384,7 @@ cdef class Messages:
             raise StopAsyncIteration
         cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
         receive._connection = self._connection
-        receive._decode = BY_TYPE
+        receive._decode = self._decode
         receive._iterates = True
         receive._frame = False
         receive._stage = Stage.FRESH

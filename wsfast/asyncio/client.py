@@ -1,7 +1,7 @@
 """The awaitable connection: websockets' asyncio client, name for name, on wsfast's engine.
 
 What happens once per connection, or seldom, is here: connecting and reconnecting, fragmented messages, pings, closing.
-What happens for every message is in _connection.pyx (recv and send) and _inbox.pyx (what arrives).
+What happens for every message is in _messaging.pyx (recv and send) and _inbox.pyx (what arrives).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ClientConnection: what a program has in its hands, but for recv() and send() of whole messages (_connection.pyx)."""
+"""ClientConnection: what a program has in its hands, but for recv() and send() of whole messages (_messaging.pyx)."""
 
 from __future__ import annotations
 
@@ -217,7 +217,9 @@ class ClientConnection(Connection, Identity):
 
     # ---- receiving
 
-    async def recv_streaming(self, decode: bool | None = None) -> AsyncIterator[str | bytes]:
+    async def recv_streaming(
+        self, decode: bool | type[memoryview] | None = None
+    ) -> AsyncIterator[str | bytes | memoryview]:
         """Receive the next message as its fragments arrive.
 
         :param decode: as for :meth:`recv`; a character that is split between fragments arrives with the second
@@ -234,11 +236,12 @@ class ClientConnection(Connection, Identity):
             raise ConcurrencyError(message) from None
         if decode is None:
             decode = opcode == _TEXT
-        decoder = codecs.getincrementaldecoder("utf-8")() if decode else None
+        as_view = decode is memoryview
+        decoder = codecs.getincrementaldecoder("utf-8")() if decode and not as_view else None
         while True:
             self._streaming = not fin
             if decoder is None:
-                yield payload
+                yield memoryview(payload) if as_view else payload
             else:
                 try:
                     text = decoder.decode(payload, fin)

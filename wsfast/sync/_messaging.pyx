@@ -8,13 +8,14 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
 from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
 from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_wished
-from wsfast._engine.messages cimport take_reference
+from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, take_reference
 from wsfast._engine.violation cimport add_content
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
@@ -128,25 +129,29 @@ cdef class Connection:
     # ---- receiving
 
     @cython.binding(True)  # so that inspect tells the signature
-    def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes:
+    def recv(
+        self, timeout: float | None = None, decode: bool | type[memoryview] | None = None
+    ) -> str | bytes | memoryview:
         """Receive the next message.
 
         :param timeout: in seconds; 0 takes a message only if it is there already
-        :param decode: True gives ``str``, False ``bytes``; by default that depends on the message
+        :param decode: True gives ``str``, False ``bytes``, ``memoryview`` a view of ``bytes``; by default that depends
+            on the message
         :raises ConnectionClosed: the connection is closed
         :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
         :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
         """
-        cdef int flags = WST_VALIDATE if decode is False else 0
+        cdef int wanted = BY_TYPE if decode is None else decoding(decode)
+        cdef int flags = WST_VALIDATE if wanted == AS_BYTES or wanted == AS_VIEW else 0
         self._begin("recv")
         try:
             if self._inflated is not None:
-                return self._take_compressed(timeout, decode, 0)
+                return self._take_compressed(timeout, wanted, 0)
             self._wait_for_message(timeout, flags)
             if self._message.compressed:
                 self._inflate()
-                return self._take_compressed(timeout, decode, WST_RESUME)
-            return self._take(decode)
+                return self._take_compressed(timeout, wanted, WST_RESUME)
+            return self._take(wanted)
         finally:
             self._receiving = False
 
@@ -184,18 +189,27 @@ cdef class Connection:
         return 0
 
     @cython.final
-    cdef _take(self, decode):
+    cdef _take(self, int wanted):
         """Copy the message that is lent, into the object that the user gets."""
         cdef bint text = self._message.text
         cdef Py_ssize_t size = self._message.size
         cdef PyObject *message
-        if text if decode is None else decode:
+        if wanted == BY_TYPE:
+            wanted = text
+        if wanted == AS_TEXT:
             message = text_or_null(self._message.data, size, NULL)
         else:
             message = bytes_or_null(self._message.data, size)
         if message == NULL:
             self._not_taken(text)
-        return take_reference(message)
+        return take_reference(message) if wanted != AS_VIEW else self._view_of(take_reference(message))
+
+    cdef _view_of(self, bytes message):
+        try:
+            return PyMemoryView_FromObject(message)
+        except MemoryError:
+            self._again = WST_AGAIN
+            raise
 
     cdef int _not_taken(self, bint text) except -1:
         """Go on with the exception that is set. If there is no memory nothing is lost."""
@@ -207,7 +221,7 @@ cdef class Connection:
             self._again = WST_AGAIN
             raise
 
-    cdef _take_compressed(self, timeout, decode, int flags):
+    cdef _take_compressed(self, timeout, int wanted, int flags):
         """Inflate the rest of a message, each frame as it arrives.
 
         What there is when the time is over, or when there is no memory for what the user gets, is kept for the next
@@ -219,7 +233,9 @@ cdef class Connection:
             self._inflate()
             message = self._inflated
             flags = WST_RESUME
-        if self._is_text if decode is None else decode:
+        if wanted == BY_TYPE:
+            wanted = self._is_text
+        if wanted == AS_TEXT:
             try:
                 message = message.decode()
             except UnicodeDecodeError as exc:
@@ -227,6 +243,8 @@ cdef class Connection:
                 self._text_is_invalid(exc, self._is_text)
         else:
             message = bytes(message)
+            if wanted == AS_VIEW:
+                message = PyMemoryView_FromObject(message)
         self._inflated = None
         return message
 
@@ -409,7 +427,7 @@ cdef class Fragments:
     """
 
     cdef Connection _connection
-    cdef object _decode
+    cdef int _decode
     cdef object _log                    # _log_fragment() of a connection that logs frames
     cdef bint _begun
     cdef bint _done
@@ -421,7 +439,7 @@ cdef class Fragments:
 
     def __cinit__(self, Connection connection not None, decode):
         self._connection = connection
-        self._decode = decode
+        self._decode = decoding(decode)
         self._log = getattr(connection, "_log_fragment", None)
         self._beginning = b""
 
@@ -450,7 +468,8 @@ cdef class Fragments:
             bytes data
         if self._held is None:
             try:
-                self._held = self._connection._receive_fragment(WST_VALIDATE if self._decode is False else 0)
+                self._held = self._connection._receive_fragment(
+                    WST_VALIDATE if self._decode == AS_BYTES or self._decode == AS_VIEW else 0)
             except ConnectionClosed:
                 self._done = True
                 raise
@@ -458,8 +477,8 @@ cdef class Fragments:
                 self._log_held(not self._begun)
         self._begun = True
         text, data, fin = self._held
-        as_text = text if self._decode is None else self._decode
-        fragment = data
+        as_text = text if self._decode == BY_TYPE else self._decode == AS_TEXT
+        fragment = PyMemoryView_FromObject(data) if self._decode == AS_VIEW else data
         if as_text:
             data = self._beginning + data
             taken = PyBytes_GET_SIZE(data)

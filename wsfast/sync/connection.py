@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, overload
 
 from wsfast._engine.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
@@ -237,13 +237,28 @@ class ClientConnection(Connection, Identity):
     # ---- receiving
 
     def __iter__(self) -> Iterator[Data]:
+        return self.messages()
+
+    @overload
+    def messages(self, decode: Literal[True]) -> Iterator[str]: ...
+    @overload
+    def messages(self, decode: Literal[False]) -> Iterator[bytes]: ...
+    @overload
+    def messages(self, decode: type[memoryview]) -> Iterator[memoryview]: ...
+    @overload
+    def messages(self, decode: bool | None = None) -> Iterator[Data]: ...
+    def messages(self, decode: Any = None) -> Iterator[Any]:
+        """Iterate over the messages, as ``for message in ws`` does.
+
+        :param decode: as for :meth:`recv`
+        """
         try:
             while True:
-                yield self.recv()
+                yield self.recv(decode=decode)
         except ConnectionClosedOK:
             return
 
-    def recv_streaming(self, decode: bool | None = None) -> Iterator[Data]:
+    def recv_streaming(self, decode: bool | type[memoryview] | None = None) -> Iterator[Data | memoryview]:
         """Receive the next message as its fragments arrive.
 
         :param decode: as for :meth:`recv`; a character that is split between fragments arrives with the second
