@@ -5,7 +5,11 @@ import asyncio
 from aiofastnet.transport import Protocol
 from typing_extensions import disjoint_base
 
+from wsfast.tls import TLSInfo
+
 @disjoint_base
 class Link(Protocol):
     @property
     def underlying_transport(self) -> asyncio.Transport: ...
+    @property
+    def tls(self) -> TLSInfo | None: ...

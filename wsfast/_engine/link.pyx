@@ -2,12 +2,19 @@
 
 from wsfast._engine.memory cimport scratch_of_thread
 
+from wsfast.tls import tls_of
+
 
 cdef class Link(Protocol):
     """The root of :class:`WSTransport`."""
 
     def __cinit__(self):
         self._scratch = scratch_of_thread()  # never None, whatever is called on an object that was not initialised
+
+    @property
+    def tls(self):
+        """The TLS of the connection: a :class:`~wsfast.tls.TLSInfo`, or None."""
+        return tls_of(self.underlying_transport)
 
     # aiofastnet's would be inherited, which know nothing of these fields.
 

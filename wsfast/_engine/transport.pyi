@@ -12,7 +12,6 @@ from wsfast._engine.tuning import Tuning
 from wsfast.closing import WSCloseHandshake, WSDisconnectInfo
 from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast.deflate import AgreedDeflate
-from wsfast.tls import TLSInfo
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 @disjoint_base
@@ -43,8 +42,6 @@ class WSTransport(PollingReader):
         close_timeout: float | None,
         tuning: Tuning | None = None,
     ) -> None: ...
-    @property
-    def tls(self) -> TLSInfo | None: ...
     @property
     def request(self) -> UpgradeRequest: ...
     @property

@@ -53,7 +53,6 @@ from wsfast.exceptions import Close, WSProtocolError
 from wsfast.logs import guarded
 from wsfast._engine.keepalive import Keepalive
 from wsfast._engine.tuning import Tuning
-from wsfast.tls import tls_of
 
 
 cdef class WSListener:
@@ -181,11 +180,6 @@ cdef class WSTransport(PollingReader):
     def is_client_side(self):
         """Always True: wsfast is a client."""
         return True
-
-    @property
-    def tls(self):
-        """The TLS of the connection: a :class:`~wsfast.tls.TLSInfo`, or None."""
-        return tls_of(self.underlying_transport)
 
     @property
     def is_close_frame_sent(self):

@@ -34,8 +34,8 @@ class _Logged:
     def _write(self, arrow: str, head: int, payload: Any) -> None:
         self._base_logger.debug("%s %s", arrow, describe(head, _bytes(payload)))
 
-    def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes:
-        message: str | bytes = super().recv(timeout, decode)  # type: ignore[misc]
+    def recv(self, timeout: float | None = None, decode: Any = None) -> Any:
+        message = super().recv(timeout, decode)  # type: ignore[misc]
         self._log("<", _TEXT if isinstance(message, str) else _BINARY, message)
         return message
 
