@@ -330,8 +330,8 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     `additional_headers` and `logger`. Both names at once raise TypeError.
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
-    :param sock: a connected socket, or one to connect; it is taken over: the object is detached, or closed if connecting
-        fails. It remains the caller's if an argument is refused before
+    :param sock: a connected socket, or one to connect; it is taken over: the object is detached, or closed if
+        connecting fails. It remains the caller's if an argument is refused before
     :param ssl: how to speak TLS: a :class:`wsfast.TLS`, by default one that trusts the system's authorities, or an
         ``ssl.SSLContext``, with which OpenSSL itself speaks, slower
     :param server_hostname: overrides the host of `uri` in the certificate and in SNI
