@@ -42,5 +42,6 @@ def program(name, *, tls=False):
         *(OPENSSL if tls else []),
     ]
     if subprocess.run(command, check=False).returncode != 0:
-        raise SystemExit(f"{source} does not compile")
+        needs = ". It needs OpenSSL's headers (Debian: apt-get install libssl-dev)" if tls else ""
+        raise SystemExit(f"{source} does not compile{needs}")
     return fresh.replace(built)
