@@ -43,11 +43,14 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *ar
     def call(owed: _Owed) -> None:
         if future.set_running_or_notify_cancel():
             try:
-                future.set_result(function(*args))
+                result = function(*args)
+            except (KeyboardInterrupt, SystemExit) as exc:
+                future.set_exception(exc)
+                raise
             except BaseException as exc:
                 future.set_exception(exc)
-                if isinstance(exc, (KeyboardInterrupt, SystemExit)):
-                    raise
+            else:
+                future.set_result(result)
 
     loop.call_soon_threadsafe(call, _Owed(future))
     return future

@@ -570,7 +570,11 @@ cdef class WSTransport(PollingReader):
         if isinstance(exc, WSProtocolError):
             self._fail(exc.code, closing.reason_for(exc), exc)
         elif callback == "on_ws_frame" and not self._disconnect_on_exception and isinstance(exc, Exception):
-            guarded(self._logger.error, "exception in %s", callback, exc_info=exc)
+            try:
+                guarded(self._logger.error, "exception in %s", callback, exc_info=exc)
+            except BaseException as interrupt:  # Ctrl-C in a handler; what is left of this read is lost
+                self._fail(1011, "", interrupt)
+                raise
         else:
             self._fail(1011, "", exc)
 

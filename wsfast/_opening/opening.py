@@ -144,15 +144,18 @@ class Opening:
         if ping is not None and ping.interval is not None:
             transport._keep_alive(ping.interval, ping.timeout, ping.strategy)
         if self.logger.isEnabledFor(logging.INFO):
-            beneath = transport.underlying_transport
-            guarded(
-                self.logger.info,
-                "connected: %s -> %s, masks by %s",
-                beneath.get_extra_info("sockname"),
-                beneath.get_extra_info("peername"),
-                mask_kernel,
-            )
+            # Not here: Ctrl-C in a handler would lose the frames that came with the reply.
+            self.opened.get_loop().call_soon(self._log_connected, transport.underlying_transport)
         return len(self._handshake.trailing)
+
+    def _log_connected(self, beneath: asyncio.Transport) -> None:
+        guarded(
+            self.logger.info,
+            "connected: %s -> %s, masks by %s",
+            beneath.get_extra_info("sockname"),
+            beneath.get_extra_info("peername"),
+            mask_kernel,
+        )
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection ended before the handshake did."""

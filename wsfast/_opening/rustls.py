@@ -8,11 +8,12 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from wsfast._engine.tls import TLSSession
 from wsfast._native import ffi, lib
 from wsfast.exceptions import TLSUnavailable
 from wsfast.tls import TLS
 
-__all__ = ["check_openssl", "config", "connection_of", "field", "load_openssl"]
+__all__ = ["check_openssl", "config", "config_for", "connection_of", "field", "load_openssl"]
 
 # Where an object of C has its own fields, in words: behind what every object has.
 _FIELDS = object.__basicsize__ // ffi.sizeof("void *")
@@ -24,6 +25,28 @@ def config(tls: TLS) -> Any:
     :raises ValueError, OSError: that cannot be done, because of the client's certificate for instance
     """
     return _config(tls, tls.context())
+
+
+def config_for(tls: TLS, name: str) -> Any:
+    """The configuration for a connection to the server `name`. None where OpenSSL can do what rustls cannot: with the
+    client's key of a kind, or a server of a name, that rustls does not take. OpenSSL speaks TLS then.
+
+    :raises OSError: a file cannot be read
+    """
+    try:
+        made = config(tls)
+    except ValueError:
+        return None
+    return made if _takes_name(made, name) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _takes_name(config: Any, name: str) -> bool:
+    try:
+        TLSSession(config, name.encode())
+    except ValueError:
+        return False
+    return True
 
 
 # Shared, for the crate resumes sessions with it. A context that is made anew means another configuration.

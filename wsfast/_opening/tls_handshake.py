@@ -50,7 +50,9 @@ async def shake_hands(
     try:
         async with deadline(limit):
             await _exchange(loop, sock, session)
-    except asyncio.TimeoutError:
+    except asyncio.TimeoutError as exc:
+        if not isinstance(exc.__context__, asyncio.CancelledError):
+            raise  # ETIMEDOUT, of the socket
         raise ConnectionAbortedError(
             f"SSL handshake is taking longer than {limit} seconds: aborting the connection"
         ) from None

@@ -69,8 +69,9 @@ async def connect(
         if context is not None:
             tls["server_hostname"] = server_name(route.server_hostname)
             route.phase = ("the TLS handshake with", tls["server_hostname"], route.addresses)
-        if context is not None and _can_use_rustls(loop, sock, route, use_aiofastnet):
-            await _by_rustls(loop, transport, route, sock, tls)
+        config = _config_of_rustls(loop, sock, route, use_aiofastnet, tls)
+        if config is not None:
+            await _by_rustls(loop, transport, config, sock, tls)
             return
         connect = (
             functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
@@ -88,13 +89,21 @@ async def connect(
         raise
 
 
-def _can_use_rustls(
-    loop: asyncio.AbstractEventLoop, sock: socket.socket, route: Route, use_aiofastnet: bool | None
-) -> bool:
-    """A context of the user's is OpenSSL's; and so is all TLS if OpenSSL cannot be found to verify certificates."""
-    if isinstance(route.tls(), ssl.SSLContext) or rustls.load_openssl() is not None:
-        return False
-    return _can_use_aiofastnet(loop, sock, None, use_aiofastnet)
+def _config_of_rustls(
+    loop: asyncio.AbstractEventLoop,
+    sock: socket.socket,
+    route: Route,
+    use_aiofastnet: bool | None,
+    tls: dict[str, Any],
+) -> Any:
+    """None if rustls does not encrypt. A context of the user's is OpenSSL's, and so is all TLS if OpenSSL cannot be
+    found to verify certificates."""
+    settings = route.tls()
+    if not route.uri.secure or isinstance(settings, ssl.SSLContext) or rustls.load_openssl() is not None:
+        return None
+    if not _can_use_aiofastnet(loop, sock, None, use_aiofastnet):
+        return None
+    return rustls.config_for(settings or TLS(), tls["server_hostname"])
 
 
 # Seconds, as asyncio's.
@@ -104,13 +113,10 @@ _SHUTDOWN_TIMEOUT = 30.0
 async def _by_rustls(
     loop: asyncio.AbstractEventLoop,
     transport: WSTransport,
-    route: Route,
+    config: Any,
     sock: socket.socket,
     tls: dict[str, Any],
 ) -> None:
-    settings = route.tls()
-    assert not isinstance(settings, ssl.SSLContext)
-    config = rustls.config(settings or TLS())
     timeout, shutdown = tls.get("ssl_handshake_timeout"), tls.get("ssl_shutdown_timeout")
     session = await shake_hands(loop, sock, config, tls["server_hostname"], timeout)
     TLSTransport(

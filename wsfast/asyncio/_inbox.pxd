@@ -70,6 +70,7 @@ cdef class Inbox(WSListener):
     cdef object _take_invalid(self)
     cdef object _text_or_none(self, bytes payload)
 
+    cdef int _read_handed_on(self) except -1
     cdef int _push(self, WSFrame frame) except -1
     cdef object _note_part(self, WSFrame frame, Slot *part)
     cdef int _grow(self) except -1

@@ -101,14 +101,21 @@ cdef class Inbox(WSListener):
     cdef int _read_done(self, WSTransport transport) except -1:
         """All frames of a read are here, or held back."""
         if self.waiter.is_armed() and self.ready():
-            self.waiter.wake(True)
+            try:
+                self.waiter.wake(True)
+            except BaseException:  # Ctrl-C in the task
+                self._read_handed_on()
+                raise
+        return self._read_handed_on()
+
+    cdef int _read_handed_on(self) except -1:
         if self.frames == 0:
             self._unsettled = False
             if self._capacity > SMALLEST_RING:
                 self._shrink()
         elif self._unsettled and (not self.receiving or self.streaming or self.waiter.is_armed()):
             self._settle()
-        if self.frames > self._high >= 0 or transport._held is not None:
+        if self.frames > self._high >= 0 or self.transport._held is not None:
             self._control_flow()
         return 0
 

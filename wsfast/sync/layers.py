@@ -37,7 +37,7 @@ def for_crate(deadline: Deadline, step: str) -> float:
 
 
 class Layer:
-    """By rustls, or with a context of the user's by OpenSSL."""
+    """By rustls; or by OpenSSL, with a context of the user's, or if rustls cannot."""
 
     def __init__(self, given: ssl.SSLContext | TLS | None, name: str, of_proxy: bool = False) -> None:
         rustls.check_openssl()
@@ -45,7 +45,11 @@ class Layer:
         self._of_proxy = of_proxy
         self._step = f"the TLS handshake with {self._name}"
         self._context = given if isinstance(given, ssl.SSLContext) else None
-        self._config = None if isinstance(given, ssl.SSLContext) else rustls.config(given or TLS())
+        self._config: Any = None
+        if not isinstance(given, ssl.SSLContext):
+            self._config = rustls.config_for(given or TLS(), self._name)
+            if self._config is None:
+                self._context = (given or TLS()).context()
 
     def prepare(self, sock: socket.socket | Raw, deadline: Deadline) -> Any:
         """What is to be done before the crate speaks TLS itself. Returns what `begin` wants.
