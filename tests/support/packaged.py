@@ -1,4 +1,8 @@
-"""Proxies of others, as fixtures: the port of a running one. Tests are skipped where a program is not installed."""
+"""Proxies of others, as fixtures. Tests are skipped where a program is not installed.
+
+A forward proxy is the port of a running one. A reverse proxy is a function: it gets the port of a server, starts the
+program in front of it, and returns the program's port. It speaks TLS if it gets a file with a key and a certificate.
+"""
 
 from __future__ import annotations
 
@@ -65,3 +69,70 @@ def microsocks():
     yield port
     process.terminate()
     process.wait()
+
+
+# {server}, {port}: in front of whom, and where. {tls}: what says that it speaks TLS.
+_NGINX = """
+daemon off; master_process off; pid {folder}/pid; error_log stderr;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+    uwsgi_temp_path {folder}; scgi_temp_path {folder};
+    server {{
+        listen {host}:{port} {tls};
+        location / {{
+            proxy_pass http://{host}:{server};
+            proxy_http_version 1.1;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection upgrade;
+        }}
+    }}
+}}
+"""
+_HAPROXY = """
+defaults
+    mode http
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+    retries 0
+frontend clients
+    bind {host}:{port} {tls}
+    default_backend servers
+backend servers
+    server one {host}:{server}
+"""
+
+
+def _reverse(name, template, tls, command, folder):
+    path = program(name)
+    processes = []
+
+    def in_front_of(server, certificate=None):
+        def start(port):
+            config = folder / f"{name}.conf"
+            spoken = "" if certificate is None else tls.format(certificate=certificate)
+            values = {"folder": folder, "host": proxies.HOST, "port": port, "server": server, "tls": spoken}
+            config.write_text(template.format(**values))
+            return run([path, *command, str(config)])
+
+        process, port = listening(start)
+        processes.append(process)
+        return port
+
+    yield in_front_of
+    for process in processes:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def nginx(tmp_path):
+    tls = "ssl; ssl_certificate {certificate}; ssl_certificate_key {certificate}"
+    yield from _reverse("nginx", _NGINX, tls, ["-p", str(tmp_path), "-e", "stderr", "-c"], tmp_path)
+
+
+@pytest.fixture
+def haproxy(tmp_path):
+    yield from _reverse("haproxy", _HAPROXY, "ssl crt {certificate}", ["-db", "-f"], tmp_path)
