@@ -40,13 +40,24 @@ def config_for(tls: TLS, name: str) -> Any:
     return made if _takes_name(made, name) else None
 
 
-@functools.lru_cache(maxsize=64)
+# Whether rustls takes a name. Remembered, because a session that is made to see it uses up a ticket; by the name alone,
+# because a configuration that is kept would keep its file of the key log open.
+_names: dict[str, bool] = {}
+_MOST_NAMES = 256
+
+
 def _takes_name(config: Any, name: str) -> bool:
-    try:
-        TLSSession(config, name.encode())
-    except ValueError:
-        return False
-    return True
+    taken = _names.get(name)
+    if taken is None:
+        try:
+            TLSSession(config, name.encode())
+            taken = True
+        except ValueError:
+            taken = False
+        if len(_names) >= _MOST_NAMES:
+            _names.clear()
+        _names[name] = taken
+    return taken
 
 
 # Shared, for the crate resumes sessions with it. A context that is made anew means another configuration.
