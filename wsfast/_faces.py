@@ -6,18 +6,19 @@ import enum
 import functools
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
 
 from wsfast.closing import MAX_CONTROL
 from wsfast.exceptions import ProtocolError
+from wsfast.keywords import Fixed
 from wsfast.upgrade import UpgradeRequest
 
 if TYPE_CHECKING:
     import uuid
 
-__all__ = ["BYTES_LIKE", "DataLike", "Fixed", "Identity", "Request", "State", "control_payload"]
+__all__ = ["BYTES_LIKE", "DataLike", "Identity", "Request", "State", "control_payload", "fixed"]
 
 DataLike = str | bytes | bytearray | memoryview
 
@@ -60,18 +61,9 @@ class Request:
         return self._request.headers
 
 
-class Fixed:
-    """An option of ``connect()`` that cannot change during a connection. An assignment would have no effect, so it
-    raises."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, connection: object, owner: type | None = None) -> NoReturn:
-        raise AttributeError(f"{self._name} is an argument of connect(), not an attribute of connections")
-
-    def __set__(self, connection: object, value: object) -> NoReturn:
-        raise AttributeError(f"{self._name} cannot be changed on a connection: pass it to connect()")
+def fixed() -> Fixed:
+    """An option that cannot change during a connection."""
+    return Fixed("not an attribute of connections", "cannot be changed on a connection: pass it to connect()")
 
 
 class Identity:

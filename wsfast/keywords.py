@@ -11,9 +11,9 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["NOT_GIVEN", "NotGiven", "keywords"]
+__all__ = ["NOT_GIVEN", "Fixed", "NotGiven", "keywords"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -90,3 +90,24 @@ def _signature(
 
 
 _KWARGS = inspect.Parameter.VAR_KEYWORD
+
+
+class Fixed:
+    """An option of ``connect()`` that is no attribute, and that no assignment changes: it would have no effect, so it
+    raises. It costs nothing where other attributes are assigned.
+
+    :param got: what an error says of the option, after its name, when it is looked up
+    :param assigned: the same when it is assigned
+    """
+
+    def __init__(self, got: str, assigned: str) -> None:
+        self._got, self._assigned = got, assigned
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(f"{self._name} is an argument of connect(), {self._got}")
+
+    def __set__(self, instance: object, value: object) -> NoReturn:
+        raise AttributeError(f"{self._name} {self._assigned}")

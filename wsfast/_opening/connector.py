@@ -6,7 +6,7 @@ import inspect
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.handshake import ClientHandshake
@@ -16,24 +16,12 @@ from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.exceptions import InvalidStatus
 from wsfast.fields import HeadersLike
+from wsfast.keywords import Fixed
 from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast.tls import TLS
 
 __all__ = ["Connecting"]
-
-
-class _Fixed:
-    """An argument that no assignment changes any more. It costs nothing where others are assigned."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, connecting: object, owner: type | None = None) -> NoReturn:
-        raise AttributeError(f"{self._name} is an argument of connect(), and is not kept as an attribute")
-
-    def __set__(self, connecting: object, value: object) -> NoReturn:
-        raise AttributeError(f"{self._name} cannot be changed: call connect() again")
 
 
 class Connecting:
@@ -53,7 +41,9 @@ class Connecting:
         if Connecting in cls.__bases__:  # a program's own subclasses name their attributes as they like
             for name in inspect.signature(cls).parameters:
                 if not hasattr(cls, name):
-                    fixed = _Fixed()
+                    fixed = Fixed(
+                        "and is not kept as an attribute", "cannot be changed: call connect() again"
+                    )
                     fixed.__set_name__(cls, name)
                     setattr(cls, name, fixed)
 

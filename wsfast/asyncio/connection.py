@@ -16,7 +16,7 @@ from wsfast._engine.stats import WSStats
 from wsfast._engine.threads import lasting, run_soon
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Histogram
-from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
+from wsfast._faces import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio.pings import Pings
 from wsfast.closing import WSDisconnectInfo, connection_closed, reason_for
@@ -142,9 +142,9 @@ class ClientConnection(Connection, Identity):
     def ping_timeout(self, seconds: float | None) -> None:
         self._keep_alive(Pinging(self._pinging.interval, seconds))
 
-    max_size = Fixed()
-    max_queue = Fixed()
-    write_limit = Fixed()
+    max_size = fixed()
+    max_queue = fixed()
+    write_limit = fixed()
 
     @property
     def state(self) -> State:

@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn, overload
 from wsfast._engine.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
 from wsfast._engine.tuning import Histogram
-from wsfast._faces import BYTES_LIKE, DataLike, Fixed, Identity, Request, State, control_payload
+from wsfast._faces import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast._native import ffi, lib
 from wsfast.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
 from wsfast.codes import WSMsgType, close_code_on_wire_ok
@@ -107,8 +107,8 @@ class ClientConnection(Connection, Identity):
         self.compression = compression
 
     # The crate has got them.
-    max_size = Fixed()
-    max_queue = Fixed()
+    max_size = fixed()
+    max_queue = fixed()
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.remote_address}>"
