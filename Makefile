@@ -24,10 +24,10 @@ built := build/.built-$(version)
 crate := wsfast/_tungstenite
 # All builds of the crate share this directory, so cargo compiles its dependencies once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
-sources := setup.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
+sources := setup.py toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
 stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
-python_code := setup.py wsfast tests bench docs examples
+python_code := setup.py toolchain.py wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
 .PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
@@ -84,7 +84,7 @@ test-rust-thread test-rust-address: test-rust-%:
 	fi
 
 # Copies the sources for a build of another kind, with the C code that Cython has made, which is the same for all builds.
-copy = tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml README.md LICENSE wsfast \
+copy = tar -cf - --exclude='*.so' --exclude=target setup.py toolchain.py pyproject.toml README.md LICENSE wsfast \
     $$(ls -d build/cython 2>/dev/null) | tar -xf - -C
 
 # The memory tests, on modules that are compiled with AddressSanitizer and UBSan.
@@ -259,15 +259,12 @@ clean:
 # ---- the environment
 
 stop = { echo "$(1)" >&2; exit 1; }
-header := import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))
 
+# toolchain.py prints what is missing, and the command that installs it.
 check:
 	@command -v $(PYTHON) >/dev/null || $(call stop,There is no $(PYTHON). Install CPython 3.10 or newer or name one: PYTHON=... make)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || $(call stop,$(PYTHON) is $(version) and wsfast needs CPython 3.10 or newer. Name one: PYTHON=... make)
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call stop,$(PYTHON) cannot make virtual environments. Debian and Ubuntu have that in the package python3-venv)
-	@$(PYTHON) -c '$(header)' || $(call stop,$(PYTHON) has no headers (Python.h). Linux distributions have them in python3-dev or python3-devel)
-	@command -v cargo >/dev/null || $(call stop,There is no cargo: the blocking client is Rust. Install it from rustup.rs)
-	@command -v $(firstword $(CC)) >/dev/null || $(call stop,There is no C compiler ($(firstword $(CC))). Install gcc or clang or set CC)
+	@CC="$(CC)" $(PYTHON) toolchain.py
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call stop,$(PYTHON) cannot make virtual environments. To install that: apt-get install python3-venv)
 
 $(installed): pyproject.toml setup.py | check
 	@echo "installing what wsfast needs into $(VENV), and building"

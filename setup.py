@@ -1,14 +1,12 @@
 """Builds the compiled modules. All metadata is in pyproject.toml.
 
 No -march flag is needed: the module picks the best masking kernel when it is loaded (docs/design.md).
-
 WSFAST_DEBUG=1 builds without optimisation, with C assertions and symbols; WSFAST_SANITIZE=address,undefined adds
-sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports beside the sources.
+sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports; WSFAST_STRIP=1 strips, as a wheel is.
 """
 
 import copy
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -18,13 +16,12 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-if sys.platform == "win32":
-    sys.exit("wsfast does not build on Windows yet: its C core is written for POSIX (see README.md).")
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # pip does not
+import toolchain  # noqa: E402
 
 # The core sources that each module is linked with. frame.c and utf8.c are stateless, so several modules may link a
 # copy of them. The pool of mask keys (entropy.c) must exist once.
-FRAME = "wsfast/core/frame.c"
-UTF8 = "wsfast/core/utf8.c"
+FRAME, UTF8 = "wsfast/core/frame.c", "wsfast/core/utf8.c"
 MESSAGE = ["wsfast/core/message.c", FRAME, UTF8]
 CORE = {
     "wsfast._engine.frame": [FRAME],
@@ -41,24 +38,21 @@ SANITIZE = os.environ.get("WSFAST_SANITIZE")
 CRATE = "wsfast/_tungstenite"
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
-compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG"]
+compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
 
+# auto_pickle: Cython's own pickling would copy the C fields that it can copy, and silently skip the others.
+# nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False}
-DIRECTIVES |= {"embedsignature": True}
-# Cython's own pickling would copy the C fields that it can copy, and silently skip the others.
-DIRECTIVES |= {"auto_pickle": False}
-# An object that __new__ alone made, or that the collector cleared, holds None where C expects another object.
-DIRECTIVES |= {"nonecheck": True}
+DIRECTIVES |= {"embedsignature": True, "auto_pickle": False, "nonecheck": True}
 
 
 def extension(path: str) -> Extension:
     name = path.removesuffix(".pyx").replace("/", ".")
-    include_dirs = ["wsfast/core", CRATE]
     depends = [*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"]
     flags = {"extra_compile_args": compile_args, "extra_link_args": link_args}
-    return Extension(name, [path, *CORE.get(name, [])], include_dirs, depends=depends, **flags)
+    return Extension(name, [path, *CORE.get(name, [])], ["wsfast/core", CRATE], depends=depends, **flags)
 
 
 class BuildExt(build_ext):
@@ -71,12 +65,26 @@ class BuildExt(build_ext):
             self.build_temp = self.build_lib = f"build/{sysconfig.get_config_var('SOABI')}"
 
     def run(self) -> None:
-        if shutil.which("cargo") is None:
-            sys.exit("wsfast's blocking client is Rust, and cargo was not found: install Rust (rustup.rs).")
-        cargo = ["cargo", "build", "--quiet", "--locked", f"--manifest-path={CRATE}/Cargo.toml"]
-        cargo += [f"--target-dir={os.environ.get('CARGO_TARGET_DIR', 'build/cargo')}"]
-        with subprocess.Popen(cargo + ([] if DEBUG else ["--release"])) as self.crate:  # noqa: S603
+        if problem := toolchain.missing():
+            sys.exit(problem)
+        with subprocess.Popen(toolchain.cargo(CRATE, release=not DEBUG)) as self.crate:  # noqa: S603
+            self.translate()
             super().run()
+
+    def translate(self) -> None:
+        """Let Cython make the C files. This is no part of setup(), which pip calls for other reasons, too."""
+        modules = {ext.name: ext for ext in self.extensions if ext.sources[0].endswith(".pyx")}
+        for made in cythonize(
+            [copy.copy(ext) for ext in modules.values()],
+            build_dir="build/cython",
+            nthreads=os.cpu_count(),
+            annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
+            compiler_directives=DIRECTIVES,
+        ):
+            modules[made.name].sources = made.sources
+        stripping = toolchain.strip(default=not (self.inplace or DEBUG or SANITIZE))
+        for ext in self.extensions:
+            ext.extra_link_args = [*ext.extra_link_args, *stripping]
 
     def build_extension(self, ext: Extension) -> None:
         if ext.name == "wsfast._native" and self.crate.wait() != 0:
@@ -87,11 +95,5 @@ class BuildExt(build_ext):
 
 
 if __name__ == "__main__":  # Cython's worker processes import this file where they are not forked
-    modules = cythonize(
-        [extension(path) for path in sorted(glob("wsfast/**/*.pyx", recursive=True))],
-        build_dir="build/cython",
-        nthreads=os.cpu_count(),
-        annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
-        compiler_directives=DIRECTIVES,
-    )
+    modules = [extension(path) for path in sorted(glob("wsfast/**/*.pyx", recursive=True))]
     setup(cmdclass={"build_ext": BuildExt}, cffi_modules=[f"{CRATE}/binding.py:ffi"], ext_modules=modules)

@@ -94,11 +94,76 @@ def test_a_missing_engine_is_no_mystery():
     assert "C compiler" in error
 
 
+def toolchain(path, **environment):
+    """What toolchain.py says with this PATH."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "toolchain.py"],
+        env={**os.environ, "PATH": str(path), **environment},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr
+
+
+@pytest.fixture
+def tools(tmp_path):
+    """A directory with a cargo and a C compiler, by name."""
+    for name in ("cargo", "some-cc"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def test_a_missing_tool_is_named_with_the_command_that_installs_it(tools):
+    error = toolchain(tools, CC="some-other-cc")
+    assert "a C compiler, and some-other-cc was not found. To install it:\n  " in error
+    (tools / "cargo").unlink()
+    error = toolchain(tools, CC="some-cc")
+    assert error.endswith(
+        "cargo was not found. To install it:\n  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh\n"
+    )
+
+
+def test_a_build_asks_for_its_tools_before_it_spends_time(tools, tmp_path):
+    (tools / "cargo").unlink()
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", f"--build-lib={tmp_path}", f"--build-temp={tmp_path}"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": str(tools), "CC": "some-cc"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "cargo was not found" in done.stderr
+    assert "Cythonizing" not in done.stdout
+
+
 SHIPPED = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".typed", ".rs", ".toml", ".lock", ".pem")
 
 
+TOP_LEVEL = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "MANIFEST.in",
+    "Makefile",
+    "README.md",
+    "SECURITY.md",
+    "pyproject.toml",
+    "setup.py",
+    "toolchain.py",
+)
+
+
 def build(what, source, target):
-    """Run the build backend on the tree `source`, without optimisation for the time it takes; return the file."""
+    """Run the build backend on the tree `source`, without optimisation for the time it takes; return the file.
+
+    It is stripped, as a wheel with optimisation is."""
     signal.setitimer(signal.ITIMER_REAL, 0)  # it takes longer than a test, and has a deadline of its own
     if (made := ROOT / "build" / "cython").exists():  # by the same Cython of the same sources
         shutil.copytree(made, source / "build" / "cython", dirs_exist_ok=True)
@@ -107,7 +172,12 @@ def build(what, source, target):
         [sys.executable, "-c", script],
         cwd=source,
         # What the crate depends on is compiled once for all builds.
-        env={**os.environ, "WSFAST_DEBUG": "1", "CARGO_TARGET_DIR": str(ROOT / "build" / "cargo")},
+        env={
+            **os.environ,
+            "WSFAST_DEBUG": "1",
+            "WSFAST_STRIP": "1",
+            "CARGO_TARGET_DIR": str(ROOT / "build" / "cargo"),
+        },
         capture_output=True,
         text=True,
         timeout=600,
@@ -122,9 +192,10 @@ def build(what, source, target):
 def sdist(tmp_path_factory):
     """The source distribution, unpacked. It is made of a copy, for a build leaves things behind."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("sdist")
-    for name in ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"):
+    for name in TOP_LEVEL:
         shutil.copy(ROOT / name, source)
-    shutil.copytree(PACKAGE, source / "wsfast", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("wsfast", "tests", "docs", "examples", "bench"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     with tarfile.open(build("sdist", source, target)) as archive:
         archive.extractall(target, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return target / f"wsfast-{PYPROJECT['project']['version']}"
@@ -137,7 +208,9 @@ def wheel(sdist, tmp_path_factory):
 
 def test_sdist_has_the_sources_and_nothing_built(sdist):
     wanted = {str(path.relative_to(ROOT)) for path in PACKAGE.rglob("*") if path.suffix in SHIPPED}
-    wanted |= {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "setup.py"}
+    wanted |= {*TOP_LEVEL, "tests/conftest.py", "tests/project/test_packaging.py", "tests/core/test_frame.c"}
+    wanted |= {"docs/index.md", "docs/conf.py", "examples/echo_server.py", "bench/servers/echo.c"}
+    wanted |= {str(path.relative_to(ROOT)) for path in (ROOT / "tests/fuzz/corpus/frame").iterdir()}
     shipped = set((sdist / "wsfast.egg-info" / "SOURCES.txt").read_text().splitlines())
     assert wanted <= shipped
     assert not [name for name in shipped if name.startswith("build/") or name.endswith(".so")]
@@ -155,3 +228,20 @@ def test_wheel_of_the_sdist_has_what_users_and_cython_bots_need(wheel):
         "wsfast/core/frame.h",
     } <= names
     assert not [name for name in names if name.endswith((".pyx", ".c", ".o"))]
+
+
+def test_a_wheel_has_no_symbols(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        modules = [archive.read(name) for name in archive.namelist() if name.endswith(".so")]
+    assert modules
+    assert not [module for module in modules if b"\0.symtab\0" in module or b"\0.debug_info\0" in module]
+
+
+@pytest.mark.skipif(shutil.which("strip") is None, reason="there is no strip(1)")
+def test_the_installed_package_stays_under_four_megabytes(tmp_path):
+    """These modules have their symbols, unlike a wheel's; without them they are what a wheel installs."""
+    installed = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pxd", ".h", ".typed")]
+    for number, module in enumerate(PACKAGE.rglob("*.so")):
+        installed.append(tmp_path / f"{number}.so")
+        subprocess.run(["strip", "-o", installed[-1], module], check=True)
+    assert 1_000_000 < sum(path.stat().st_size for path in installed) < 4_000_000

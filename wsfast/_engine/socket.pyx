@@ -12,6 +12,7 @@ import socket
 cimport cython
 from aiofastnet.transport cimport WritableTransport
 from aiofastnet.utils cimport NoResult, aiofn_read, aiofn_write
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
@@ -231,9 +232,13 @@ cdef class SocketTransport(WritableTransport):
         return 0
 
     cpdef write_nocheck(self, data):
-        cdef const unsigned char[::1] view = data
-        if len(view):
-            self.write_c(<char *>&view[0], len(view))
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            if view.len:
+                self.write_c(<char *>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
 
     cpdef writelines_nocheck(self, list_of_data):
         for data in list_of_data:

@@ -1,0 +1,55 @@
+"""What a build of wsfast needs of the machine, for setup.py and the Makefile.
+
+    python toolchain.py     prints what is missing and the command that installs it, and exits with 1
+"""
+
+from __future__ import annotations  # Pythons that are too old are told so
+
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+
+
+def strip(*, default: bool) -> list[str]:
+    """The linker's flags that remove symbols, unless WSFAST_STRIP=0."""
+    wanted = os.environ.get("WSFAST_STRIP", str(int(default))) == "1"
+    return ["-Wl,-x" if sys.platform == "darwin" else "-Wl,-s"] * wanted
+
+
+def cargo(crate: str, *, release: bool) -> list[str]:
+    """The command that builds the crate."""
+    target = os.environ.get("CARGO_TARGET_DIR", "build/cargo")
+    command = ["cargo", "build", "--quiet", "--locked", f"--manifest-path={crate}/Cargo.toml", f"--target-dir={target}"]
+    return command + ["--release"] * release
+
+
+def packages(debian: str, mac: str) -> str:
+    return mac if sys.platform == "darwin" else f"apt-get install {debian}   (on Debian and Ubuntu)"
+
+
+def missing() -> str | None:
+    """The first thing that is missing, and the command that installs it; None if all is there."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    headers = sysconfig.get_paths()["include"]
+    if sys.platform == "win32":
+        return "wsfast does not build on Windows yet: its C core is written for POSIX (see README.md)."
+    if sys.version_info < (3, 10):  # noqa: UP036 - `make` may be given any Python
+        return f"wsfast needs CPython 3.10 or newer, and {sys.executable} is {sys.version.split()[0]}."
+    if shutil.which("cargo") is None:
+        problem = "wsfast's TLS and its blocking client are written in Rust, and cargo was not found."
+        command = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+    elif shutil.which(compiler) is None:
+        problem = f"wsfast's engine needs a C compiler, and {compiler} was not found."
+        command = packages("gcc libc6-dev", "xcode-select --install")
+    elif not os.path.exists(f"{headers}/Python.h"):
+        problem = f"wsfast's engine needs the headers of Python, and there is no {headers}/Python.h."
+        command = packages("python3-dev", "brew install python")
+    else:
+        return None
+    return f"{problem} To install it:\n  {command}"
+
+
+if __name__ == "__main__":
+    sys.exit(missing())
