@@ -24,10 +24,10 @@ built := build/.built-$(version)
 crate := wsfast/_tungstenite
 # All builds of the crate share this directory, so cargo compiles its dependencies once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
-sources := setup.py toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
+sources := setup.py tools/toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
 stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
-python_code := setup.py toolchain.py wsfast tests bench docs examples
+python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
 .PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
@@ -38,6 +38,7 @@ endif
 .DELETE_ON_ERROR:
 
 demo: $(built)
+	@echo "[3/3] comparing wsfast with picows (about 40 s)"
 	@$(bin)/python -m bench.demo
 
 # pytest runs last, so that its summary is the last thing on the screen.
@@ -84,7 +85,7 @@ test-rust-thread test-rust-address: test-rust-%:
 	fi
 
 # Copies the sources for a build of another kind, with the C code that Cython has made, which is the same for all builds.
-copy = tar -cf - --exclude='*.so' --exclude=target setup.py toolchain.py pyproject.toml README.md LICENSE wsfast \
+copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml README.md LICENSE wsfast \
     $$(ls -d build/cython 2>/dev/null) | tar -xf - -C
 
 # The memory tests, on modules that are compiled with AddressSanitizer and UBSan.
@@ -258,35 +259,37 @@ clean:
 
 # ---- the environment
 
+, := ,
 stop = { echo "$(1)" >&2; exit 1; }
 
-# toolchain.py prints what is missing, and the command that installs it.
+# tools/toolchain.py prints what is missing, and the command that installs it.
 check:
 	@command -v $(PYTHON) >/dev/null || $(call stop,There is no $(PYTHON). Install CPython 3.10 or newer or name one: PYTHON=... make)
-	@CC="$(CC)" $(PYTHON) toolchain.py
+	@CC="$(CC)" $(PYTHON) tools/toolchain.py
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call stop,$(PYTHON) cannot make virtual environments. To install that: apt-get install python3-venv)
 
+# The steps of `make demo` and of `make test` are numbered. A step that was done before is left out.
+steps := $(if $(filter demo,$(MAKECMDGOALS)),3,7)
+# $(call step,number,what it does,seconds on two processors,name of its log) is followed by a command.
+step = @$(PYTHON) tools/step.py "[$(1)/$(steps)] $(2)" $(3) build/logs/$(4).txt
+
 $(installed): pyproject.toml setup.py | check
-	@echo "installing what wsfast needs into $(VENV), and building"
 	@[ "$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$(version)" ] \
 	    || $(PYTHON) -m venv --clear $(VENV)
-	@$(bin)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(bin)/python -m pip install --quiet --group run
-	@PYTHONWARNINGS=ignore $(bin)/python -m pip install --quiet --no-build-isolation --editable .
+	$(call step,1,installing what wsfast and its peers need into $(VENV),30,packages) sh -ec \
+	    '$(bin)/python -m pip install --upgrade "pip>=25.1"; $(bin)/python -m pip install --group run'
+	$(call step,2,building with Cython$(,) C and Rust,90,build) \
+	    env PYTHONWARNINGS=ignore $(bin)/python -m pip install --verbose --no-build-isolation --editable .
 	@touch $@
 
 $(testing): $(installed)
-	@echo "installing what the tests need into $(VENV)"
-	@$(bin)/python -m pip install --quiet --group test
+	$(call step,3,installing what the tests need,20,packages-tests) $(bin)/python -m pip install --group test
 	@touch $@
 
 $(tools): $(installed)
-	@echo "installing linters and Sphinx into $(VENV)"
-	@$(bin)/python -m pip install --quiet --group lint --group docs
+	$(call step,3,installing linters and Sphinx,20,packages-tools) $(bin)/python -m pip install --group lint --group docs
 	@touch $@
 
 $(built): $(installed) $(sources)
-	@echo "building"
-	@mkdir -p build
-	@$(bin)/python setup.py --quiet build_ext --inplace
+	$(call step,2,building what has changed,5,build) $(bin)/python setup.py build_ext --inplace
 	@touch $@

@@ -16,7 +16,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # pip does not
+sys.path.insert(0, "tools")  # a build starts in the directory of this file
 import toolchain  # noqa: E402
 
 # The core sources that each module is linked with. frame.c and utf8.c are stateless, so several modules may link a

@@ -95,9 +95,9 @@ def test_a_missing_engine_is_no_mystery():
 
 
 def toolchain(path, **environment):
-    """What toolchain.py says with this PATH."""
+    """What tools/toolchain.py says with this PATH."""
     done = subprocess.run(
-        [sys.executable, ROOT / "toolchain.py"],
+        [sys.executable, ROOT / "tools" / "toolchain.py"],
         env={**os.environ, "PATH": str(path), **environment},
         capture_output=True,
         text=True,
@@ -156,7 +156,6 @@ TOP_LEVEL = (
     "SECURITY.md",
     "pyproject.toml",
     "setup.py",
-    "toolchain.py",
 )
 
 
@@ -194,7 +193,7 @@ def sdist(tmp_path_factory):
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("sdist")
     for name in TOP_LEVEL:
         shutil.copy(ROOT / name, source)
-    for name in ("wsfast", "tests", "docs", "examples", "bench"):
+    for name in ("wsfast", "tests", "docs", "examples", "bench", "tools"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     with tarfile.open(build("sdist", source, target)) as archive:
         archive.extractall(target, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
@@ -209,7 +208,7 @@ def wheel(sdist, tmp_path_factory):
 def test_sdist_has_the_sources_and_nothing_built(sdist):
     wanted = {str(path.relative_to(ROOT)) for path in PACKAGE.rglob("*") if path.suffix in SHIPPED}
     wanted |= {*TOP_LEVEL, "tests/conftest.py", "tests/project/test_packaging.py", "tests/core/test_frame.c"}
-    wanted |= {"docs/index.md", "docs/conf.py", "examples/echo_server.py", "bench/servers/echo.c"}
+    wanted |= {"docs/index.md", "docs/conf.py", "examples/echo_server.py", "tools/toolchain.py", "bench/servers/echo.c"}
     wanted |= {str(path.relative_to(ROOT)) for path in (ROOT / "tests/fuzz/corpus/frame").iterdir()}
     shipped = set((sdist / "wsfast.egg-info" / "SOURCES.txt").read_text().splitlines())
     assert wanted <= shipped

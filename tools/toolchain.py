@@ -1,6 +1,6 @@
 """What a build of wsfast needs of the machine, for setup.py and the Makefile.
 
-    python toolchain.py     prints what is missing and the command that installs it, and exits with 1
+    python tools/toolchain.py     prints what is missing and the command that installs it, and exits with 1
 """
 
 from __future__ import annotations  # Pythons that are too old are told so
