@@ -1,22 +1,29 @@
 """A first comparison, in seconds: wsfast and picows with the same server, on this machine. `make demo` runs it.
 
-It measures two cases of the suite, shortened. `make bench` runs the suite itself, with more repeats and with floors.
+Short bursts of both libraries alternate in one process, each library on an event loop of its own, so that a slow phase
+of the machine is a part of both. `make bench` runs the suite itself, with more clients, more work and floors in C.
 """
 
 import asyncio
+import gc
+import math
 import os
 import platform
-from statistics import median
+import ssl
+from functools import partial
+from statistics import median, quantiles
 
+import picows
 import uvloop
 
-from bench import stats
-from bench.cases import batch, request_response
-from bench.harness import cpus, echo_server, measure
+import wsfast
+from bench.clients import listening, picows_listener, wsfast_listener
+from bench.harness import cpus, echo_server
 from wsfast import WSListener, WSMsgType, mask_kernel, ws_connect
 
-CONTENDERS = ["wsfast_listener", "picows_listener"]
-REPEATS = 5
+SIZE = 512
+BURSTS = 60  # of each library; the first ten are the warm-up
+NOISY = 0.15  # half of the ratios lie within this distance of each other, or the row says nothing
 
 
 class Trader(WSListener):
@@ -24,7 +31,7 @@ class Trader(WSListener):
 
     def on_ws_connected(self, transport):
         self.echoes = 0
-        transport.send(WSMsgType.BINARY, b"o" * 512)
+        transport.send(WSMsgType.BINARY, b"o" * SIZE)
 
     def on_ws_frame(self, transport, frame):
         self.echoes += 1
@@ -41,12 +48,76 @@ async def trade():
     return trader.echoes, transport.close_info.code
 
 
-def row(name, result, point):
-    """One line for a case: both medians, and the median and range of the ratios within each repeat."""
-    ours, theirs = (result.point(contender, point) for contender in CONTENDERS)
-    ratio = stats.ratios(ours, theirs)
-    spread = f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
-    return f"{name:<34}{median(ours):>9.2f}{median(theirs):>9.2f}   {spread}"
+class Side:
+    """One library: an event loop, a connection, and a listener that goes round trip by round trip."""
+
+    def __init__(self, connect, make_listener, url):
+        self.loop = uvloop.new_event_loop()
+        self.transport, self.listener = self.loop.run_until_complete(self.open(connect, make_listener, url))
+
+    @staticmethod
+    async def open(connect, make_listener, url):
+        listener = make_listener()
+        return await connect(lambda: listener, url)
+
+    def burst(self, rounds):
+        """The nanoseconds of each round."""
+        return self.loop.run_until_complete(self.play(rounds))
+
+    async def play(self, rounds):
+        listener = self.listener
+        listener.samples, listener.rounds = [], rounds
+        listener.done = self.loop.create_future()
+        listener.next(self.transport)
+        return await listener.done
+
+    def close(self):
+        self.transport.disconnect()
+        self.loop.run_until_complete(self.transport.wait_disconnected())
+        self.loop.close()
+
+
+def round_trips(library, client):
+    return partial(listening.request_response, library.WSListener, client.send, SIZE, 0)
+
+
+def batches(library, send_batch):
+    return partial(listening.batch, library.WSListener, send_batch, SIZE, 100, 0)
+
+
+def compare(ours, theirs, rounds):
+    """The medians of each burst of both sides, in ns."""
+    medians = [], []
+    for burst in range(BURSTS):
+        for side, kept in ((ours, medians[0]), (theirs, medians[1])):
+            kept.append(median(side.burst(rounds)))
+            if burst < 10:
+                kept.clear()
+    return medians
+
+
+def row(name, ours, theirs, per):
+    """One line: the lower quartile of both, and the median and middle half of the ratios of neighbouring bursts."""
+    ratios = [one / other for one, other in zip(ours, theirs)]
+    low, middle, high = quantiles(ratios, n=4)
+    figures = f"{quantiles(ours, n=4)[0] / per:>9.2f}{quantiles(theirs, n=4)[0] / per:>9.2f}"
+    verdict = "   too noisy to say" if high - low > NOISY * middle else ""
+    return f"{name:<34}{figures}   {middle:.2f} ({low:.2f}-{high:.2f}){verdict}"
+
+
+def measured(name, cores, listeners, *, tls=False, rounds=100, per=1000, **options):
+    """Run one row of the table."""
+    server_cpu, client_cpu = cpus(cores)
+    os.sched_setaffinity(0, [client_cpu])
+    with echo_server(server_cpu, tls=tls) as server:
+        trust = {"ssl_context": wsfast.TLS(cafile=server.ca)} if tls else {}
+        peer_trust = {"ssl_context": ssl.create_default_context(cafile=server.ca)} if tls else {}
+        ours = Side(partial(wsfast.ws_connect, **trust, **options), listeners[0], server.url)
+        theirs = Side(partial(picows.ws_connect, **peer_trust), listeners[1], server.url)
+        line = row(name, *compare(ours, theirs, rounds), per)
+        ours.close()
+        theirs.close()
+    return line
 
 
 def main():
@@ -55,22 +126,35 @@ def main():
             "The demo needs Linux: it pins processes to processors, or its figures would say nothing."
         )
     echoes, code = asyncio.run(trade())
-    print(f"A listener traded {echoes} frames of 512 B with the echo server and closed with code {code}.\n")
+    print(f"A listener traded {echoes} frames of {SIZE} B with the echo server and closed with code {code}.\n")
 
-    two_cores = "two" if len(os.sched_getaffinity(0)) > 1 else "same"
-    round_trip = measure(request_response(512).shorter(2), CONTENDERS, REPEATS)
-    corked = measure(batch(512, cores=two_cores), CONTENDERS, REPEATS)
+    usable = os.sched_getaffinity(0)
+    two = "two" if len(usable) > 1 else "same"
+    on_two = "pinned to two processors" if two == "two" else "on the only processor"
+    single = round_trips(wsfast, wsfast_listener), round_trips(picows, picows_listener)
+    hundred = batches(wsfast, wsfast_listener.send_corked), batches(picows, picows_listener.send_each)
+    gc.collect()
+    gc.disable()
 
-    print(f"{'512 B':<34}{'wsfast':>9}{'picows':>9}   wsfast / picows")
-    print(row("round trip, p50, µs", round_trip, "p50"))
-    print(row("round trip, p99, µs", round_trip, "p99"))
-    print(row("100 out, 100 back, µs per message", corked, "p50"))
+    print(f"{'':<34}{'wsfast':>9}{'picows':>9}   wsfast / picows")
+    rows = [
+        ("round trip, µs", "same", single, {}),
+        ("round trip over wss, µs", "same", single, {"tls": True}),
+        ("100 out, 100 back, µs per message", two, hundred, {"rounds": 10, "per": 100_000}),
+    ]
+    if two == "two":
+        rows.insert(2, ("round trip with busy_poll, µs", two, single, {"busy_poll": math.inf}))
+    for name, cores, listeners, options in rows:
+        print(measured(name, cores, listeners, **options), flush=True)
+        os.sched_setaffinity(0, usable)
     print(
-        f"\nwsfast is faster where the ratio is below 1: the median of {REPEATS} repeats (lowest-highest).\n"
-        "Each run is a fresh process against a fresh C echo server, the contenders alternate, every reply is\n"
-        "checked, garbage collection is off.\n"
-        f"Round trips: both pinned to one core. Batches: {'pinned to two' if two_cores == 'two' else 'on one'}, "
-        "wsfast corked, picows by one send() each.\n"
+        f"\nwsfast is faster where the ratio is below 1: the median of {BURSTS - 10} pairs of bursts, with their middle "
+        f"half in\nbrackets. All messages have {SIZE} B, and every reply is checked.\n"
+        "  round trip             one message out, its echo back; client and server share a processor, so the\n"
+        "                         figure has every cycle of both\n"
+        "  over wss               the same with TLS: wsfast on rustls, picows on OpenSSL, the server in C on OpenSSL\n"
+        f"  with busy_poll         the event loop of wsfast does not sleep while it waits; {on_two}\n"
+        f"  100 out, 100 back      wsfast corks a hundred messages, picows has one send() for each; {on_two}\n"
         f"Python {platform.python_version()}, uvloop {uvloop.__version__}, masks by {mask_kernel}, "
         f"load before {os.getloadavg()[0]:.1f}. More: make bench, docs/benchmarks.md."
     )
