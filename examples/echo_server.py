@@ -18,6 +18,7 @@ async def echo(connection):
         await connection.send(message)
         if connection.request.path == "/goodbye":
             await connection.close(1012, "back soon")
+            return
 
 
 def pick_subprotocol(connection, offered):

@@ -80,6 +80,50 @@ def test_page(page, place):
         assert done.stdout == "".join(output)
 
 
+EXAMPLE = re.compile(
+    r"^```\{literalinclude\} \.\./examples/(\w+)\.py\n```\n\n(?:```output\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
+)
+SHOWN = {found[1]: found[2] for found in EXAMPLE.finditer((ROOT / "docs" / "examples.md").read_text())}
+
+
+def test_every_example_is_on_its_page():
+    page = (ROOT / "docs" / "examples.md").read_text()
+    missing = [path.name for path in EXAMPLES.iterdir() if path.suffix == ".py" and path.stem not in page]
+    assert missing == []
+    assert len(SHOWN) >= 12
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_example(name, place):
+    directory, ports = place
+    source = (EXAMPLES / f"{name}.py").read_text()
+    url = re.search(r'^URL = "(.*)"$', source, re.MULTILINE)[1]
+    url = re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda match: ports[match[0]], url)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", url],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert SHOWN[name] is None or done.stdout == SHOWN[name]
+
+
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+LINKING = sorted({*PAGES, *ROOT.glob("*.md"), ROOT / "bench" / "README.md"})
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    """Sphinx checks those between pages of docs/, but not those of the other files."""
+    targets = LINK.findall(page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
 PICOWS_SERVER = """
 import asyncio
 from picows import WSListener, WSMsgType, ws_create_server
