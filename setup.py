@@ -17,7 +17,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 sys.path.insert(0, "tools")  # a build starts in the directory of this file
-import toolchain  # noqa: E402
+import toolchain
 
 # The core sources that each module is linked with. frame.c and utf8.c are stateless, so several modules may link a
 # copy of them. The pool of mask keys (entropy.c) must exist once.

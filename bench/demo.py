@@ -126,7 +126,9 @@ def main():
             "The demo needs Linux: it pins processes to processors, or its figures would say nothing."
         )
     echoes, code = asyncio.run(trade())
-    print(f"A listener traded {echoes} frames of {SIZE} B with the echo server and closed with code {code}.\n")
+    print(
+        f"A listener traded {echoes} frames of {SIZE} B with the echo server and closed with code {code}.\n"
+    )
 
     usable = os.sched_getaffinity(0)
     two = "two" if len(usable) > 1 else "same"
@@ -148,8 +150,8 @@ def main():
         print(measured(name, cores, listeners, **options), flush=True)
         os.sched_setaffinity(0, usable)
     print(
-        f"\nwsfast is faster where the ratio is below 1: the median of {BURSTS - 10} pairs of bursts, with their middle "
-        f"half in\nbrackets. All messages have {SIZE} B, and every reply is checked.\n"
+        f"\nwsfast is faster where the ratio is below 1: the median of {BURSTS - 10} pairs of bursts, with their "
+        f"middle\nhalf in brackets. All messages have {SIZE} B, and every reply is checked.\n"
         "  round trip             one message out, its echo back; client and server share a processor, so the\n"
         "                         figure has every cycle of both\n"
         "  over wss               the same with TLS: wsfast on rustls, picows on OpenSSL, the server in C on OpenSSL\n"

@@ -11,7 +11,9 @@ project = "wsfast"
 author = "the wsfast authors"
 release = importlib.metadata.version("wsfast")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+copybutton_exclude = ".linenos, .gp, .go"  # prompts and what programs print
+copybutton_prompt_text = "$ "
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"

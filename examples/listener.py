@@ -18,7 +18,7 @@ class Bot(WSListener):
 
 
 async def main(url=URL):
-    transport, bot = await ws_connect(Bot, url)
+    transport, _ = await ws_connect(Bot, url)
     await transport.wait_disconnected()
     print("closed with", transport.close_info.code)
 

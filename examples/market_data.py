@@ -31,7 +31,7 @@ class Feed(WSListener):
 
 
 async def main(url=URL):
-    transport, feed = await ws_connect(Feed, url)
+    transport, _ = await ws_connect(Feed, url)
     await transport.wait_disconnected()
 
 

@@ -21,7 +21,7 @@ def strategy(transport):
 
 
 async def main(url=URL):
-    transport, bot = await ws_connect(Bot, url)
+    transport, _ = await ws_connect(Bot, url)
     thread = threading.Thread(target=strategy, args=[transport])
     thread.start()
     await transport.wait_disconnected()

@@ -37,7 +37,10 @@ def main(title, seconds, log, *command):
     print(f"{title} (about {seconds} s)", flush=True)
     os.makedirs(os.path.dirname(log), exist_ok=True)
     started = time.monotonic()
-    with open(log, "w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+    with (
+        open(log, "w") as output,
+        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
         code = wait(process, log, started)
     if sys.stderr.isatty():
         print("\r" + " " * (shutil.get_terminal_size().columns - 1), end="\r", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """What a build of wsfast needs of the machine, for setup.py and the Makefile.
 
-    python tools/toolchain.py     prints what is missing and the command that installs it, and exits with 1
+python tools/toolchain.py     prints what is missing and the command that installs it, and exits with 1
 """
 
 from __future__ import annotations  # Pythons that are too old are told so
@@ -21,7 +21,14 @@ def strip(*, default: bool) -> list[str]:
 def cargo(crate: str, *, release: bool) -> list[str]:
     """The command that builds the crate."""
     target = os.environ.get("CARGO_TARGET_DIR", "build/cargo")
-    command = ["cargo", "build", "--quiet", "--locked", f"--manifest-path={crate}/Cargo.toml", f"--target-dir={target}"]
+    command = [
+        "cargo",
+        "build",
+        "--quiet",
+        "--locked",
+        f"--manifest-path={crate}/Cargo.toml",
+        f"--target-dir={target}",
+    ]
     return command + ["--release"] * release
 
 

@@ -81,7 +81,8 @@ def test_page(page, place):
 
 
 EXAMPLE = re.compile(
-    r"^```\{literalinclude\} \.\./examples/(\w+)\.py\n```\n\n(?:```output\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
+    r"^```\{literalinclude\} \.\./examples/(\w+)\.py\n```\n\n(?:```output\n(.*?)^```$)?",
+    re.DOTALL | re.MULTILINE,
 )
 SHOWN = {found[1]: found[2] for found in EXAMPLE.finditer((ROOT / "docs" / "examples.md").read_text())}
 
@@ -219,3 +220,23 @@ def test_every_how_to_is_in_the_index():
     assert sorted(listed) == sorted(
         page.stem for page in (ROOT / "docs" / "howto").glob("*.md") if page.stem != "index"
     )
+
+
+def test_troubleshooting_quotes_texts_of_the_code():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    quoted = [
+        text
+        for line in re.findall(r"^### (.*)$", page, re.MULTILINE)
+        for text in re.findall("`([^`]+)`", line)
+    ]
+    files = [
+        *(ROOT / "wsfast").rglob("*.py"),
+        *(ROOT / "wsfast").rglob("*.pyx"),
+        ROOT / "tools" / "toolchain.py",
+    ]
+    code = "".join(path.read_text() for path in files)
+    code = re.sub(r'"\s*f?"', "", re.sub(r"\{[^{}\"]*\}", "*", code))  # texts in several literals are one
+    filled_in = re.compile(r"\d+(?: \([a-z ]+\))?|Upgrade|: ")
+    parts = [part for text in quoted for part in filled_in.split(text)]
+    assert len(quoted) > 15
+    assert [part for part in parts if part not in code] == []

@@ -208,7 +208,13 @@ def wheel(sdist, tmp_path_factory):
 def test_sdist_has_the_sources_and_nothing_built(sdist):
     wanted = {str(path.relative_to(ROOT)) for path in PACKAGE.rglob("*") if path.suffix in SHIPPED}
     wanted |= {*TOP_LEVEL, "tests/conftest.py", "tests/project/test_packaging.py", "tests/core/test_frame.c"}
-    wanted |= {"docs/index.md", "docs/conf.py", "examples/echo_server.py", "tools/toolchain.py", "bench/servers/echo.c"}
+    wanted |= {
+        "docs/index.md",
+        "docs/conf.py",
+        "examples/echo_server.py",
+        "tools/toolchain.py",
+        "bench/servers/echo.c",
+    }
     wanted |= {str(path.relative_to(ROOT)) for path in (ROOT / "tests/fuzz/corpus/frame").iterdir()}
     shipped = set((sdist / "wsfast.egg-info" / "SOURCES.txt").read_text().splitlines())
     assert wanted <= shipped
@@ -239,7 +245,9 @@ def test_a_wheel_has_no_symbols(wheel):
 @pytest.mark.skipif(shutil.which("strip") is None, reason="there is no strip(1)")
 def test_the_installed_package_stays_under_four_megabytes(tmp_path):
     """These modules have their symbols, unlike a wheel's; without them they are what a wheel installs."""
-    installed = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pxd", ".h", ".typed")]
+    installed = [
+        path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pxd", ".h", ".typed")
+    ]
     for number, module in enumerate(PACKAGE.rglob("*.so")):
         installed.append(tmp_path / f"{number}.so")
         subprocess.run(["strip", "-o", installed[-1], module], check=True)
