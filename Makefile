@@ -24,6 +24,9 @@ built := build/.built-$(version)
 crate := wsfast/_tungstenite
 # All builds of the crate share this directory, so cargo compiles its dependencies once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
+# Empty means that Python writes bytecode. Images of containers often forbid it, and then each of the hundreds of processes
+# that the tests start compiles all its modules.
+export PYTHONDONTWRITEBYTECODE :=
 sources := setup.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
 stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
@@ -47,7 +50,7 @@ test: side-by-side test-asan bench-quick pytest
 # MAKEFLAGS is empty for cargo, which cannot share make's limit and would say so.
 side-by-side: $(testing) $(tools) $(built)
 	@$(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-	    lint test-rust docs test-c test-fuzz
+	    lint test-rust docs $(asan)/.built test-c test-fuzz
 
 # Tests wait more than they compute, so pytest runs three processes.
 processes := -n 3 --dist worksteal
@@ -227,7 +230,7 @@ bench: $(built)
 
 bench-quick: $(testing) $(built)
 	@if $(bin)/python -c 'import os, sys; sys.exit(len(os.sched_getaffinity(0)) < 2)' 2>/dev/null; then \
-	    $(bin)/python -m pytest bench --quick --quiet; \
+	    $(bin)/python -m pytest bench --quick --repeats 1 --quiet; \
 	else \
 	    echo "skipped the benchmarks: they need Linux and two cores"; \
 	fi
@@ -269,13 +272,16 @@ check:
 	@command -v cargo >/dev/null || $(call stop,There is no cargo: the blocking client is Rust. Install it from rustup.rs)
 	@command -v $(firstword $(CC)) >/dev/null || $(call stop,There is no C compiler ($(firstword $(CC))). Install gcc or clang or set CC)
 
+# cargo needs nothing that pip installs, so it compiles the crate meanwhile; setup.py finds it done.
 $(installed): pyproject.toml setup.py | check
 	@echo "installing what wsfast needs into $(VENV), and building"
 	@[ "$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$(version)" ] \
 	    || $(PYTHON) -m venv --clear $(VENV)
-	@$(bin)/python -m pip install --quiet --upgrade "pip>=25.1"
-	@$(bin)/python -m pip install --quiet --group run
-	@PYTHONWARNINGS=ignore $(bin)/python -m pip install --quiet --no-build-isolation --editable .
+	@MAKEFLAGS= cargo build --quiet --locked --manifest-path $(crate)/Cargo.toml $(if $(WSFAST_DEBUG),,--release) & \
+	$(bin)/python -m pip install --quiet --upgrade "pip>=25.1" \
+	    && $(bin)/python -m pip install --quiet --group run \
+	    && PYTHONWARNINGS=ignore $(bin)/python -m pip install --quiet --no-build-isolation --editable .; \
+	result=$$?; wait; exit $$result
 	@touch $@
 
 $(testing): $(installed)
