@@ -94,11 +94,14 @@ copy = tar -cf - --exclude='*.so' --exclude=target setup.py pyproject.toml READM
 asan := build/asan
 preload := $(shell $(CC) -print-file-name=libasan.so 2>/dev/null) $(shell $(CC) -print-file-name=libubsan.so 2>/dev/null)
 
+# The files that hold memory tests: a sanitizer would take long to import all others.
+memory = -m memory $(shell grep -rl --include='test_*.py' 'mark\.memory' tests)
+
 # The command prefix that runs a program on these modules.
 with_asan := LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/$(asan):$(CURDIR)/tests
 
 test-asan: $(asan)/.built
-	$(with_asan) $(bin)/pytest -q -m memory $(processes)
+	$(with_asan) $(bin)/pytest -q $(memory) $(processes)
 
 $(asan)/.built: $(testing) $(built)
 	@mkdir -p $(asan)
@@ -142,7 +145,7 @@ test-debug test-debug-bout: | check
 	fi
 
 debug-tests: $(debug_tree)/.built
-	$(with_debug) .venv-debug/bin/pytest -q -m memory $(processes)
+	$(with_debug) .venv-debug/bin/pytest -q $(memory) $(processes)
 
 debug-tests-bout: $(debug_tree)/.built
 	$(with_debug) .venv-debug/bin/pytest -q -m memory $(debug_bout)
