@@ -24,6 +24,9 @@ built := build/.built-$(version)
 crate := wsfast/_tungstenite
 # All builds of the crate share this directory, so cargo compiles its dependencies once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
+# Empty means that Python writes bytecode. Images of containers often forbid it, and then each of the hundreds of processes
+# that the tests start compiles all its modules.
+export PYTHONDONTWRITEBYTECODE :=
 sources := setup.py tools/toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
 stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
@@ -47,13 +50,15 @@ test: side-by-side test-asan bench-quick pytest
 # Each of these targets keeps one processor busy, so make runs two at a time and keeps their output apart.
 # MAKEFLAGS is empty for cargo, which cannot share make's limit and would say so.
 side-by-side: $(testing) $(tools) $(built)
+	$(call part,4,linters and documentation; C and Rust tests; a build with sanitizers,130)
 	@$(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-	    lint test-rust docs test-c test-fuzz
+	    lint test-rust docs $(asan)/.built test-c test-fuzz
 
 # Tests wait more than they compute, so pytest runs three processes.
 processes := -n 3 --dist worksteal
 
 pytest: $(testing) $(built)
+	$(call part,7,all tests of the clients,200)
 	$(bin)/python -m pytest $(processes)
 
 test-c:
@@ -92,11 +97,15 @@ copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml
 asan := build/asan
 preload := $(shell $(CC) -print-file-name=libasan.so 2>/dev/null) $(shell $(CC) -print-file-name=libubsan.so 2>/dev/null)
 
+# The files that hold memory tests: a sanitizer would take long to import all others.
+memory = -m memory $(shell grep -rl --include='test_*.py' 'mark\.memory' tests)
+
 # The command prefix that runs a program on these modules.
 with_asan := LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/$(asan):$(CURDIR)/tests
 
 test-asan: $(asan)/.built
-	$(with_asan) $(bin)/pytest -q -m memory $(processes)
+	$(call part,5,the memory tests under sanitizers,50)
+	$(with_asan) $(bin)/pytest -q $(memory) $(processes)
 
 $(asan)/.built: $(testing) $(built)
 	@mkdir -p $(asan)
@@ -140,7 +149,7 @@ test-debug test-debug-bout: | check
 	fi
 
 debug-tests: $(debug_tree)/.built
-	$(with_debug) .venv-debug/bin/pytest -q -m memory $(processes)
+	$(with_debug) .venv-debug/bin/pytest -q $(memory) $(processes)
 
 debug-tests-bout: $(debug_tree)/.built
 	$(with_debug) .venv-debug/bin/pytest -q -m memory $(debug_bout)
@@ -227,8 +236,9 @@ bench: $(built)
 	$(bin)/python -m bench.report
 
 bench-quick: $(testing) $(built)
+	$(call part,6,a short bout of the benchmarks,40)
 	@if $(bin)/python -c 'import os, sys; sys.exit(len(os.sched_getaffinity(0)) < 2)' 2>/dev/null; then \
-	    $(bin)/python -m pytest bench --quick --quiet; \
+	    $(bin)/python -m pytest bench --quick --repeats 1 --quiet; \
 	else \
 	    echo "skipped the benchmarks: they need Linux and two cores"; \
 	fi
@@ -270,26 +280,31 @@ check:
 
 # The steps of `make demo` and of `make test` are numbered. A step that was done before is left out.
 steps := $(if $(filter demo,$(MAKECMDGOALS)),3,7)
+# $(call part,...) announces a step of `make test` that prints its own output.
+part = @$(if $(filter test,$(MAKECMDGOALS)),echo "[$(1)/$(steps)] $(2) (about $(3) s)",true)
 # $(call step,number,what it does,seconds on two processors,name of its log) is followed by a command.
-step = @$(PYTHON) tools/step.py "[$(1)/$(steps)] $(2)" $(3) build/logs/$(4).txt
+step = $(PYTHON) tools/step.py "[$(1)/$(steps)] $(2)" $(3) build/logs/$(4).txt
 
+# cargo needs nothing that pip installs, so it compiles the crate meanwhile; setup.py finds it done.
 $(installed): pyproject.toml setup.py | check
 	@[ "$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$(version)" ] \
 	    || $(PYTHON) -m venv --clear $(VENV)
+	@MAKEFLAGS= cargo build --quiet --locked --manifest-path $(crate)/Cargo.toml $(if $(WSFAST_DEBUG),,--release) & \
 	$(call step,1,installing what wsfast and its peers need into $(VENV),30,packages) sh -ec \
-	    '$(bin)/python -m pip install --upgrade "pip>=25.1"; $(bin)/python -m pip install --group run'
-	$(call step,2,building with Cython$(,) C and Rust,90,build) \
-	    env PYTHONWARNINGS=ignore $(bin)/python -m pip install --verbose --no-build-isolation --editable .
+	    '$(bin)/python -m pip install --upgrade "pip>=25.1"; $(bin)/python -m pip install --group run' \
+	&& $(call step,2,building with Cython$(,) C and Rust,90,build) \
+	    env PYTHONWARNINGS=ignore $(bin)/python -m pip install --verbose --no-build-isolation --editable .; \
+	result=$$?; wait; exit $$result
 	@touch $@
 
 $(testing): $(installed)
-	$(call step,3,installing what the tests need,20,packages-tests) $(bin)/python -m pip install --group test
+	@$(call step,3,installing what the tests need,20,packages-tests) $(bin)/python -m pip install --group test
 	@touch $@
 
 $(tools): $(installed)
-	$(call step,3,installing linters and Sphinx,20,packages-tools) $(bin)/python -m pip install --group lint --group docs
+	@$(call step,3,installing linters and Sphinx,20,packages-tools) $(bin)/python -m pip install --group lint --group docs
 	@touch $@
 
 $(built): $(installed) $(sources)
-	$(call step,2,building what has changed,5,build) $(bin)/python setup.py build_ext --inplace
+	@$(call step,2,building what has changed,5,build) $(bin)/python setup.py build_ext --inplace
 	@touch $@

@@ -53,8 +53,7 @@ async def exchange(client: Client, messages: list[str | bytes] = MESSAGES) -> No
 
 
 @secure
-@pytest.mark.parametrize("peer", PEERS)
-@pytest.mark.parametrize("piece", [1, 7, 1460])
+@pytest.mark.parametrize(("piece", "peer"), [(1, "websockets"), (7, "picows"), (1460, "aiohttp")])
 async def test_split(face, peer, secure, piece):
     messages = MESSAGES[:5] if piece == 1 else MESSAGES
     async with before_server(peer, secure=secure, piece=piece) as (between, context):

@@ -142,7 +142,6 @@ async def test_no_cycle_keeps_a_connection_that_is_over(end, kind):
     async with serve(
         obedient, ssl_context=certificates.server_context() if "ssl_context" in options else None
     ) as server:
-        gc.collect()
         gc.disable()
         try:
             transport, listener = await ws_connect(Mine, server.url, **options)

@@ -23,7 +23,7 @@ from wsfast.upgrade import UpgradeResponse
 
 KEY, ACCEPT = b"dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 SUBPROTOCOLS = ["chat", "v2.superchat"]
-EXTENSIONS = 'permessage-deflate; client_max_window_bits, x-other; note="a, b"'
+EXTENSIONS = 'permessage-deflate; client_max_window_bits, x-other; note="a"'
 URI = parse_uri("ws://localhost/chat")
 
 

@@ -29,13 +29,10 @@ MEBI = 1 << 20
 
 
 def bombs(body: bytes, opcode: int, count: int) -> bytes:
-    """Compressed messages."""
+    """Compressed messages. From the second on they are the same bytes, because the window before them is the same."""
     stream = zlib.compressobj(9, zlib.DEFLATED, -15)
-    said = b""
-    for _ in range(count):
-        data = stream.compress(body) + stream.flush(zlib.Z_SYNC_FLUSH)
-        said += frame(opcode, data[:-4], rsv=4)
-    return said
+    first, second = (stream.compress(body) + stream.flush(zlib.Z_SYNC_FLUSH) for _ in range(2))
+    return frame(opcode, first[:-4], rsv=4) + frame(opcode, second[:-4], rsv=4) * (count - 1)
 
 
 def fragments(payload: bytes, count: int) -> bytes:

@@ -71,9 +71,7 @@ def say(*words: object) -> None:
 def attempt(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """The result of the call, or its exception."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return function(*args, **options)
+        return function(*args, **options)
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as exc:
@@ -402,6 +400,7 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.dump_traceback_later(100, exit=True)
     logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
     sys.unraisablehook = lambda *args: None  # exceptions are allowed
     threading.excepthook = lambda *args: None
     with contextlib.suppress(ImportError, OSError):

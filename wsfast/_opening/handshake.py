@@ -10,7 +10,6 @@ on bodies, and says in prose only which header was wrong. So the judgement of se
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
@@ -24,6 +23,7 @@ from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import (
     HeaderLineTooLong,
     InvalidHeader,
+    InvalidHeaderFormat,
     InvalidHeaderValue,
     InvalidMessage,
     InvalidUpgrade,
@@ -79,10 +79,6 @@ _RESERVED = (
     "transfer-encoding",
 )
 
-# An element of an extension list. Parameters may be quoted strings (RFC 6455 section 9.1), commas included,
-# at which wsproto's split_comma_header would cut.
-_EXTENSION = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+')
-
 
 class ClientHandshake(Exchange):
     """One opening handshake with a server.
@@ -130,7 +126,7 @@ class ClientHandshake(Exchange):
         self._offers = compression
         self._subprotocols = _offered_subprotocols(subprotocols, extra)
         by_hand = extra.getall("Sec-WebSocket-Extensions", None)
-        self._extensions = _extension_names(", ".join(by_hand)) if by_hand else []
+        self._extensions = _offered_extensions(", ".join(by_hand)) if by_hand else []
         self._key = generate_nonce()
         if compression:
             if self._extensions:
@@ -208,15 +204,9 @@ def _picked_subprotocol(fields: _Fields, offered: Sequence[str]) -> str | None:
 
 def _check_accepted(value: str, offered: Sequence[str]) -> None:
     """Check step 5: all extensions of the reply were offered by hand. Their parameters are for the caller."""
-    for name in _extension_names(value):
+    for name, _ in deflate.parse(value):
         if name not in offered:
             raise NegotiationError(f"the server picked an extension that wasn't offered: {name!r}")
-
-
-def _extension_names(value: str) -> list[str]:
-    """List the names in the value of a Sec-WebSocket-Extensions header (RFC 6455 section 9.1)."""
-    names = (element.partition(";")[0].strip() for element in _EXTENSION.findall(value))
-    return [name for name in names if name]
 
 
 def _combined(fields: _Fields, name: bytes) -> bytes | None:
@@ -248,6 +238,14 @@ def _offered_subprotocols(subprotocols: Sequence[str] | None, extra: CIMultiDict
         raise ValueError("subprotocols: extra_headers has Sec-WebSocket-Protocol, too")
     tokens = [token.strip() for token in ",".join(by_hand).split(",")]
     return _check_subprotocols("extra_headers['Sec-WebSocket-Protocol']", tokens)
+
+
+def _offered_extensions(value: str) -> list[str]:
+    """Return the names of the extensions that are offered by hand."""
+    try:
+        return [name for name, _ in deflate.parse(value)]
+    except InvalidHeaderFormat as exc:
+        raise ValueError(f"extra_headers['Sec-WebSocket-Extensions'] is malformed: {exc}") from None
 
 
 def _check_subprotocols(argument: str, subprotocols: Sequence[str]) -> list[str]:
