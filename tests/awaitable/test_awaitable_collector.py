@@ -132,6 +132,21 @@ async def test_a_result_has_the_arguments_of_a_stop_iteration():
             assert stop.value.args == (expected,)
 
 
+async def test_a_stop_iteration_that_nobody_kept_serves_again_with_arguments_of_its_own():
+    seen = []
+    async with awaitable() as (ws, _):
+        await feed(ws, frames.texts(*"abcdef"))
+        for number in range(6):
+            receiving = iter(ws.recv())
+            try:
+                next(receiving)
+            except StopIteration as stop:
+                seen.append((stop.args, stop.value))
+                kept = stop.args if number % 2 else None
+        assert kept == ("f",)
+    assert seen == [((letter,), letter) for letter in "abcdef"]
+
+
 # nest_asyncio patches the loop's class for good, hence a process of its own.
 NESTED = """
 import asyncio, logging
