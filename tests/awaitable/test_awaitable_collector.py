@@ -183,3 +183,40 @@ print("passed")
 def test_a_loop_that_runs_inside_itself():
     pytest.importorskip("nest_asyncio")
     run(NESTED)
+
+
+# The collector finalizes the coroutines of a task in any order: here, one that others await is the first. CPython does
+# not survive a coroutine that is closed while it runs, hence a process of its own.
+CLOSED_WHILE_CONNECTING = """
+import asyncio, gc, inspect, logging, socket
+from wsfast.asyncio.client import connect
+
+logging.disable(logging.CRITICAL)
+listening = socket.create_server(("127.0.0.1", 0))
+
+async def main():
+    await connect(f"ws://127.0.0.1:{listening.getsockname()[1]}/")
+
+for turns in range(1, 5):
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(main())
+    for _ in range(turns):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    loop.close()
+    [establishing] = [
+        thing for thing in gc.get_objects() if inspect.iscoroutine(thing) and thing.__name__ == "establish"
+    ]
+    del task
+    try:
+        establishing.close()
+    except RuntimeError as exc:
+        assert "closed" in str(exc)
+    del establishing
+    gc.collect()
+print("passed")
+"""
+
+
+def test_a_loop_that_is_dropped_while_it_connects():
+    run(CLOSED_WHILE_CONNECTING)

@@ -24,7 +24,7 @@ cdef class FrameWriter(Link):
         # Set by WSTransport when the connection opens.
         bint _gather                # write_policy="gather"
         uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
-        uint8_t _is_logging         # PollingReader: a frame. What is sent or received meanwhile is not: it would never end
+        uint8_t _is_logging         # PollingReader: a frame; what is sent or received meanwhile is not logged
         Deflater _deflater          # None: nothing is compressed
         # Set by PollingReader when the connection opens, and by WSTransport if it compresses.
         object _log                 # a logger's debug(), if frames are logged
