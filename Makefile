@@ -76,7 +76,7 @@ rust_source := $(shell rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/s
 test-miri:
 	@if cargo +nightly miri --version >/dev/null 2>&1 && [ -f "$(rust_source)" ]; then \
 	    CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/miri cargo +nightly miri test --quiet --locked \
-	        --manifest-path $(crate)/Cargo.toml model_tests buffer; \
+	        --manifest-path $(crate)/Cargo.toml -- model_tests buffer; \
 	else \
 	    echo "skipped Miri. To install it: rustup toolchain install nightly --component miri,rust-src"; \
 	fi

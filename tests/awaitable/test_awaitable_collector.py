@@ -132,6 +132,21 @@ async def test_a_result_has_the_arguments_of_a_stop_iteration():
             assert stop.value.args == (expected,)
 
 
+async def test_a_stop_iteration_that_nobody_kept_serves_again_with_arguments_of_its_own():
+    seen = []
+    async with awaitable() as (ws, _):
+        await feed(ws, frames.texts(*"abcdef"))
+        for number in range(6):
+            receiving = iter(ws.recv())
+            try:
+                next(receiving)
+            except StopIteration as stop:
+                seen.append((stop.args, stop.value))
+                kept = stop.args if number % 2 else None
+        assert kept == ("f",)
+    assert seen == [((letter,), letter) for letter in "abcdef"]
+
+
 # nest_asyncio patches the loop's class for good, hence a process of its own.
 NESTED = """
 import asyncio, logging
@@ -168,3 +183,40 @@ print("passed")
 def test_a_loop_that_runs_inside_itself():
     pytest.importorskip("nest_asyncio")
     run(NESTED)
+
+
+# The collector finalizes the coroutines of a task in any order: here, one that others await is the first. CPython does
+# not survive a coroutine that is closed while it runs, hence a process of its own.
+CLOSED_WHILE_CONNECTING = """
+import asyncio, gc, inspect, logging, socket
+from wsfast.asyncio.client import connect
+
+logging.disable(logging.CRITICAL)
+listening = socket.create_server(("127.0.0.1", 0))
+
+async def main():
+    await connect(f"ws://127.0.0.1:{listening.getsockname()[1]}/")
+
+for turns in range(1, 5):
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(main())
+    for _ in range(turns):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    loop.close()
+    [establishing] = [
+        thing for thing in gc.get_objects() if inspect.iscoroutine(thing) and thing.__name__ == "establish"
+    ]
+    del task
+    try:
+        establishing.close()
+    except RuntimeError as exc:
+        assert "closed" in str(exc)
+    del establishing
+    gc.collect()
+print("passed")
+"""
+
+
+def test_a_loop_that_is_dropped_while_it_connects():
+    run(CLOSED_WHILE_CONNECTING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import pytest
@@ -14,6 +15,7 @@ from support.servers import serve
 from support.surface import connected
 
 from wsfast import WSMsgType
+from wsfast.exceptions import ConnectionClosed
 
 every_face = pytest.mark.parametrize("face", FACES)
 
@@ -144,6 +146,58 @@ def test_nothing_is_delivered_once_a_log_handler_has_ended_the_connection(loop, 
     wire.transport._log_frames(log)
     wire.feed(frame)
     assert wire.listener.payloads == []
+    wire.end()
+
+
+@every_face
+async def test_what_a_log_handler_sends_is_not_logged_again(face, logged_to):
+    async def handler(peer):
+        await peer.accept()
+        got = [await peer.frame(), await peer.frame()]
+        peer.send(text("hello"))
+        got += await peer.frames_until_close()
+        peer.send(frames.frame(frames.CLOSE, got[-1].payload))
+        return [sent.payload for sent in got]
+
+    def send_on(line):
+        if line[0] in "<>" and len(meddling.lines) < 100:  # or the test that fails would not end
+            with contextlib.suppress(StopIteration, ConnectionClosed):
+                if face == "listener":
+                    handle.own.send(WSMsgType.TEXT, "logged")
+                else:
+                    sending = handle.own.send("logged")
+                    if face == "awaitable":
+                        sending.send(None)
+
+    meddling = logged_to(send_on)
+    async with serve(handler) as server, connected(face, server.url, logger="test") as handle:
+        await handle.client.send("x")
+        assert await handle.client.recv() == "hello"
+        await handle.client.close()
+        await handle.client.close()
+        payloads = await server.result()
+    lines = [line for line in meddling.lines if line[0] in "<>"]
+    assert lines[:2] == ["> TEXT 'x' [1 byte]", "< TEXT 'hello' [5 bytes]"]
+    assert [line[:7] for line in lines[2:]] == ["> CLOSE", "< CLOSE"][: len(lines) - 2]
+    assert sorted(payloads[:2]) == [b"logged", b"x"]
+    assert set(payloads[2:-1]) == {b"logged"}
+
+
+def test_frames_sent_meanwhile_are_not_logged_but_those_behind_them_are(loop):
+    lines = []
+
+    def log(template, description):
+        lines.append(template % description)
+        if len(lines) < 100:
+            wire.transport.send(WSMsgType.TEXT, "meanwhile")
+
+    wire = Wire(loop)
+    wire.transport._log_frames(log)
+    wire.transport.send(WSMsgType.TEXT, "a")
+    wire.feed(text("b"))
+    wire.transport.send(WSMsgType.TEXT, "c")
+    assert [sent.payload for sent in wire.sent()] == [b"a", b"meanwhile", b"meanwhile", b"c", b"meanwhile"]
+    assert [line[:8] for line in lines] == ["> TEXT '", "< TEXT '", "> TEXT '"]
     wire.end()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from copy import copy
 
 import pytest
 from support.faces import FACES
@@ -37,7 +38,7 @@ def answers(*addresses):
 
 def fails(exc):
     def resolver(host, port):
-        raise exc
+        raise copy(exc)  # else the constant would keep the frames it passed, and the connections in them
 
     return resolver
 
@@ -232,9 +233,7 @@ async def test_the_cache_knows_where_the_last_connection_went(face):
 
     def resolver(host, port):
         found = next(results)
-        if found is None:
-            raise DOWN
-        return found
+        return fails(DOWN)(host, port) if found is None else found
 
     async with serve(echo) as server:
         url = f"ws://{HOST}:{server.port}/"

@@ -29,8 +29,10 @@ from typing import Any
 import wsfast
 import wsfast.asyncio.client
 import wsfast.sync.client
-from support import frames
+from support import certificates, frames
 from support.servers import Peer, serve
+from wsfast._engine.tls import TLSSession
+from wsfast._opening import rustls
 
 HEAP_TYPE = 1 << 9
 # The offset of tp_clear in a PyTypeObject, in pointers (CPython's Include/cpython/object.h): the same from 3.10 to
@@ -189,6 +191,14 @@ async def live_graph() -> list[Any]:
                 blocked = ws.send(bytes(20_000_000))
                 attempt(blocked.send, None)
                 kept.append(blocked)
+        async with serve(say_much, ssl_context=certificates.server_context()) as server:
+            tls = certificates.client_settings()
+            transport, listener = await wsfast.ws_connect(Keeping, server.url, ssl_context=tls)
+            ws = await wsfast.asyncio.client.connect(server.url, ssl=tls)
+            kept += [transport, listener, ws, TLSSession(rustls.config_for(tls, "localhost"), b"localhost")]
+            receiving = ws.recv()
+            attempt(receiving.send, None)
+            kept.append(receiving)
         kept.extend(vars(listener)["kept"])
         found = compiled_in(kept)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:

@@ -23,6 +23,7 @@ from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame
 from wsfast._engine.reader cimport FrameReader
 from wsfast._engine.socket cimport Look, SocketTransport
+from wsfast._engine.writer cimport UNLOGGED
 
 from wsfast._engine.frame_log import describe
 from wsfast._engine.stats import WSStats
@@ -315,7 +316,7 @@ cdef class PollingReader(FrameReader):
         self._expect_pong = pong or self._log is not None
 
     cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
-        if self._log is not None:
+        if self._log is not None and not head & UNLOGGED:
             self._log_frame("> %s", head & 0xFF, payload, size)
         if self._deflater is not None and not head & 0x08:
             return self._put_deflated(head, payload, size)
@@ -332,10 +333,15 @@ cdef class PollingReader(FrameReader):
     cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1:
         """Whatever happens in here, the frame is sent or delivered: an exception is printed, and the event loop raises
         what is meant for the program, KeyboardInterrupt for instance."""
+        if self._is_logging:
+            return 0
+        self._is_logging = True
         try:
             guarded(self._log, line, describe(head, payload[:size]))
         except BaseException as exc:
             self._loop.call_soon(_raise, exc)
+        finally:
+            self._is_logging = False
         return 0
 
     def send_threadsafe(self, msg_type, message, compress=None):

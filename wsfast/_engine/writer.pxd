@@ -6,6 +6,11 @@ from wsfast._engine.link cimport Link, State
 from wsfast._engine.streams cimport Deflater
 
 
+cdef enum:
+    # Above the first byte, beside Compression: sent while a frame was logged.
+    UNLOGGED = 0x400
+
+
 # A frame that was sent while another one was being written.
 cdef struct LateFrame:
     LateFrame *next
@@ -19,6 +24,7 @@ cdef class FrameWriter(Link):
         # Set by WSTransport when the connection opens.
         bint _gather                # write_policy="gather"
         uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
+        uint8_t _is_logging         # PollingReader: a frame; what is sent or received meanwhile is not logged
         Deflater _deflater          # None: nothing is compressed
         # Set by PollingReader when the connection opens, and by WSTransport if it compresses.
         object _log                 # a logger's debug(), if frames are logged

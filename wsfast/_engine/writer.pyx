@@ -301,7 +301,7 @@ cdef class FrameWriter(Link):
         if late == NULL:
             raise MemoryError(f"no memory for a frame of {size} bytes")
         late.next = NULL
-        late.head = head
+        late.head = head | UNLOGGED if self._is_logging else head
         late.size = size
         memcpy(&late.payload[0], payload, size)
         if self._late == NULL:

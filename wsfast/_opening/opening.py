@@ -46,6 +46,9 @@ async def establish(
     :param make: makes what connects to the next server
     """
     loop = asyncio.get_running_loop()
+    # Else, when the collector closes this coroutine, the deadline might be the last to refer to its task. It would let
+    # go of it amid the run, and CPython crashes when the task then closes the coroutine again.
+    task = asyncio.current_task()  # noqa: F841
     end = None if timeouts.open is None else loop.time() + timeouts.open
     while True:
         transport, opening = make(route)

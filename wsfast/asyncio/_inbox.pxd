@@ -42,6 +42,7 @@ cdef class Inbox(WSListener):
         bint _unsettled             # the last frames are not settled
 
         Incoming _incoming          # the message that is arriving
+        bint _is_plain              # as there; False if there is none
         Fragments _fragments        # of the first queued message, if its first fragments were put together
 
         # Who receives.

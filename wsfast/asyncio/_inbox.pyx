@@ -79,7 +79,8 @@ cdef class Inbox(WSListener):
         self._fragments = Fragments.__new__(Fragments)
         self._incoming = Incoming(transport, max_message, max_fragment)
         transport._tell_read_done()
-        if not self._incoming.is_plain:
+        self._is_plain = self._incoming.is_plain
+        if not self._is_plain:
             transport._read_at_most(min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
 
     def __dealloc__(self):
@@ -147,9 +148,7 @@ cdef class Inbox(WSListener):
             FrameFields fields = frame
         if self._discarding:
             return 0
-        if self._incoming is None or self.transport is None:
-            raise RuntimeError("the inbox was not initialised")
-        if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._incoming.is_plain:
+        if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._is_plain:
             if self.frames == self._capacity:
                 self._grow()
             slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
@@ -158,6 +157,8 @@ cdef class Inbox(WSListener):
             slot.data = fields.payload_ptr
             slot.size = fields.payload_size
         else:
+            if self._incoming is None or self.transport is None:
+                raise RuntimeError("the inbox was not initialised")
             self.transport._takes_message = True
             try:
                 owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
@@ -320,17 +321,17 @@ cdef class Inbox(WSListener):
             decode = slot.opcode == WSMsgType.TEXT
         if not slot.fin:
             message = self._take_fragments(decode)
-        elif decode == AS_TEXT:
-            text = text_or_null(slot.data, slot.size)
-            if text == NULL:
-                PyErr_Clear()
-                return self._take_invalid()
-            message = take_reference(text)
-            self._pop()
         else:
-            message = self._view(slot) if decode == AS_VIEW else self._undecoded(slot)
-            if message is None:
-                return self._take_invalid()
+            if decode == AS_TEXT:
+                text = text_or_null(slot.data, slot.size)
+                if text == NULL:
+                    PyErr_Clear()
+                    return self._take_invalid()
+                message = take_reference(text)
+            else:
+                message = self._view(slot) if decode == AS_VIEW else self._undecoded(slot)
+                if message is None:
+                    return self._take_invalid()
             self._pop()
         if self.paused:
             self._popped()

@@ -75,7 +75,10 @@ cdef class Connection:
         """
         cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
         receive._connection = self
-        receive._decode = BY_TYPE if decode is None else decoding(decode)
+        # The usual ones without a call.
+        receive._decode = (
+            BY_TYPE if decode is None else AS_BYTES if decode is False else AS_TEXT if decode is True
+            else decoding(decode))
         receive._iterates = receive._frame = False
         receive._stage = Stage.FRESH
         return receive
@@ -250,6 +253,7 @@ cdef class Receive(Awaitable):
         """Is there what this object receives? Whatever inbox.streaming says: take() relies on it."""
         return self._connection._inbox.frames > 0 if self._frame else self._connection._inbox.messages > 0
 
+    @cython.nonecheck(False)  # the callers have looked at the connection and its inbox just now
     cdef int _finish(self, PyObject **result) except -1:
         cdef:
             Inbox inbox = self._connection._inbox

@@ -7,10 +7,11 @@ connection is of this class only if its logger is enabled for DEBUG when it is m
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 from wsfast._engine.frame_log import describe
-from wsfast._faces import BYTES_LIKE
+from wsfast._faces import BYTES_LIKE, State
 from wsfast.logs import guarded
 
 __all__ = ["logged"]
@@ -27,9 +28,27 @@ class _Logged:
     """In front of a ClientConnection."""
 
     _base_logger: Any
+    state: State
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # The threads in which a frame is being logged. What a log handler sends or receives is not: that would not end.
+        self._logging: set[int] = set()
+        super().__init__(*args, **options)
 
     def _log(self, arrow: str, head: int, payload: Any) -> None:
-        guarded(self._write, arrow, head, payload)
+        thread = threading.get_ident()
+        if thread in self._logging:
+            return
+        self._logging.add(thread)
+        try:
+            guarded(self._write, arrow, head, payload)
+        finally:
+            self._logging.discard(thread)
+
+    def _log_sent(self, head: int, payload: Any) -> None:
+        """To be called before the frame leaves, or the log would show the answer first."""
+        if self.state is State.OPEN:
+            self._log(">", head, payload)
 
     def _write(self, arrow: str, head: int, payload: Any) -> None:
         self._base_logger.debug("%s %s", arrow, describe(head, _bytes(payload)))
@@ -46,19 +65,19 @@ class _Logged:
     def send(self, message: Any, *, text: bool | None = None, compress: bool | None = None) -> None:
         if isinstance(message, (str, *BYTES_LIKE)):
             as_text = isinstance(message, str) if text is None else text
-            self._log(">", _TEXT if as_text else _BINARY, message)
+            self._log_sent(_TEXT if as_text else _BINARY, message)
         super().send(message, text=text, compress=compress)  # type: ignore[misc]
 
     def _send_frame(self, head: int, message: Any) -> None:
-        self._log(">", head & 0xFF, message)
+        self._log_sent(head & 0xFF, message)
         super()._send_frame(head, message)  # type: ignore[misc]
 
     def _send_ping(self, payload: bytes) -> None:
-        self._log(">", _PING, payload)
+        self._log_sent(_PING, payload)
         super()._send_ping(payload)  # type: ignore[misc]
 
     def _close(self, code: int, reason: bytes) -> None:
-        self._log(">", _CLOSE, code.to_bytes(2, "big") + reason if code else b"")
+        self._log_sent(_CLOSE, code.to_bytes(2, "big") + reason if code else b"")
         super()._close(code, reason)  # type: ignore[misc]
 
 
