@@ -46,7 +46,8 @@ link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
 
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False}
-DIRECTIVES |= {"embedsignature": True}
+# So that inspect.signature() knows the methods that C calls, too.
+DIRECTIVES |= {"embedsignature": True, "embedsignature.format": "clinic"}
 # Cython's own pickling would copy the C fields that it can copy, and silently skip the others.
 DIRECTIVES |= {"auto_pickle": False}
 # An object that __new__ alone made, or that the collector cleared, holds None where C expects another object.
