@@ -167,11 +167,14 @@ class WebSocketException(Exception):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return super().__new__(kin(cls), *args, **kwargs)
 
+    def __init__(self, *args: object) -> None:
+        Exception.__init__(self, *args)  # not super(): websockets' class comes next
+
     def __str__(self) -> str:
         return printable(self._text())
 
     def _text(self) -> str:
-        return super().__str__()
+        return Exception.__str__(self)
 
 
 class ConnectionClosed(WebSocketException):

@@ -59,7 +59,7 @@ __all__ = [
 refuse_gevent()
 
 # What is noted of reads.
-_STAMPS = {None: lib.WST_STAMPS_NONE, "user": lib.WST_STAMPS_USER, "kernel": lib.WST_STAMPS_KERNEL}
+_STAMPS = {None: 0, "user": lib.WST_STAMPS_USER, "kernel": lib.WST_STAMPS_KERNEL}
 
 # What one read of the opening takes; a reply is some 200 bytes.
 _READ = 16 * 1024
