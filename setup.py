@@ -42,10 +42,10 @@ compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
 
-# auto_pickle: Cython's own pickling would copy the C fields that it can copy, and silently skip the others.
+# "clinic": inspect.signature() knows the methods that C calls, too. auto_pickle: Cython's own would skip C fields.
 # nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.
-DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False}
-DIRECTIVES |= {"embedsignature": True, "auto_pickle": False, "nonecheck": True}
+DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False, "nonecheck": True}
+DIRECTIVES |= {"embedsignature": True, "embedsignature.format": "clinic", "auto_pickle": False}
 
 
 def extension(path: str) -> Extension:

@@ -5,8 +5,10 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
     WSTransport,
 )
 from wsfast._engine.frame import WSFrame
+from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.stats import WSStats
 from wsfast._engine.writer import mask_kernel
+from wsfast._opening.handshake import VERSION as __version__
 from wsfast._opening.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
@@ -80,6 +82,7 @@ __all__ = [
     "WSInvalidURL",
     "WSInvalidUpgradeError",
     "WSListener",
+    "WSMessageInfo",
     "WSMsgType",
     "WSParsedURL",
     "WSProtocolError",
@@ -90,6 +93,7 @@ __all__ = [
     "WSUpgradeResponseWithListener",
     "WebSocketException",
     "WebSocketURI",
+    "__version__",
     "connect",
     "mask_kernel",
     "ws_connect",

@@ -40,6 +40,9 @@ class Request:
     def __init__(self, request: UpgradeRequest) -> None:
         self._request = request
 
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.path.partition('?')[0]!r}>"
+
     @property
     def method(self) -> str:
         """``GET``."""

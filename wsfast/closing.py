@@ -16,7 +16,6 @@ from wsfast.exceptions import (
     ProtocolError,
     WSProtocolError,
 )
-from wsfast.kinship import kin
 from wsfast.logs import guarded
 
 # RFC 6455 section 7.4.1: these codes stand for "an empty CLOSE frame" and "no CLOSE frame". They are never sent.
@@ -101,11 +100,11 @@ def connection_closed(
     becomes ``__cause__``.
     """
     if rcvd is None or sent is None:
-        exception = kin(ConnectionClosedError)(rcvd, sent, None)
+        exception = ConnectionClosedError(rcvd, sent, None)
     elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, ProtocolError):
-        exception = kin(ConnectionClosedOK)(rcvd, sent, rcvd_then_sent)
+        exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
     else:
-        exception = kin(ConnectionClosedError)(rcvd, sent, rcvd_then_sent)
+        exception = ConnectionClosedError(rcvd, sent, rcvd_then_sent)
     exception.__cause__ = cause
     return exception
 

@@ -45,8 +45,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wsfast.codes import WSCloseCode
+from wsfast.kinship import SignatureOfInit, kin
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from wsfast.upgrade import UpgradeResponse
 
 __all__ = [
@@ -155,14 +158,23 @@ class WebSocketException(Exception):
     """Base class of all WebSocket exceptions of wsfast.
 
     The text of an exception escapes unprintable characters from the server. The attributes contain the server's text
-    unchanged.
+    unchanged. If the program has imported websockets, ``except`` clauses with the classes of ``websockets.exceptions``
+    catch it, too.
     """
+
+    __signature__ = SignatureOfInit()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        return super().__new__(kin(cls), *args, **kwargs)
+
+    def __init__(self, *args: object) -> None:
+        Exception.__init__(self, *args)  # not super(): websockets' class comes next
 
     def __str__(self) -> str:
         return printable(self._text())
 
     def _text(self) -> str:
-        return super().__str__()
+        return Exception.__str__(self)
 
 
 class ConnectionClosed(WebSocketException):

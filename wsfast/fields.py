@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-__all__ = ["TOKEN", "VISIBLE", "HeadersLike", "PlainHeaders", "basic_auth", "check_value", "to_send"]
+__all__ = [
+    "TOKEN",
+    "VISIBLE",
+    "AwaitedHeadersLike",
+    "HeadersLike",
+    "PlainHeaders",
+    "basic_auth",
+    "check_value",
+    "is_secret",
+    "made",
+    "to_send",
+]
 
 PlainHeaders = Mapping[str, str] | Iterable[tuple[str, str]]
+# Headers, or what makes those of each attempt to connect.
 HeadersLike = PlainHeaders | Callable[[], PlainHeaders]
+AwaitedHeadersLike = HeadersLike | Callable[[], Awaitable[PlainHeaders]]
 
 # RFC 9110 section 5.6.2.
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -19,6 +33,28 @@ VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 # What a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+
+# What names of headers with secrets have in them: exchanges have names of their own for keys.
+_TELLING = re.compile(
+    "auth|cookie|token|key|secret|sign|pass|credential|session|jwt|bearer|csrf|xsrf|otp", re.IGNORECASE
+)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Is the header for the eyes of one server only, as far as its name tells?
+
+    A subprotocol may carry a credential, since browsers can send no other header: `base64url.bearer.authorization...`.
+    """
+    if name.lower() == "sec-websocket-protocol":
+        name = value
+    return _TELLING.search(name) is not None and name.lower() != "sec-websocket-key"
+
+
+def made(headers: AwaitedHeadersLike | None) -> Any:
+    """The headers of one attempt to connect, or what is to be awaited for them: by the program's function if it gave
+    one."""
+    return headers() if callable(headers) else headers
 
 
 def to_send(argument: str, headers: PlainHeaders | None, reserved: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,8 +1,9 @@
-"""ConnectionClosed that ``except websockets.exceptions.ConnectionClosed`` catches, too.
+"""Exceptions that an ``except`` clause with websockets' class of the same name catches, too.
 
 Python looks for an except clause's class among the real bases of an exception, not among virtual ones. So in a program
-that has imported websockets, what is raised is of a class with both bases, made when it is first needed. It has the
-name of wsfast's class, is pickled as that, and takes from websockets' nothing but its place in the tree.
+that has imported websockets, an exception of wsfast's is made of a class with both bases, which is made when it is first
+needed. It has the name of wsfast's class, is pickled as that, and takes from websockets' nothing but its place in the
+tree. A class that websockets has not, InvalidText for instance, becomes a relative of the next one above it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from wsfast.exceptions import ConnectionClosed
+    import inspect
 
-__all__ = ["kin", "look_for_websockets"]
+__all__ = ["SignatureOfInit", "kin", "look_for_websockets"]
+
+Kind = TypeVar("Kind", bound=BaseException)
+
+# Where wsfast's exceptions are. Those of programs, which may derive theirs, stay what they are.
+_OURS = "wsfast.exceptions"
 
 _made: dict[tuple[type, type], type] = {}
 
@@ -30,17 +36,45 @@ def look_for_websockets() -> None:
             importlib.import_module("websockets.exceptions")
 
 
-def kin(cls: type[ConnectionClosed]) -> type[ConnectionClosed]:
-    """The class to make an exception of: `cls`, or a subclass of it and of websockets' class with the same name."""
-    theirs = getattr(sys.modules.get("websockets.exceptions"), cls.__name__, None)
-    if not (isinstance(theirs, type) and issubclass(theirs, Exception)):
+class SignatureOfInit:
+    """What inspect.signature() says of a class whose ``__new__`` takes anything, for ``__init__`` to judge."""
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        import inspect
+
+        signature = inspect.signature(owner.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+
+def kin(cls: type[Kind]) -> type[Kind]:
+    """The class to make an exception of: `cls`, or a subclass of it and of websockets' class."""
+    module = sys.modules.get("websockets.exceptions")
+    if module is None or cls.__module__ != _OURS:
+        return cls
+    theirs = _namesake(cls, module)
+    if theirs is None or issubclass(cls, theirs):
         return cls
     both = _made.get((cls, theirs))
     if both is None:
-
-        def __reduce__(self: Any) -> tuple[Any, ...]:  # noqa: N807
-            return cls, self.args, self.__dict__
-
-        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        both = _made[cls, theirs] = type(cls.__name__, (cls, theirs), {**names, "__reduce__": __reduce__})
+        both = _made[cls, theirs] = _both(cls, theirs)
     return both
+
+
+def _namesake(cls: type[BaseException], module: Any) -> type[Exception] | None:
+    """Websockets' class with the name of `cls`, or of the next one above it in wsfast's tree."""
+    for base in cls.__mro__:
+        if base.__module__ == _OURS:
+            theirs = getattr(module, base.__name__, None)
+            if isinstance(theirs, type) and issubclass(theirs, Exception):
+                return theirs
+    return None
+
+
+def _both(cls: type[Kind], theirs: type[Exception]) -> type[Kind]:
+    def __reduce__(self: Any) -> tuple[Any, ...]:  # noqa: N807
+        make, arguments, *state = cls.__reduce__(self)
+        arguments = tuple(cls if argument is type(self) else argument for argument in arguments)
+        return (cls if make is type(self) else make), arguments, *state
+
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    return type(cls.__name__, (cls, theirs), {**names, "__reduce__": __reduce__})

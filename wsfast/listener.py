@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 import ssl
+import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Optional, Union
+from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from wsfast import deflate
 from wsfast._engine.messages import Messages
@@ -20,7 +22,7 @@ from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
 from wsfast.codes import WSAutoPingStrategy
-from wsfast.fields import HeadersLike, PlainHeaders
+from wsfast.fields import AwaitedHeadersLike, PlainHeaders
 from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
 from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
 
-ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
+AnyListener = TypeVar("AnyListener", bound=WSListener)
+ListenerFactory = Callable[[], AnyListener] | Callable[[UpgradeRequest, UpgradeResponse], AnyListener]
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
 
@@ -51,7 +54,7 @@ LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]] 
     ),
 )
 async def ws_connect(
-    ws_listener_factory: ListenerFactory,
+    ws_listener_factory: ListenerFactory[AnyListener],
     url: str,
     *,
     ssl_context: ssl.SSLContext | TLS | Literal[True] | None = None,
@@ -68,7 +71,7 @@ async def ws_connect(
     ping_timeout: float | NotGiven | None = NOT_GIVEN,
     enable_auto_pong: bool = True,
     max_frame_size: int | None = 10 * 1024 * 1024,
-    extra_headers: HeadersLike | None = None,
+    extra_headers: AwaitedHeadersLike | None = None,
     origin: str | None = None,
     user_agent_header: str | None = USER_AGENT,
     subprotocols: Sequence[str] | None = None,
@@ -94,7 +97,7 @@ async def ws_connect(
     compression: str | deflate.PerMessageDeflate | None = None,
     extensions: Sequence[deflate.PerMessageDeflate] | None = None,
     **kwargs: Any,
-) -> tuple[WSTransport, WSListener]:
+) -> tuple[WSTransport, AnyListener]:
     """Connect to a WebSocket server and deliver what it sends to a listener.
 
     The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit. For
@@ -122,8 +125,8 @@ async def ws_connect(
     :param enable_auto_pong: answer PING frames; if False, they are delivered
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
         :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
-    :param extra_headers: a mapping or pairs, or a function that returns them, added to the request; ``Host`` replaces
-        the one from `url`
+    :param extra_headers: a mapping or pairs, or a function or coroutine function that makes them, added to the request;
+        ``Host`` replaces the one from `url`
     :param origin: the ``Origin`` header
     :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
@@ -145,8 +148,9 @@ async def ws_connect(
         loop iteration at once, and those that follow together when the iteration ends
     :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
         read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
-    :param timestamps: ``"user"`` sets :attr:`WSFrame.recv_time_ns`, ``"kernel"`` also :attr:`WSFrame.kernel_time_ns`,
-        on plain TCP only
+    :param timestamps: ``"user"`` sets :attr:`WSFrame.recv_time_ns` and, for a listener that overrides
+        :meth:`WSListener.on_ws_message`, :attr:`WSTransport.last_message`; ``"kernel"`` also tells when the kernel
+        received the bytes, on plain TCP only
     :param max_read_size: bytes to read at once, at most; 256 KiB by default, or as much as the longest recent frame.
         Their frames are all delivered before anything else happens.
     :param quickack: tell the kernel after every read to acknowledge at once, which costs a system call per read;
@@ -171,6 +175,10 @@ async def ws_connect(
     :raises OSError: DNS, TCP or TLS failed, or a socket option was refused
     """
     look_for_websockets()
+    if not callable(ws_listener_factory):
+        raise TypeError(f"ws_listener_factory, the first argument, must be callable, not {ws_listener_factory!r}")
+    if not isinstance(url, str):
+        raise TypeError(f"url, the second argument, must be str, not {url!r}")
     uri = parse_uri(url)
     for name in kwargs:
         if name == "sock":
@@ -183,8 +191,6 @@ async def ws_connect(
     check_bools(disconnect_on_exception=disconnect_on_exception, enable_auto_pong=enable_auto_pong)
     if use_aiofastnet is not None:
         check_bools(use_aiofastnet=use_aiofastnet)
-    if not callable(ws_listener_factory):
-        raise TypeError(f"ws_listener_factory must be callable, not {ws_listener_factory!r}")
     check_callables(socket_factory=socket_factory)
     if ssl_context is True:  # websockets' name for the default
         ssl_context = None
@@ -226,15 +232,13 @@ async def ws_connect(
         sockopts=sockopts,
         ping_histogram=ping_histogram,
     )
-    if timestamps == "kernel" and uri.secure:
-        raise ValueError("timestamps='kernel' needs plain TCP: the kernel knows no records of TLS")
+    tuning.check_kernel_stamps(not uri.secure)
     offers = deflate.offers(compression, extensions)
     logger = as_logger("logger_name", logger_name)
-    headers = kept(extra_headers)
     loop = asyncio.get_running_loop()
-    made: list[tuple[WSTransport, WSListener]] = []
+    made: list[tuple[WSTransport, AnyListener]] = []
 
-    def make(route: Route) -> tuple[WSTransport, Opening]:
+    def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
         handshake = ClientHandshake(
             route.uri,
             subprotocols=route.subprotocols(subprotocols),
@@ -266,6 +270,7 @@ async def ws_connect(
     await establish(
         make,
         route,
+        kept(extra_headers),
         timeouts=timeouts,
         socket_factory=socket_factory,
         use_aiofastnet=use_aiofastnet,
@@ -276,12 +281,46 @@ async def ws_connect(
 
 
 def _make_listener(
-    factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse
-) -> WSListener:
+    factory: ListenerFactory[AnyListener], request: UpgradeRequest, response: UpgradeResponse
+) -> AnyListener:
     listener = factory(request, response) if _takes_two(factory) else factory()  # type: ignore[call-arg]
     if not isinstance(listener, WSListener):
         raise TypeError(f"ws_listener_factory must return a WSListener, not {type(listener).__name__}")
+    _check_callbacks(listener)
     return listener
+
+
+# What the engine calls, and awaits nothing of.
+_CALLBACKS = frozenset(
+    (
+        "on_ws_connected",
+        "on_ws_frame",
+        "on_ws_message",
+        "on_ws_disconnected",
+        "send_user_specific_ping",
+        "is_user_specific_pong",
+        "pause_writing",
+        "resume_writing",
+    )
+)
+# Classes of listeners that were looked at, and are fine.
+_checked: weakref.WeakSet[type[WSListener]] = weakref.WeakSet()
+
+
+def _check_callbacks(listener: WSListener) -> None:
+    """Refuse a callback that is a coroutine function: nothing would run it."""
+    kind = type(listener)
+    names = _CALLBACKS & getattr(listener, "__dict__", {}).keys()
+    if kind not in _checked:
+        names = _CALLBACKS
+    for name in sorted(names):
+        callback = getattr(listener, name)
+        if inspect.iscoroutinefunction(callback) or inspect.isasyncgenfunction(callback):
+            raise TypeError(
+                f"{kind.__name__}.{name} is a coroutine function, and callbacks are not awaited: make it a plain `def`,"
+                " and call asyncio.create_task() in it for what takes time"
+            )
+    _checked.add(kind)
 
 
 def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:
@@ -294,7 +333,7 @@ def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) 
     return listener
 
 
-def _takes_two(factory: ListenerFactory) -> bool:
+def _takes_two(factory: ListenerFactory[AnyListener]) -> bool:
     """Does the factory take the request and the response? Decided by its signature, so that a TypeError that it raises
     is not mistaken for a wrong call."""
     if isinstance(factory, type) and factory.__init__ is WSListener.__init__:  # type: ignore[misc]

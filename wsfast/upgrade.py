@@ -71,6 +71,9 @@ class UpgradeRequest:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._raw,)
 
+    def __repr__(self) -> str:
+        return f"<UpgradeRequest {self.method.decode()} {self.path.partition(b'?')[0].decode()!r}>"
+
     def _request_line(self) -> list[bytes]:
         return self._raw.partition(b"\r\n")[0].split(b" ")
 
@@ -127,6 +130,10 @@ class WSUpgradeResponseWithListener:
             raise ValueError("listener must be None for a response that rejects")
         self.response = response
         self.listener = listener
+
+
+    def __repr__(self) -> str:
+        return f"<WSUpgradeResponseWithListener {self.response!r} {self.listener!r}>"
 
 
 WSUpgradeRequest = UpgradeRequest

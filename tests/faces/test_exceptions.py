@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import sys
 
 import pytest
+import websockets.exceptions
 
 from wsfast import exceptions
 from wsfast.codes import WSCloseCode
@@ -189,7 +191,7 @@ def test_every_exception_has_a_sample() -> None:
     defined = {
         value for value in defined if issubclass(value, Exception) and value.__module__ == exceptions.__name__
     }
-    assert defined == {type(error) for error, _ in SAMPLES}
+    assert defined == {of_ours(error) for error, _ in SAMPLES}
     assert all(value.__doc__ for value in defined)
 
 
@@ -435,3 +437,47 @@ def test_invalid_text_is_the_decode_error() -> None:
 def test_invalid_text_is_caught_as(kind: type[Exception]) -> None:
     with pytest.raises(kind):
         raise invalid_text()
+
+
+# In this process websockets is imported.
+
+
+def of_ours(error: Exception) -> type:
+    """The class of wsfast's that it is of."""
+    return next(base for base in type(error).__mro__ if base in vars(exceptions).values())
+
+
+@pytest.mark.parametrize("sample", [sample for sample, _ in SAMPLES], ids=repr)
+def test_an_exception_is_a_relative_of_websockets_namesake(sample, monkeypatch):
+    kind = of_ours(sample)
+    assert type(sample) is not kind and type(sample).__name__ == kind.__name__
+    namesakes = [vars(websockets.exceptions).get(base.__name__) for base in kind.__mro__]
+    assert isinstance(sample, next(found for found in namesakes if found is not None))
+    pickled = pickle.dumps(sample)
+    assert b"websockets" not in pickled
+    monkeypatch.delitem(sys.modules, "websockets.exceptions")
+    again = pickle.loads(pickled)
+    assert type(again) is kind
+    assert (str(again), repr(again), vars(again).keys()) == (str(sample), repr(sample), vars(sample).keys())
+
+
+@pytest.mark.parametrize("sample", [sample for sample, _ in SAMPLES], ids=repr)
+def test_an_exception_has_what_websockets_namesake_has(sample):
+    theirs = vars(websockets.exceptions).get(type(sample).__name__)
+    public = {name for name in (*dir(theirs), *inspect.get_annotations(theirs or object)) if name[0] != "_"}
+    public -= {"set_current_size"}  # for who raises it
+    assert theirs is None or public <= {*dir(of_ours(sample)), *vars(sample)}
+
+
+def test_what_it_takes_is_told():
+    assert list(inspect.signature(InvalidStatus).parameters) == ["response"]
+    assert list(inspect.signature(InvalidHeaderFormat).parameters) == ["name", "error", "header", "pos"]
+
+
+def test_exceptions_of_programs_stay_what_they_are():
+    class InvalidStatus(InvalidHandshake):
+        """Of a program."""
+
+    exc = InvalidStatus("x")
+    assert type(exc) is InvalidStatus
+    assert not isinstance(exc, websockets.exceptions.InvalidStatus)

@@ -39,6 +39,8 @@ from wsfast import (
 )
 from wsfast._engine.frame_log import describe
 from wsfast._engine.threads import run_soon
+from wsfast._opening.route import Route, Routing
+from wsfast._opening.uri import parse_uri
 from wsfast.deflate import PerMessageDeflate
 
 every_face = pytest.mark.parametrize("face", FACES)
@@ -444,6 +446,37 @@ async def test_headers_are_made_for_each_attempt(face):
             await request_of(face, server, additional_headers=lambda: 1 / 0)
 
 
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+async def test_headers_are_made_by_a_coroutine_function(face):
+    async def headers():
+        await asyncio.sleep(0)
+        return {"X-Number": str(next(numbers))}
+
+    async def stall():
+        await asyncio.get_running_loop().create_future()
+
+    async def fail():
+        raise TimeoutError("of the program")
+
+    numbers = itertools.count(1)
+    async with serve(tell_request) as server:
+        for name in ("additional_headers", "extra_headers"):
+            request = await request_of(face, server, **{name: headers})
+        assert "X-Number: 2\r\n" in request
+        with pytest.raises(TimeoutError, match="making the headers took too long: open_timeout is 0.01"):
+            await request_of(face, server, additional_headers=stall, open_timeout=0.01)
+        with pytest.raises(TimeoutError, match="of the program"):
+            await request_of(face, server, additional_headers=fail)
+
+
+def test_a_blocking_client_cannot_await_headers():
+    async def headers():
+        return {}
+
+    with pytest.raises(TypeError, match="no event loop to await them in"):
+        wsfast.sync.client.connect("ws://127.0.0.1:1/", additional_headers=headers)
+
+
 async def test_a_loop_over_connections_makes_headers_anew():
     numbers = itertools.count(1)
     async with serve(tell_request) as server:
@@ -521,9 +554,33 @@ async def test_websockets_except_clauses_catch_what_is_raised(face):
         assert str(exc) == "sent 1000 (OK); then received 1000 (OK)"
         assert (type(exc).__module__, type(exc).__qualname__) == ("wsfast.exceptions", "ConnectionClosedOK")
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-            again = pickle.loads(pickle.dumps(exc, protocol))
-            assert type(again) is wsfast.ConnectionClosedOK
+            pickled = pickle.dumps(exc, protocol)
+            assert b"wsfast.exceptions" in pickled and b"websockets" not in pickled
+            again = pickle.loads(pickled)
+            assert type(again) is type(exc)
             assert (again.args, str(again)) == (exc.args, str(exc))
+
+
+@every_face
+async def test_websockets_except_clauses_catch_failures_of_the_opening(face):
+    theirs = websockets.exceptions
+
+    async def refuse(peer):
+        await peer.read_request()
+        peer.send(b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno")
+
+    async with serve(refuse) as server:
+        for caught in (theirs.InvalidStatus, theirs.InvalidHandshake, theirs.WebSocketException):
+            with pytest.raises(caught) as raised:
+                async with connected(face, server.url):
+                    pass
+        response = raised.value.response
+        assert (response.status_code, response.reason_phrase, response.body) == (503, "Busy", b"no")
+        assert response.headers["Retry-After"] == "7"
+    with pytest.raises(theirs.InvalidURI) as raised:
+        async with connected(face, "http://a/"):
+            pass
+    assert raised.value.uri == "http://a/"
 
 
 def test_without_websockets_there_is_no_trace_of_it():
@@ -684,6 +741,21 @@ async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
             await handle.client.recv()
         await handle.client.close()
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    opening = [line.split(":")[0] for line in logged[:11]]
+    assert opening == [
+        "> GET / HTTP/1.1",
+        "> Host",
+        "> Upgrade",
+        "> Connection",
+        "> Sec-WebSocket-Key",
+        "> Sec-WebSocket-Version",
+        "> User-Agent",
+        "< HTTP/1.1 101 Switching Protocols",
+        "< Upgrade",
+        "< Connection",
+        "< Sec-WebSocket-Accept",
+    ]
+    logged = logged[len(opening) :]
     assert logged[:4] == [
         "> TEXT 'ü' [2 bytes]",
         "< TEXT 'hello' [5 bytes]",
@@ -691,6 +763,50 @@ async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
         f"< TEXT '{'x' * 47}...{'x' * 23}' [100 bytes]",
     ]
     assert logged[4] == "> CLOSE 1000 (OK) [2 bytes]"
+
+
+@every_face
+async def test_the_opening_is_logged_without_secrets(face, caplog):
+    async def refuse(peer):
+        await peer.read_request()
+        peer.send(
+            b"HTTP/1.1 418 Tea\x80pot\r\nSet-Cookie: hidden=1\r\nX-Note: seen\r\n"
+            b"Location: /?page=2&access_token=hidden\r\nContent-Length: 4\r\n\r\nbody"
+        )
+
+    caplog.set_level(logging.DEBUG, "wsfast.test")
+    headers = {"Authorization": "hidden", "COOKIE": "hidden", "X-API-Key": "hidden", "X-Seen": "1"}
+    subprotocols = ["chat", "base64url.bearer.hidden"]
+    async with serve(refuse) as server:
+        url = server.url.replace("//", "//user:hidden@") + "x?symbol=btc&Signature=hidden&b"
+        options = {"additional_headers": headers, "subprotocols": subprotocols, "logger": "test"}
+        with pytest.raises(wsfast.InvalidStatus):
+            async with connected(face, url, **options):
+                pass
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    assert "hidden" not in caplog.text
+    assert logged[0] == "> GET /x?symbol=btc&Signature=***&b HTTP/1.1"
+    for line in ("> Authorization: ***", "> COOKIE: ***", "> X-Seen: 1", "> Sec-WebSocket-Protocol: ***"):
+        assert line in logged
+    assert logged[-6:] == [
+        "< HTTP/1.1 418 Tea\\x80pot",
+        "< Set-Cookie: ***",
+        "< X-Note: seen",
+        "< Location: /?page=2&access_token=***",
+        "< Content-Length: 4",
+        "< [body] (4 bytes)",
+    ]
+
+
+def test_what_is_said_to_a_proxy_is_logged_without_secrets(caplog):
+    caplog.set_level(logging.DEBUG, "wsfast.test")
+    route = Route(Routing(parse_uri("ws://a/"), None, "http://user:hidden@proxy:1"))
+    route.log(logging.getLogger("wsfast.test"))
+    tunnel = route.new_tunnel("a")
+    assert tunnel.feed(b"HTTP/1.1 200 Fine\r\n\r\n") is not None
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    assert logged[0] == "> CONNECT a:80 HTTP/1.1"
+    assert logged[-2:] == ["> Proxy-Authorization: ***", "< HTTP/1.1 200 Fine"]
 
 
 @compares

@@ -22,6 +22,8 @@ import wsfast
 from wsfast import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 class Listener(WSListener):
+    own = 5
+
     def on_ws_connected(self, transport: WSTransport) -> None:
         transport.send(WSMsgType.TEXT, "text")
         transport.send(1, b"bytes", fin=False)
@@ -59,9 +61,22 @@ class Listener(WSListener):
 class Frame(WSFrame):  # wrong
     pass
 
+def make_plain() -> WSListener:
+    return WSListener()
+
+async def make_headers() -> dict[str, str]:
+    return {}
+
 async def main() -> None:
     transport, listener = await ws_connect(Listener, "ws://example.com/", open_timeout=None)
-    await ws_connect(lambda request, response: Listener(), "ws://example.com/", extra_headers={"a": "b"})
+    own: int = listener.own
+    info = transport.last_message
+    assert info is not None
+    nanoseconds: int = info.recv_time_ns
+    _, plain = await ws_connect(make_plain, "ws://example.com/", additional_headers=make_headers)
+    plain.own  # wrong
+    _, both = await ws_connect(lambda request, response: Listener(), "ws://example.com/", extra_headers={"a": "b"})
+    both.own
     await ws_connect(Listener, b"ws://example.com/")  # wrong
     await ws_connect(Listener, "ws://example.com/", close_timeout="1")  # wrong
     times: list[float] = await transport.measure_roundtrip_time(rounds=3)

@@ -17,6 +17,13 @@ cdef enum:
 cdef int decoding(object decode) except -2
 
 
+# What is known of the message that `frame` ends, of type `msg_type`. Anything may run meanwhile.
+cdef object message_info(WSTransport transport, WSFrame frame, int msg_type)
+
+
+cdef object new_info(int msg_type, bint compressed, bint last_in_buffer, recv_time_ns, kernel_time_ns)
+
+
 # The message that is arriving, for whoever puts its frames together.
 cdef class Incoming:
     cdef:
@@ -45,6 +52,8 @@ cdef class Messages(WSListener):
         WSListener _listener
         object _on_message          # the listener's on_ws_message if that is Python, else None
         int _payload_type
+        bint _stamps                # what is known of each message is kept
+        bint _takes_frames          # a frame that is a whole message is all that there is to know
         Incoming _incoming
         Fragments _fragments
 

@@ -20,6 +20,7 @@ from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.violation cimport add_content
 
 from wsfast import codes
+from wsfast._engine.message_info import WSMessageInfo
 from wsfast.exceptions import InvalidText
 
 
@@ -39,6 +40,7 @@ cdef enum:
 
 
 cdef dict _payload_types = {memoryview: AS_VIEW, bytes: AS_BYTES, str: AS_TEXT}
+cdef object _new_tuple = tuple.__new__
 cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
 
 
@@ -151,6 +153,8 @@ cdef class Messages(WSListener):
         self._payload_type = _payload_types[payload_type]
         self._incoming = Incoming(transport, transport._message.max_frame, transport._message.max_frame)
         self._fragments = Fragments.__new__(Fragments)
+        self._stamps = transport._stamp_frames
+        self._takes_frames = self._incoming.is_plain and not self._stamps
 
     @cython.nonecheck(False)  # __cinit__() sets _incoming after _listener, and nothing clears them
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
@@ -163,17 +167,19 @@ cdef class Messages(WSListener):
         if msg_type & 0x08:
             self._listener.on_ws_frame(transport, frame)
             return
-        transport._takes_message = True
+        transport._begin_message()
         try:
-            if (<FrameFields>frame).fin and self._incoming.is_plain and msg_type != WSMsgType.CONTINUATION:
+            if (<FrameFields>frame).fin and self._takes_frames and msg_type != WSMsgType.CONTINUATION:
                 payload = self._of_frame(frame)
             else:
                 payload = self._add(frame)
                 if payload is None:
                     return
                 msg_type = self._incoming.msg_type
+                if self._stamps:
+                    transport._gave_message(message_info(transport, frame, msg_type))
         finally:
-            transport._takes_message = False
+            transport._end_message()
         if self._on_message is None:
             self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
         else:
@@ -246,6 +252,20 @@ cdef class Messages(WSListener):
 
     cpdef resume_writing(self):
         self._listener.resume_writing()
+
+
+cdef object message_info(WSTransport transport, WSFrame frame, int msg_type):
+    cdef:
+        FrameFields fields = frame
+        bint is_first = fields.msg_type != WSMsgType.CONTINUATION
+        bint compressed = fields.rsv1 if is_first else transport._message.decoder.encoded
+    return new_info(
+        msg_type, compressed, frame.last_in_buffer, fields.recv_time_ns, fields.kernel_time_ns or None)
+
+
+cdef object new_info(int msg_type, bint compressed, bint last_in_buffer, recv_time_ns, kernel_time_ns):
+    return _new_tuple(
+        WSMessageInfo, (_msg_types[msg_type], compressed, last_in_buffer, recv_time_ns, kernel_time_ns))
 
 
 cdef int decoding(object decode) except -2:

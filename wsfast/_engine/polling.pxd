@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.frame cimport WSFrame
@@ -24,7 +25,7 @@ cdef class Poller:
 
 cdef class PollingReader(FrameReader):
     cdef:
-        # Set by Messages and Inbox while they take a message out of its frame, and by WSTransport before a frame is
+        # Set by _begin_message(), while Messages and Inbox take a message out of its frame, and by WSTransport before a frame is
         # delivered; tested by poll(), which would touch these bytes, or deliver what is behind them. Meanwhile the
         # collector may run, and with it anything.
         bint _takes_message
@@ -41,6 +42,15 @@ cdef class PollingReader(FrameReader):
         # Set here and by the Poller. Read by WSTransport.stats.
         uint64_t _poll_hits
         uint64_t _poll_misses
+
+    @cython.final
+    @cython.nonecheck(False)
+    cdef inline void _begin_message(self) noexcept:
+        self._takes_message = True
+    @cython.final
+    @cython.nonecheck(False)
+    cdef inline void _end_message(self) noexcept:
+        self._takes_message = False
 
     cpdef bint poll(self, double timeout, bint sleep=*) except -1
 

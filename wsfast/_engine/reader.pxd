@@ -39,15 +39,17 @@ cdef class FrameReader(FrameWriter):
 
         # Set by WSTransport: what the options and keepalive want to know.
         bint _expect_pong
-        bint _stamp_reads           # also set by the awaitable connection, for its own pings
+        bint _stamp_reads
         bint _stamp_frames
         bint _tells_read_done       # the listener wants to know when the frames of a read are all dispatched
 
         # When the bytes came that were read last.
-        readonly double last_received
+        double _last_received
         int64_t _received_at        # for the frames; 0 unless _stamp_frames
         int64_t _kernel_received_at
         int64_t _kernel_stamp       # SocketTransport: by the wall clock; 0: there is none
+
+        object _last_message        # with _stamp_frames: of what Messages or Inbox gave to the program last
 
         # Read by WSTransport.stats.
         uint64_t _frames_received
@@ -60,7 +62,9 @@ cdef class FrameReader(FrameWriter):
     cdef void _read_more(self, Py_ssize_t size) noexcept
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept
     cdef int _own_updated(self, ReadBuffer buffer, Py_ssize_t nbytes) except -1
+    cdef void _note_reads(self) noexcept
     cdef void _stamp(self) noexcept
+    cdef void _gave_message(self, info) noexcept
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int _deliver_rest(self) except -1
     cdef int _hold_back(self) except -1

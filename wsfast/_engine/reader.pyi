@@ -2,9 +2,12 @@
 
 from typing_extensions import disjoint_base
 
+from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.writer import FrameWriter
 
 @disjoint_base
 class FrameReader(FrameWriter):
     @property
     def last_received(self) -> float: ...
+    @property
+    def last_message(self) -> WSMessageInfo | None: ...

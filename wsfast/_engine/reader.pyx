@@ -193,12 +193,35 @@ cdef class FrameReader(FrameWriter):
             self._scratch.give_read(buffer)
         return 0
 
+    cdef void _note_reads(self) noexcept:
+        """From now on last_received tells."""
+        self._stamp_reads = True
+
     cdef void _stamp(self) noexcept:
         cdef int64_t now = wsf_monotonic_ns()
-        self.last_received = <double>now * 1e-9
+        self._last_received = <double>now * 1e-9
         if self._stamp_frames:
             self._received_at = now
             self._kernel_received_at = now - (wsf_realtime_ns() - self._kernel_stamp) if self._kernel_stamp else 0
+
+    @property
+    def last_received(self):
+        """When bytes were last received, by ``time.monotonic()``. It is 0.0 unless the connection is kept alive by pings
+        or was made with ``timestamps``."""
+        return self._last_received
+
+    @property
+    def last_message(self):
+        """What is known of the last message that was delivered, a :class:`WSMessageInfo`: its type, when it arrived,
+        whether it was compressed, whether more follow at once.
+
+        It is kept with ``timestamps`` only, and not for a listener that takes frames: :class:`WSFrame` has the same.
+        Else it is None.
+        """
+        return self._last_message
+
+    cdef void _gave_message(self, info) noexcept:
+        self._last_message = info
 
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
         """Take the received bytes buffer[start:end]."""

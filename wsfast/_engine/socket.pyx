@@ -97,6 +97,15 @@ cdef void acknowledge_at_once(int fd) noexcept:
     wsf_acknowledge_at_once(fd)
 
 
+def stamp_receipts(sock):
+    """Have the kernel tell when it received what is read from this socket, from some packet on.
+
+    :raises OSError: it refuses
+    """
+    if wsf_stamp_receipts(sock.fileno()) != 0:
+        PyErr_SetFromErrno(OSError)
+
+
 @cython.no_gc_clear  # aiofastnet's methods look at what the collector would have cleared
 cdef class SocketTransport(WritableTransport):
     """The ``asyncio.Transport`` of one connected socket, which it owns.
@@ -109,9 +118,8 @@ cdef class SocketTransport(WritableTransport):
     def __cinit__(
         self, loop, sock, FrameReader reader not None, bint kernel_stamps=False, session=None, shutdown_timeout=None,
     ):
-        cdef int fd = sock.fileno()
-        if kernel_stamps and wsf_stamp_receipts(fd) != 0:
-            PyErr_SetFromErrno(OSError)
+        if kernel_stamps:
+            stamp_receipts(sock)
         WritableTransport.__init__(self, loop, sock)
         self._kernel_stamps = kernel_stamps
         self._write_backlog = None  # the base class's queue of buffers is not used

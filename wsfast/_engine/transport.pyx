@@ -138,10 +138,6 @@ cdef class WSTransport(PollingReader):
 
         What was agreed on compressing messages, an :class:`~wsfast.deflate.AgreedDeflate`; None if they are not.
 
-    .. attribute:: last_received
-
-        When bytes were last received, by ``time.monotonic()``; kept only with ``enable_auto_ping`` or ``timestamps``.
-
     .. attribute:: is_secure
 
         True over TLS.

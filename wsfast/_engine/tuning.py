@@ -81,6 +81,15 @@ class Tuning:
             self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, min(microseconds, _MAX_INT)))
 
 
+    def check_kernel_stamps(self, is_plain_tcp: bool) -> None:
+        """Refuse ``timestamps="kernel"`` unless wsfast itself reads a TCP socket, without TLS."""
+        if self.timestamps == "kernel" and not is_plain_tcp:
+            raise ValueError(
+                "timestamps='kernel' needs plain TCP, a TCP socket that wsfast itself reads:"
+                " the kernel knows no records of TLS"
+            )
+
+
 def _checked(sockopts: Sequence[SocketOption]) -> list[SocketOption]:
     if not isinstance(sockopts, Iterable):
         raise TypeError(f"sockopts must be tuples (level, name, value), not {sockopts!r}")

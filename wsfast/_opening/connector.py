@@ -15,7 +15,7 @@ from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.exceptions import InvalidStatus
-from wsfast.fields import HeadersLike
+from wsfast.fields import AwaitedHeadersLike, PlainHeaders
 from wsfast.keywords import Fixed
 from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
@@ -55,7 +55,7 @@ class Connecting:
         extensions: Sequence[PerMessageDeflate] | None,
         subprotocols: Sequence[str] | None,
         compression: str | PerMessageDeflate | None,
-        additional_headers: HeadersLike | None,
+        additional_headers: AwaitedHeadersLike | None,
         user_agent_header: str | None,
         proxy: str | bool | None,
         proxy_arguments: dict[str, Any],
@@ -89,7 +89,7 @@ class Connecting:
             "origin": origin,
             "compression": offers(compression, extensions),
         }
-        self._additional_headers: HeadersLike | None = kept(additional_headers)
+        self._additional_headers: AwaitedHeadersLike | None = kept(additional_headers)
         self._user_agent_header = user_agent_header
         self._first_handshake: ClientHandshake | None = None
         self._check_headers()
@@ -105,12 +105,12 @@ class Connecting:
         return self._uri
 
     @property
-    def additional_headers(self) -> HeadersLike | None:
+    def additional_headers(self) -> AwaitedHeadersLike | None:
         """Headers of the next requests, too."""
         return self._additional_headers
 
     @additional_headers.setter
-    def additional_headers(self, headers: HeadersLike | None) -> None:
+    def additional_headers(self, headers: AwaitedHeadersLike | None) -> None:
         before, self._additional_headers = self._additional_headers, kept(headers)
         try:
             self._check_headers()
@@ -227,12 +227,12 @@ class Connecting:
 
         The first attempt uses it, unless a function makes the headers of each attempt.
         """
-        by_function = callable(self._additional_headers)
-        handshake = self._new_handshake(self.ws_uri, None if by_function else self._additional_headers)
-        self._first_handshake = None if by_function else handshake
+        headers = self._additional_headers
+        handshake = self._new_handshake(self.ws_uri, None if callable(headers) else headers)
+        self._first_handshake = None if callable(headers) else handshake
 
     def _new_handshake(
-        self, uri: WebSocketURI, headers: HeadersLike | None, **offered: Any
+        self, uri: WebSocketURI, headers: PlainHeaders | None, **offered: Any
     ) -> ClientHandshake:
         try:
             return ClientHandshake(
@@ -245,11 +245,11 @@ class Connecting:
             text = str(exc).replace("extra_headers", "additional_headers")
             raise (TypeError if isinstance(exc, TypeError) else ValueError)(text) from None
 
-    def _next_handshake(self, route: Route) -> ClientHandshake:
+    def _next_handshake(self, route: Route, headers: PlainHeaders | None) -> ClientHandshake:
         """A handshake for one attempt."""
         if route.uri is not self.ws_uri:
             subprotocols = route.subprotocols(self._offered["subprotocols"])
-            headers = route.headers(self._additional_headers)
+            headers = route.headers(headers)
             return self._new_handshake(
                 route.uri, headers, subprotocols=subprotocols, credentials=route.credentials
             )
@@ -257,7 +257,7 @@ class Connecting:
         credentials = route.credentials
         if handshake is not None and credentials is None:
             return handshake
-        return self._new_handshake(self.ws_uri, self._additional_headers, credentials=credentials)
+        return self._new_handshake(self.ws_uri, headers, credentials=credentials)
 
     def _attempts(self) -> Attempts:
         """For a loop over connections."""

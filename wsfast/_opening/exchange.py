@@ -6,13 +6,13 @@ send the one's request and feed it what comes back can do so for the other's.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from wsfast._opening.reply import MalformedError, Reply, end_of_header
 from wsfast.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, SecurityError
 from wsfast.upgrade import UpgradeResponse, decode_value
 
-__all__ = ["MAX_BODY", "MAX_HEADER", "Exchange"]
+__all__ = ["MAX_BODY", "MAX_HEADER", "Exchange", "Observer"]
 
 # Bytes of the reply's header, interim replies included.
 MAX_HEADER = 16 * 1024
@@ -27,12 +27,23 @@ _MAX_FRAMED_BODY = MAX_BODY + MAX_HEADER
 _TLS_RECORDS = (21, 22)
 
 
+class Observer(Protocol):
+    """Who wants to know of the reply."""
+
+    def replied(self, response: UpgradeResponse) -> None:
+        """The header of the final reply has come."""
+
+    def refused(self, body: bytes) -> None:
+        """The peer has refused, with so much of a body."""
+
+
 class Exchange:
     """One exchange: send ``request_bytes``, ``feed()`` what comes back.
 
     Attributes:
         request_bytes: the request, to be sent in one write.
         trailing: after success, the bytes that followed the reply.
+        observer: is told of the reply.
 
     """
 
@@ -52,6 +63,7 @@ class Exchange:
         self._refusal: tuple[Reply, UpgradeResponse] | None = None  # whose body is being received
         self._framed_size = 0  # of that body, in bytes
         self._over = False
+        self.observer: Observer | None = None
 
     def _agrees(self, reply: Reply, response: UpgradeResponse) -> bool:
         """Judge the header of the final reply. False: it refuses, and its body follows.
@@ -106,6 +118,8 @@ class Exchange:
         self._over = True
         if self._received and error.raw_header is None:
             error.raw_header = bytes(self._received[:MAX_HEADER])
+        if self.observer is not None:
+            self.observer.refused(error.raw_body or b"")
         raise error
 
     def _read_header(self) -> UpgradeResponse | None:
@@ -135,6 +149,8 @@ class Exchange:
             reason_phrase=decode_value(reply.reason),
             raw_headers=b"\r\n".join([b"%b: %b" % field for field in reply.fields]),
         )
+        if self.observer is not None:
+            self.observer.replied(response)
         try:
             agrees = self._agrees(reply, response)
         except InvalidHandshake as error:

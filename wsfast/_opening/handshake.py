@@ -31,7 +31,7 @@ from wsfast.exceptions import (
     StatusLineTooLong,
     TooManyHeaders,
 )
-from wsfast.fields import TOKEN, VISIBLE, HeadersLike, basic_auth, check_value, to_send
+from wsfast.fields import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse, decode_value
 
 __all__ = ["MAX_HEADERS", "MAX_LINE", "USER_AGENT", "ClientHandshake"]
@@ -114,14 +114,12 @@ class ClientHandshake(Exchange):
         uri: WebSocketURI,
         *,
         subprotocols: Sequence[str] | None = None,
-        extra_headers: HeadersLike | None = None,
+        extra_headers: PlainHeaders | None = None,
         origin: str | None = None,
         user_agent: str | None = USER_AGENT,
         compression: Sequence[deflate.PerMessageDeflate] = (),
         credentials: tuple[str, str] | None = None,
     ) -> None:
-        if callable(extra_headers):
-            extra_headers = extra_headers()
         extra = CIMultiDict(to_send("extra_headers", extra_headers, _RESERVED))
         self._offers = compression
         self._subprotocols = _offered_subprotocols(subprotocols, extra)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.route import Route
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
+from wsfast.fields import AwaitedHeadersLike, PlainHeaders, made
 from wsfast.logs import guarded
 from wsfast.options import Pinging, Timeouts
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
@@ -31,8 +33,9 @@ _READ_WHILE_OPENING = 4 * 1024
 
 
 async def establish(
-    make: Callable[[Route], tuple[WSTransport, Opening]],
+    make: Callable[[Route, PlainHeaders | None], tuple[WSTransport, Opening]],
     route: Route,
+    headers: AwaitedHeadersLike | None,
     *,
     timeouts: Timeouts,
     socket_factory: SocketFactory | None,
@@ -43,7 +46,8 @@ async def establish(
     """Everything from DNS to the agreement of a server, to which others may redirect. Whatever it raises, nothing is
     left behind.
 
-    :param make: makes what connects to the next server
+    :param make: makes what connects to the next server, with these headers
+    :param headers: the program's, or what makes them for each server that is asked
     """
     loop = asyncio.get_running_loop()
     # Else, when the collector closes this coroutine, the deadline might be the last to refer to its task. It would let
@@ -51,7 +55,7 @@ async def establish(
     task = asyncio.current_task()  # noqa: F841
     end = None if timeouts.open is None else loop.time() + timeouts.open
     while True:
-        transport, opening = make(route)
+        transport, opening = make(route, await _made(headers, end, timeouts))
         route.log(opening.logger)
         try:
             async with deadline_at(end):
@@ -84,6 +88,22 @@ async def establish(
             raise
 
 
+async def _made(
+    headers: AwaitedHeadersLike | None, end: float | None, timeouts: Timeouts
+) -> PlainHeaders | None:
+    making = made(headers)
+    if inspect.isawaitable(making):
+        try:
+            async with deadline_at(end):
+                making = await making
+        except asyncio.TimeoutError as exc:
+            if not isinstance(exc.__context__, asyncio.CancelledError):
+                raise  # the program's own
+            limit = f"open_timeout is {timeouts.open:g}"
+            raise TimeoutError(f"making the headers took too long: {limit} seconds") from exc
+    return making  # type: ignore[no-any-return]
+
+
 class _TooLateError(asyncio.TimeoutError):
     """The server has not agreed in time."""
 
@@ -114,7 +134,10 @@ class Opening:
     def connection_made(self, transport: WSTransport) -> None:
         self._transport = transport
         if self.logger.isEnabledFor(logging.DEBUG):
+            from wsfast._opening.exchange_log import log_exchange
+
             transport._log_frames(self.logger.debug)
+            log_exchange(self._handshake, self.logger)
         transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)

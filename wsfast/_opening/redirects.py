@@ -21,7 +21,7 @@ from wsfast.exceptions import (
     InvalidURI,
     SecurityError,
 )
-from wsfast.fields import HeadersLike
+from wsfast.fields import PlainHeaders, is_secret
 from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["MAX_REDIRECTS", "ProcessRedirect", "Redirects", "is_public", "is_redirect"]
@@ -35,13 +35,6 @@ _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 # urllib.parse would remove some of these, and so read another URI than the next program does.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\s\\]")
-
-# Headers that are secret, or about the server they were given for. Exchanges have names of their own for keys.
-_TELLING = "auth|cookie|token|key|secret|sign|pass|credential|session|jwt|bearer|csrf|xsrf|otp"
-_OF_ONE_ORIGIN = re.compile(f"host|.*({_TELLING}).*", re.IGNORECASE)
-
-# A subprotocol that carries a credential, since browsers can send no other header: `base64url.bearer.authorization...`.
-_TELLING_SUBPROTOCOL = re.compile(_TELLING, re.IGNORECASE)
 
 # What ipaddress takes for the internet's: site-local addresses, NAT64 for local use (RFC 8215), IPv4-compatible and
 # IPv4-translated addresses.
@@ -150,20 +143,18 @@ class Redirects:
         if self._decide is None:
             self._check_host(address)
 
-    def headers(self, headers: HeadersLike | None) -> HeadersLike | None:
-        """What of the user's headers may be sent to `uri`."""
+    def headers(self, headers: PlainHeaders | None) -> PlainHeaders | None:
+        """What of the user's headers may be sent to `uri`: neither secrets, nor what is about another server."""
         if not self.crossed or headers is None:
             return headers
-        if callable(headers):
-            headers = headers() or ()
         pairs: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
-        return [pair for pair in pairs if not _OF_ONE_ORIGIN.fullmatch(pair[0]) and not _offers_secret(*pair)]
+        return [(name, value) for name, value in pairs if name.lower() != "host" and not is_secret(name, value)]
 
     def subprotocols(self, subprotocols: Sequence[str] | None) -> Sequence[str] | None:
         """Those that may be offered to `uri`."""
         if not self.crossed or subprotocols is None:
             return subprotocols
-        return [name for name in subprotocols if not _TELLING_SUBPROTOCOL.search(name)]
+        return [name for name in subprotocols if not is_secret("Sec-WebSocket-Protocol", name)]
 
     def _target(self, rejection: InvalidStatus) -> WebSocketURI:
         if self._decide is None:
@@ -188,10 +179,6 @@ class Redirects:
     def _check_host(self, host: str) -> None:
         if self._keeps_out and not is_public(host):
             raise SecurityError(f"cannot follow the redirect of a public server to {host}, which is private")
-
-
-def _offers_secret(name: str, value: str) -> bool:
-    return name.lower() == "sec-websocket-protocol" and _TELLING_SUBPROTOCOL.search(value) is not None
 
 
 def location(current: WebSocketURI, response: UpgradeResponse) -> WebSocketURI:

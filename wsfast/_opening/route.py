@@ -7,6 +7,7 @@ from server to server as long as they redirect.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import ssl
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wsfast._opening.handshake import USER_AGENT
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidHandshake, InvalidStatus, SecurityError
-from wsfast.fields import HeadersLike, PlainHeaders
+from wsfast.fields import PlainHeaders
 from wsfast.options import check_callables, check_types
 from wsfast.tls import TLS, as_context, check_tls
 
@@ -35,6 +36,8 @@ Phase = str | tuple[str, str, Addresses]
 # What few connections need is imported by those that do: the modules about proxies, redirects and contexts.
 
 __all__ = ["Route", "Routing"]
+
+_LOGGER = logging.getLogger("wsfast.client")
 
 # Systems with settings of proxies outside the environment.
 _HAS_SETTINGS = sys.platform in ("darwin", "win32")
@@ -162,11 +165,12 @@ class Route:
 
     """
 
-    __slots__ = ("_addresses", "_looked_up", "_redirects", "_routing", "phase", "proxy", "tunnel", "uri")
+    __slots__ = ("_addresses", "_logger", "_looked_up", "_redirects", "_routing", "phase", "proxy", "tunnel", "uri")
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
         self._redirects: Redirects | None = None
+        self._logger: Any = _LOGGER
         self.uri = routing.uri
         self._begin()
 
@@ -189,7 +193,8 @@ class Route:
             self.proxy = proxy
 
     def log(self, logger: Any) -> None:
-        """Tell through which proxy it leads."""
+        """Tell through which proxy it leads, and what is said to it."""
+        self._logger = logger
         if self.proxy is not None:
             by = ", which the environment or the system names" if self.is_from_settings else ""
             logger.info("connecting to %s through the proxy %s%s", self.uri.netloc, self.proxy, by)
@@ -313,7 +318,7 @@ class Route:
 
         return from_netrc(netrc, self.uri.host)
 
-    def headers(self, headers: HeadersLike | None) -> HeadersLike | None:
+    def headers(self, headers: PlainHeaders | None) -> PlainHeaders | None:
         """What of the user's headers may be sent to `uri`."""
         return headers if self._redirects is None else self._redirects.headers(headers)
 
@@ -328,7 +333,10 @@ class Route:
         """
         assert self.proxy is not None
         if not self.proxy.is_socks:
+            from wsfast._opening.exchange_log import log_exchange
+
             self.tunnel = self._routing.tunnel(self.proxy, host, self.port)
+            log_exchange(self.tunnel, self._logger)
         return self.tunnel
 
     def proxy_context(self) -> ssl.SSLContext:

@@ -57,12 +57,12 @@ async def connect(
             host, port, sock=sock, look_up=route.look_up, resolved=route.resolved, **tcp
         )
     if route.proxy is not None and route.proxy.secure:
+        tuning.check_kernel_stamps(False)
         await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tls)
         return
     try:
         fast = _can_use_aiofastnet(loop, sock, context, use_aiofastnet)
-        if tuning.timestamps == "kernel" and not (fast and sock.family in addresses.FAMILIES):
-            raise ValueError("timestamps='kernel' needs a TCP socket that wsfast itself reads")
+        tuning.check_kernel_stamps(fast and context is None and sock.family in addresses.FAMILIES)
         if fast and context is None:
             SocketTransport(of_transports(loop), sock, transport, tuning.timestamps == "kernel")
             return

@@ -47,6 +47,12 @@ enum wst_recv_flag {
     WST_VALIDATE = 4 /* the caller will not decode text, so check here that it is UTF-8 */
 };
 
+/* What is noted of reads: see `timestamps` of ws_connect(). */
+enum wst_stamps {
+    WST_STAMPS_USER = 1,  /* when they returned */
+    WST_STAMPS_KERNEL = 2 /* and when the kernel got what they returned: of TCP without TLS, where SO_TIMESTAMPNS is set */
+};
+
 /* What is behind an ending. */
 enum wst_cause {
     WST_CAUSE_NONE = 0,
@@ -75,6 +81,7 @@ typedef struct {
     uint64_t max_read; /* bytes of one recv(2) */
     int quickack;      /* 1: tell the kernel after each to acknowledge at once */
     int report_pings;  /* 1: pings by the clock are reported by WST_PONG, too */
+    int stamps;        /* a wst_stamps, or 0: nothing is noted */
 } wst_options;
 
 /* A received message or, with WST_STREAM or if it is compressed, a frame of one: until the next is received. */
@@ -84,6 +91,9 @@ typedef struct {
     int text;
     int fin;
     int compressed; /* then the caller inflates it, and checks the limits of what it becomes and that it is text */
+    int last;         /* with stamps, 0: another whole frame was behind it */
+    int64_t returned; /* when the read that completed it returned, in nanoseconds of CLOCK_MONOTONIC; or 0 */
+    int64_t received; /* when the kernel had those bytes, by the same clock; or 0 */
 } wst_message;
 
 /*

@@ -1,6 +1,6 @@
 cimport cython
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport uint8_t
 
 from wsfast._engine.transport cimport WSListener, WSTransport
@@ -13,6 +13,7 @@ from wsfast.asyncio._waiter cimport Waiter
 # Both are NULL for fragments that were put together, in Inbox._fragments.
 cdef struct Slot:
     PyObject *owner
+    PyObject *info                  # a WSMessageInfo if it ends a message and these are kept, or NULL
     const char *data
     Py_ssize_t size
     uint8_t opcode
@@ -40,9 +41,10 @@ cdef class Inbox(WSListener):
         Py_ssize_t messages         # how many of the queued frames end a message
         readonly Py_ssize_t bytes   # that the queued frames cost
         bint _unsettled             # the last frames are not settled
+        bint _stamps                # what is known of each message is kept
+        bint _takes_frames          # a frame that is a whole message is queued as it is
 
         Incoming _incoming          # the message that is arriving
-        bint _is_plain              # as there; False if there is none
         Fragments _fragments        # of the first queued message, if its first fragments were put together
 
         # Who receives.
@@ -74,6 +76,7 @@ cdef class Inbox(WSListener):
     cdef int _read_handed_on(self) except -1
     cdef int _push(self, WSFrame frame) except -1
     cdef object _note_part(self, WSFrame frame, Slot *part)
+    cdef object _info_of(self, WSFrame frame)
     cdef int _grow(self) except -1
     cdef int _shrink(self) except -1
     cdef int _overflow(self) except -1
@@ -89,6 +92,7 @@ cdef class Inbox(WSListener):
             self._forget_fragments()
         else:
             Py_DECREF(<object>slot.owner)
+        Py_XDECREF(slot.info)
 
     cdef void _forget_fragments(self) noexcept
     cdef void _pop(self) noexcept

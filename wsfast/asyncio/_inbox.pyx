@@ -34,6 +34,7 @@ from wsfast._engine.messages cimport (
     Incoming,
     decode as decode_text,
     is_text,
+    message_info,
     take_reference,
     text_or_null,
 )
@@ -68,8 +69,7 @@ cdef class Inbox(WSListener):
     def __init__(self, owner, WSTransport transport not None, high, low, max_message, max_fragment):
         self.owner = owner
         self.transport = transport
-        self.waiter = Waiter.__new__(Waiter)
-        self.waiter._loop = transport._loop
+        self.waiter = Waiter(transport._loop)
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
         self._high_bytes = PY_SSIZE_T_MAX - WSF_CLOSING_SLACK
@@ -78,9 +78,10 @@ cdef class Inbox(WSListener):
         self._most = self._high_bytes
         self._fragments = Fragments.__new__(Fragments)
         self._incoming = Incoming(transport, max_message, max_fragment)
+        self._stamps = transport._stamp_frames
+        self._takes_frames = self._incoming.is_plain and not self._stamps
         transport._tell_read_done()
-        self._is_plain = self._incoming.is_plain
-        if not self._is_plain:
+        if not self._incoming.is_plain:
             transport._read_at_most(min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
 
     def __dealloc__(self):
@@ -89,6 +90,7 @@ cdef class Inbox(WSListener):
             self.frames -= 1
             slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
             Py_XDECREF(slot.owner)
+            Py_XDECREF(slot.info)
         PyMem_RawFree(self._ring)
 
     # ---- called by the engine
@@ -148,27 +150,34 @@ cdef class Inbox(WSListener):
             FrameFields fields = frame
         if self._discarding:
             return 0
-        if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._is_plain:
+        if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._takes_frames:
             if self.frames == self._capacity:
                 self._grow()
             slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
             Py_INCREF(fields.buffer)
             slot.owner = <PyObject *>fields.buffer
+            slot.info = NULL
             slot.data = fields.payload_ptr
             slot.size = fields.payload_size
         else:
             if self._incoming is None or self.transport is None:
                 raise RuntimeError("the inbox was not initialised")
-            self.transport._takes_message = True
+            self.transport._begin_message()
             try:
-                owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
+                # These may run anything, so no slot is taken before.
+                owner = self._note_part(frame, &part)
+                info = self._info_of(frame) if self._stamps and fields.fin else None
             finally:
-                self.transport._takes_message = False
+                self.transport._end_message()
             if self.frames == self._capacity:
                 self._grow()
             slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
             Py_INCREF(owner)
             slot.owner = <PyObject *>owner
+            slot.info = NULL
+            if info is not None:
+                Py_INCREF(info)
+                slot.info = <PyObject *>info
             slot.data = part.data
             slot.size = part.size
         slot.opcode = fields.msg_type
@@ -194,6 +203,9 @@ cdef class Inbox(WSListener):
         part.data = PyBytes_AS_STRING(inflated)
         part.size = PyBytes_GET_SIZE(inflated)
         return inflated
+
+    cdef object _info_of(self, WSFrame frame):
+        return message_info(self.transport, frame, self._incoming.msg_type)
 
     cdef int _grow(self) except -1:
         cdef:
@@ -299,6 +311,8 @@ cdef class Inbox(WSListener):
         cdef Slot *slot = &self._ring[self._head]
         self._head = (self._head + 1) & (self._capacity - 1)
         self.frames -= 1
+        if slot.info != NULL and self.transport is not None:
+            self.transport._gave_message(<object>slot.info)
         self._release(slot)
 
     @cython.nonecheck(False)

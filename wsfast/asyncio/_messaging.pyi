@@ -5,6 +5,7 @@ from typing import Any, Literal, final, overload
 
 from typing_extensions import disjoint_base
 
+from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._awaitable import Awaitable
 from wsfast.asyncio._inbox import Inbox
@@ -46,6 +47,8 @@ class Connection:
     def messages(self, decode: type[memoryview]) -> AsyncIterator[memoryview]: ...
     @overload
     def messages(self, decode: bool | None = None) -> AsyncIterator[str | bytes]: ...
+    @property
+    def last_message(self) -> WSMessageInfo | None: ...
     @property
     def listener(self) -> Inbox: ...
     def _receive_frame(self) -> Coroutine[Any, Any, tuple[int, bytes, bool]]: ...

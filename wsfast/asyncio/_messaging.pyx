@@ -119,6 +119,12 @@ cdef class Connection:
         """
         return Messages(self, decoding(decode))
 
+    @property
+    def last_message(self):
+        """What is known of the last message that was received, a :class:`WSMessageInfo`: its type, when it arrived,
+        whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
+        return self._transport._last_message
+
     # ---- for the methods of ClientConnection
 
     @property
@@ -203,7 +209,7 @@ cdef class Connection:
 
     def _stamp_reads(self):
         """Note from now on when something was received: ``transport.last_received``."""
-        self._transport._stamp_reads = True
+        self._transport._note_reads()
 
     # ---- fairness
 

@@ -9,6 +9,7 @@ from typing import Any, final
 class Waiter:
     """A future, as far as asyncio.Task can tell, that is used again and again."""
 
+    def __new__(cls, loop: asyncio.AbstractEventLoop | None = None) -> Waiter: ...
     _asyncio_future_blocking: bool
     def get_loop(self) -> asyncio.AbstractEventLoop: ...
     def add_done_callback(

@@ -26,6 +26,9 @@ cdef class Waiter:
     other task is running: when the event loop has called the transport to read.
     """
 
+    def __cinit__(self, loop=None):
+        self._loop = loop
+
     cdef object arm(self):
         self._asyncio_future_blocking = True
         self._outcome = Outcome.ARMED

@@ -26,7 +26,7 @@ from wsfast._opening.route import Route
 from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
-from wsfast.fields import HeadersLike
+from wsfast.fields import AwaitedHeadersLike, PlainHeaders
 from wsfast.keywords import keywords
 from wsfast.options import NO_LIMIT, Limits, Marks, check_types
 from wsfast.tls import TLS, check_tls
@@ -60,7 +60,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param subprotocols: offered in order of preference
     :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
         offers to compress messages; None does not
-    :param additional_headers: a mapping or pairs, or a function that returns them for each attempt to connect
+    :param additional_headers: a mapping or pairs, or a function or coroutine function that makes them for each
+        attempt to connect
     :param user_agent_header: None sends none
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
@@ -90,6 +91,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
     :param netrc: a file with credentials, or True for ``$NETRC`` or ``~/.netrc``: those of the host of `uri` are sent
         as Basic authentication, unless `uri` or `additional_headers` have some
+    :param timestamps: ``"user"`` keeps when each message was received, and how, as
+        :attr:`ClientConnection.last_message`; ``"kernel"`` also when the kernel received its bytes, on plain TCP only
     :param max_read_size, quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
     :param sock: a connected socket, or one to connect. It is the connection's, and is closed if connecting fails. It
@@ -126,7 +129,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         extensions: Sequence[PerMessageDeflate] | None = None,
         subprotocols: Sequence[str] | None = None,
         compression: str | PerMessageDeflate | None = "deflate",
-        additional_headers: HeadersLike | None = None,
+        additional_headers: AwaitedHeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
         process_exception: Verdict = process_exception,
@@ -144,10 +147,11 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         busy_poll: float = 0,
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         proxy_server_hostname: str | None = None,
-        proxy_headers: HeadersLike | None = None,
+        proxy_headers: PlainHeaders | None = None,
         resolver: Resolver | None = None,
         address_cache: AddressCache | None = None,
         netrc: NetrcLike = None,
+        timestamps: str | None = None,
         max_read_size: int | None = None,
         quickack: bool = False,
         so_busy_poll: int = 0,
@@ -181,6 +185,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             tuning=Tuning(
                 write_policy=write_policy,
                 busy_poll=busy_poll,
+                timestamps=timestamps,
                 max_read_size=max_read_size,
                 quickack=quickack,
                 so_busy_poll=so_busy_poll,
@@ -188,6 +193,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
                 ping_histogram=ping_histogram,
             ),
         )
+        self._tuning.check_kernel_stamps(not self.ws_uri.secure)
         self._target = _Target(self.ws_uri, kwargs)
         self._set_routing(
             self._target.tls,
@@ -213,12 +219,12 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         if self._tuning.ping_histogram is not None:
             settings["ping_histogram"] = self._tuning.ping_histogram
 
-        def make(route: Route) -> tuple[WSTransport, Opening]:
+        def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
             def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
                 connections.append(self._create_connection(transport, **settings))
                 return connections[0].listener
 
-            opening = Opening(self._next_handshake(route), receiver, self.logger, self._tuning)
+            opening = Opening(self._next_handshake(route, headers), receiver, self.logger, self._tuning)
             transport = WSTransport(
                 asyncio.get_running_loop(),
                 opening,
@@ -235,6 +241,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         await establish(
             make,
             self._route(),
+            self._additional_headers,
             timeouts=self._timeouts,
             socket_factory=self._target.socket_factory(),
             use_aiofastnet=None,

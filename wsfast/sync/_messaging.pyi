@@ -5,6 +5,7 @@ from typing import Any, Literal, final, overload
 
 from typing_extensions import disjoint_base
 
+from wsfast._engine.message_info import WSMessageInfo
 from wsfast.deflate import AgreedDeflate
 
 _DataLike = str | bytes | bytearray | memoryview
@@ -15,6 +16,8 @@ class Connection:
 
     @property
     def _handle(self) -> Any: ...
+    @property
+    def last_message(self) -> WSMessageInfo | None: ...
     _receiving: bool
     @overload
     def recv(self, timeout: float | None, decode: Literal[True]) -> str: ...

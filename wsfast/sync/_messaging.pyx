@@ -10,12 +10,13 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
 from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_wished
-from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, take_reference
+from wsfast._engine.frame cimport WSMsgType
+from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
 from wsfast._engine.violation cimport add_content
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
@@ -63,6 +64,9 @@ cdef extern from *:
         bint text
         bint fin
         bint compressed
+        bint last
+        int64_t returned
+        int64_t received
 
     cdef struct Crate:
         int (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
@@ -98,6 +102,8 @@ cdef class Connection:
     cdef readonly object _handle
     cdef wst_connection *_connection
     cdef wst_message *_message
+    # What is known of the message that was taken last, if reads are stamped.
+    cdef object _last_message
     # A thread receives, and is the only one until it has copied the message.
     cdef public bint _receiving
     # WST_AGAIN if there was no memory to copy what was lent last: it is the next message.
@@ -167,6 +173,10 @@ cdef class Connection:
         return 0
 
     @cython.final
+    cdef void _end_receiving(self) noexcept:
+        self._receiving = False
+
+    @cython.final
     cdef int _wait_for_message(self, timeout, int flags) except -1:
         """Afterwards `_message` is lent, until the next call; see wst_recv()."""
         cdef double seconds = -1.0
@@ -194,6 +204,8 @@ cdef class Connection:
         cdef bint text = self._message.text
         cdef Py_ssize_t size = self._message.size
         cdef PyObject *message
+        if self._message.returned:
+            self._note()
         if wanted == BY_TYPE:
             wanted = text
         if wanted == AS_TEXT:
@@ -203,6 +215,15 @@ cdef class Connection:
         if message == NULL:
             self._not_taken(text)
         return take_reference(message) if wanted != AS_VIEW else self._view_of(take_reference(message))
+
+    cdef int _note(self) except -1:
+        """What is lent, and is stamped, ends a message. If there is no memory, it is lent again."""
+        self._again = WST_AGAIN
+        self._last_message = new_info(
+            WSMsgType.TEXT if self._message.text else WSMsgType.BINARY, self._message.compressed, self._message.last,
+            self._message.returned, self._message.received or None)
+        self._again = 0
+        return 0
 
     cdef _view_of(self, bytes message):
         try:
@@ -254,6 +275,8 @@ cdef class Connection:
         cdef bint fin = self._message.fin
         cdef Py_ssize_t size = self._message.size
         cdef bytes data
+        if fin and self._message.returned:
+            self._note()
         self._again = WST_AGAIN  # until the stream has got it
         data = PyBytes_FromStringAndSize(NULL, size + TAIL_SIZE if fin else size)
         self._again = 0
@@ -295,6 +318,8 @@ cdef class Connection:
                 self._again = WST_AGAIN
                 data = PyBytes_FromStringAndSize(self._message.data, self._message.size)
                 answer = self._message.text, data, self._message.fin
+                if self._message.fin and self._message.returned:
+                    self._note()
                 self._again = 0
                 return answer
             self._inflate()
@@ -302,6 +327,12 @@ cdef class Connection:
         answer = self._is_text, bytes(self._inflated), self._is_complete
         self._inflated = None
         return answer
+
+    @property
+    def last_message(self):
+        """What is known of the last message that was received, a :class:`WSMessageInfo`: its type, when it arrived,
+        whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
+        return self._last_message
 
     # ---- sending
 
@@ -459,7 +490,7 @@ cdef class Fragments:
         finally:
             self._running = False
             if self._done or not self._begun:  # all was taken, or nothing
-                self._connection._receiving = False
+                self._connection._end_receiving()
 
     cdef _next(self):
         cdef:

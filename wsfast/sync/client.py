@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from wsfast._engine.socket import stamp_receipts
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._native import ffi, lib
 from wsfast._opening import blocking
-from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, check_arguments, tuned
+from wsfast._opening.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY, check_arguments, tuned
 from wsfast._opening.blocking import Deadline
 from wsfast._opening.connector import Connecting
 from wsfast._opening.handshake import USER_AGENT, ClientHandshake
@@ -29,7 +30,7 @@ from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, p
 from wsfast._opening.route import Route
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
-from wsfast.fields import HeadersLike
+from wsfast.fields import HeadersLike, PlainHeaders, made
 from wsfast.keywords import keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.sync import ending, tls
@@ -56,6 +57,9 @@ __all__ = [
 ]
 
 refuse_gevent()
+
+# What is noted of reads.
+_STAMPS = {None: 0, "user": lib.WST_STAMPS_USER, "kernel": lib.WST_STAMPS_KERNEL}
 
 # What one read of the opening takes; a reply is some 200 bytes.
 _READ = 16 * 1024
@@ -108,7 +112,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         proxy: str | bool | None = True,
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
         proxy_server_hostname: str | None = None,
-        proxy_headers: HeadersLike | None = None,
+        proxy_headers: PlainHeaders | None = None,
         resolver: Resolver | None = None,
         address_cache: AddressCache | None = None,
         netrc: NetrcLike = None,
@@ -123,6 +127,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         busy_poll: float = 0,
         logger: LoggerLike | str | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
+        timestamps: str | None = None,
         max_read_size: int | None = None,
         quickack: bool = False,
         so_busy_poll: int = 0,
@@ -160,6 +165,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             limits=Limits(max_size, max_queue),
             tuning=Tuning(
                 busy_poll=busy_poll,
+                timestamps=timestamps,
                 max_read_size=max_read_size,
                 quickack=quickack,
                 so_busy_poll=so_busy_poll,
@@ -167,6 +173,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 ping_histogram=ping_histogram,
             ),
         )
+        self._tuning.check_kernel_stamps(not self.ws_uri.secure)
         for name in kwargs:
             if name not in ("address", "all_errors", "unix", "path"):
                 raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
@@ -220,13 +227,16 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
 
     def _connect(self, route: Route, deadline: Deadline) -> ClientConnection:
         """Connect to one server, unless it redirects to another one."""
-        handshake = self._next_handshake(route)
+        handshake = self._next_handshake(route, self._made_headers())
         options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
         tls_layers = layers(route)
         route.log(self.logger)
         sock = self._target.connect(route, deadline, self._tuning.sockopts)
         try:
+            self._tuning.check_kernel_stamps(not tls_layers and sock.family in FAMILIES)
             ends = _prepare(sock)
+            if self._tuning.timestamps == "kernel":
+                stamp_receipts(sock)
             sessions = [layer.prepare(sock, deadline) for layer in tls_layers[:1]]
         except BaseException:
             sock.close()
@@ -246,6 +256,10 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                     )
                 sessions.append(layer.prepare(Raw(handle), deadline))
                 layer.begin(handle, sessions[1], deadline, nested=True)
+            if self.logger.isEnabledFor(logging.DEBUG):
+                from wsfast._opening.exchange_log import log_exchange
+
+                log_exchange(handshake, self.logger)
             step = f"the WebSocket handshake with {route.uri.netloc}"
             response = _upgrade(handle, handshake, step, deadline, early)
             kind = self._create_connection
@@ -276,6 +290,16 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             raise
         route.connected(ends[1])
         return connection
+
+    def _made_headers(self) -> PlainHeaders | None:
+        headers = made(self._additional_headers)
+        if inspect.isawaitable(headers):
+            if inspect.iscoroutine(headers):
+                headers.close()  # it was never awaited, on purpose
+            raise TypeError(
+                "additional_headers: the function must return the headers: there is no event loop to await them in"
+            )
+        return headers  # type: ignore[no-any-return]
 
     # with reconnect(...) as ...:
 
@@ -364,6 +388,8 @@ def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`
+    :param timestamps: ``"user"`` keeps when each message was received, and how, as
+        :attr:`ClientConnection.last_message`; ``"kernel"`` also when the kernel received its bytes, on plain TCP only
     :param max_read_size: bytes to read at once, at most; 128 KiB by default
     :param quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
     :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI. `address` is a tuple of
@@ -436,6 +462,7 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
     options.max_read = tuning.max_read_size
     options.quickack = tuning.quickack
     options.report_pings = tuning.ping_histogram is not None
+    options.stamps = _STAMPS[tuning.timestamps]
     return options
 
 

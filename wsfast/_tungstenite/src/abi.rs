@@ -10,6 +10,7 @@ use crate::ending::{Cause, Close, Ending, Phase};
 use crate::reader::Limits;
 use crate::receiving::Received;
 use crate::rustls_session::Settings;
+use crate::stamps::Stamping;
 use crate::stream_session::{Step, StreamSession};
 use crate::writer::Sent;
 
@@ -22,11 +23,23 @@ pub struct CMessage {
     pub text: c_int,
     pub fin: c_int,
     pub compressed: c_int,
+    pub last: c_int,
+    pub returned: i64,
+    pub received: i64,
 }
 
 impl CMessage {
     pub fn new() -> Self {
-        CMessage { data: std::ptr::null(), size: 0, text: 0, fin: 0, compressed: 0 }
+        CMessage {
+            data: std::ptr::null(),
+            size: 0,
+            text: 0,
+            fin: 0,
+            compressed: 0,
+            last: 0,
+            returned: 0,
+            received: 0,
+        }
     }
 
     pub fn tell(&mut self, received: &Received) {
@@ -36,6 +49,9 @@ impl CMessage {
             text: c_int::from(received.kind.text),
             fin: c_int::from(received.fin),
             compressed: c_int::from(received.kind.compressed),
+            last: c_int::from(received.stamp.last),
+            returned: received.stamp.returned,
+            received: received.stamp.received,
         };
     }
 }
@@ -83,6 +99,7 @@ pub struct COptions {
     pub max_read: u64,
     pub quickack: c_int,
     pub report_pings: c_int,
+    pub stamps: c_int,
 }
 
 impl COptions {
@@ -100,6 +117,11 @@ impl COptions {
             max_read: usize::try_from(self.max_read).unwrap_or(usize::MAX),
             quickack: self.quickack != 0,
             report_pings: self.report_pings != 0,
+            stamping: match self.stamps {
+                WST_STAMPS_KERNEL => Stamping::Receipts,
+                WST_STAMPS_USER => Stamping::Returns,
+                _ => Stamping::Nothing,
+            },
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::keepalive::{Keepalive, NewPinging};
 use crate::pings::Pings;
 use crate::reader::{Limits, Reader};
 use crate::sender::Sender;
+use crate::stamps::Stamping;
 use crate::wire::Wire;
 
 /// How long somebody sleeps at the most without the reader's lock.
@@ -38,6 +39,7 @@ pub struct Options {
     pub max_read: usize,
     pub quickack: bool,
     pub report_pings: bool,
+    pub stamping: Stamping,
 }
 
 /// Why a call returns without what it was called for.
@@ -87,6 +89,7 @@ pub struct Connection {
     pub(crate) max_read: usize,
     pub(crate) quickack: bool,
     pub(crate) report_pings: bool,
+    pub(crate) stamping: Stamping,
 }
 
 impl Drop for Connection {
@@ -110,6 +113,7 @@ impl Connection {
             max_read: options.max_read,
             quickack: options.quickack,
             report_pings: options.report_pings,
+            stamping: options.stamping,
         }
     }
 

@@ -256,6 +256,14 @@ pub fn announced(bytes: &[u8]) -> Option<u64> {
     (status == numbers::WSF_FRAME).then_some(header.payload_len)
 }
 
+/// Do the bytes begin with a whole frame?
+pub fn next_is_whole(bytes: &[u8]) -> bool {
+    let mut header = Header::default();
+    // SAFETY: it reads the slice, and writes one header.
+    let status = unsafe { c::wsf_peek_header(bytes.as_ptr(), bytes.len(), &mut header) };
+    status == numbers::WSF_FRAME && header.payload_len <= (bytes.len() - usize::from(header.header_len)) as u64
+}
+
 /// The code (1005 if there is none) and the reason of a CLOSE that was taken.
 pub fn read_close(payload: &[u8]) -> (u16, &[u8]) {
     let mut parts = CloseParts { code: 0, reason_size: 0, reason: std::ptr::null() };

@@ -35,6 +35,7 @@ mod rustls_session;
 mod sender;
 mod sending;
 mod socket;
+mod stamps;
 mod stream_session;
 mod tls;
 mod verifier;
@@ -458,6 +459,7 @@ mod tests {
             max_read: u64::MAX,
             quickack: 0,
             report_pings: 0,
+            stamps: 0,
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);

@@ -88,6 +88,7 @@ fn connected() -> (Connection, UnixStream) {
         max_read: usize::MAX,
         quickack: false,
         report_pings: false,
+        stamping: crate::stamps::Stamping::Nothing,
     };
     let connection = Connection::new(ours.into_raw_fd(), options);
     connection.open(b"", false).unwrap();

@@ -99,6 +99,7 @@ fn connection(fd: i32, queue: usize) -> Connection {
         max_read: usize::MAX,
         quickack: false,
         report_pings: false,
+        stamping: crate::stamps::Stamping::Nothing,
     };
     let connection = Connection::new(fd, options);
     connection.open(b"", false).unwrap();

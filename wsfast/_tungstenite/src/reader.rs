@@ -12,6 +12,7 @@ use crate::core::{announced, Message, Next, Violation, CLOSING_PATIENCE, CLOSING
 use crate::ending::{Cause, Phase};
 use crate::frame::Short;
 use crate::keepalive::Keepalive;
+use crate::stamps::Stamp;
 
 /// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
 /// limits by default.
@@ -50,6 +51,7 @@ pub struct Frame {
     pub kind: Kind,
     pub first: bool,
     pub fin: bool,
+    pub stamp: Stamp,
 }
 
 impl Frame {
@@ -129,6 +131,8 @@ pub struct Reader {
     /// TLS said that nothing follows.
     pub ended: bool,
     pub keepalive: Keepalive,
+    /// Of the last read.
+    pub stamp: Stamp,
 }
 
 impl Reader {
@@ -151,6 +155,7 @@ impl Reader {
             wire: Vec::new(),
             ended: false,
             keepalive,
+            stamp: Stamp::default(),
         }
     }
 
@@ -274,7 +279,8 @@ impl Reader {
                 let (text, compressed) =
                     if first { (opcode == Data::Text, head.rsv & RSV1 != 0) } else { self.message.kind() };
                 let place = self.buffer.advance(start + payload.len());
-                let frame = Frame { kind: Kind { text, compressed }, first, fin };
+                let stamp = self.stamp.of_frame(self.buffer.unread());
+                let frame = Frame { kind: Kind { text, compressed }, first, fin, stamp };
                 Parsed::Data(Found { frame, place: place.start + start..place.end })
             }
         }
@@ -305,11 +311,11 @@ mod tests {
     }
 
     fn found(kind: Kind, first: bool, fin: bool, place: Range<usize>) -> Parsed {
-        Parsed::Data(Found { frame: Frame { kind, first, fin }, place })
+        Parsed::Data(Found { frame: Frame { kind, first, fin, ..Frame::default() }, place })
     }
 
     fn is_frame(parsed: &Parsed, first: bool, fin: bool) -> bool {
-        matches!(parsed, Parsed::Data(Found { frame, .. }) if *frame == Frame { kind: TEXT, first, fin })
+        matches!(parsed, Parsed::Data(Found { frame, .. }) if *frame == Frame { kind: TEXT, first, fin, ..Frame::default() })
     }
 
     fn violation(bytes: &[u8]) -> Cause {
@@ -401,7 +407,7 @@ mod tests {
     #[test]
     fn while_the_connection_closes_a_full_queue_waits_for_its_receiver_and_then_no_more() {
         let mut reader = reader(b"");
-        let frame = Frame { kind: TEXT, first: true, fin: true };
+        let frame = Frame { kind: TEXT, first: true, fin: true, ..Frame::default() };
         reader.put(frame, Vec::new());
         assert!(reader.has_room(Phase::Open));
         reader.put(frame, Vec::new());

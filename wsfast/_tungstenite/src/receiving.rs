@@ -1,5 +1,6 @@
 //! Receiving: by `receive`, which sleeps in recv(2), and into the queue by whoever else reads.
 
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use tungstenite::protocol::frame::coding::Control;
@@ -11,6 +12,7 @@ use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
 use crate::socket::{would_block, Errno, NO_MEMORY};
+use crate::stamps::{Stamp, Stamping};
 
 /// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
 const SHORT: Duration = Duration::from_millis(50);
@@ -42,6 +44,7 @@ pub struct Wish {
 pub struct Received {
     pub kind: Kind,
     pub fin: bool,
+    pub stamp: Stamp,
     pub data: *const u8,
     pub size: usize,
 }
@@ -57,7 +60,7 @@ pub(crate) enum Missing {
 fn lend(reader: &mut Reader, frame: Frame) -> Received {
     reader.lent = Some(frame);
     let data = reader.buffer.lent();
-    Received { kind: frame.kind, fin: frame.fin, data: data.as_ptr(), size: data.len() }
+    Received { kind: frame.kind, fin: frame.fin, stamp: frame.stamp, data: data.as_ptr(), size: data.len() }
 }
 
 impl Connection {
@@ -84,7 +87,7 @@ impl Connection {
             }
             if let Some(Assembly { kind, data }) = reader.assembly.take() {
                 reader.buffer.lend_owned(data);
-                return Ok(lend(reader, Frame { kind, first: true, fin: false }));
+                return Ok(lend(reader, Frame { kind, first: true, ..Frame::default() }));
             }
         }
         let mut filled = false;
@@ -131,7 +134,7 @@ impl Connection {
                 }
                 if let Some(Assembly { kind, data }) = reader.assembly.take() {
                     reader.buffer.lend_owned(data);
-                    return Ok(lend(reader, Frame { kind, first: true, fin: true }));
+                    return Ok(lend(reader, Frame { kind, first: true, ..next }));
                 }
             }
             return Ok(lend(reader, next));
@@ -278,7 +281,7 @@ impl Connection {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
             let room = spare.len().min(self.max_read);
-            let size = self.wire.socket.recv_into(&mut spare[..room], flags)?;
+            let size = self.receive_into(&mut spare[..room], flags, &mut reader.stamp)?;
             // SAFETY: the kernel has written so many bytes.
             unsafe { reader.buffer.filled(size) };
             if size > 0 {
@@ -296,6 +299,9 @@ impl Connection {
                 return Ok(0);
             }
             reader.keepalive.heard();
+            if self.stamping != Stamping::Nothing {
+                reader.stamp = Stamp::now(0);
+            }
         }
         // There is room for all that it may become before it is decrypted, so nothing is lost for want of memory: also for
         // what OpenSSL looks for in vain at the end, a record.
@@ -324,6 +330,18 @@ impl Connection {
                 return Ok(if told { size } else { 0 });
             }
         }
+        Ok(size)
+    }
+
+    /// recv(2), noted as the program wants it.
+    fn receive_into(&self, spare: &mut [MaybeUninit<u8>], flags: i32, stamp: &mut Stamp) -> Result<usize, Errno> {
+        let mut receipt = 0;
+        let size = match self.stamping {
+            Stamping::Nothing => return self.wire.socket.recv_into(spare, flags),
+            Stamping::Returns => self.wire.socket.recv_into(spare, flags)?,
+            Stamping::Receipts => self.wire.socket.recv_stamped(spare, flags, &mut receipt)?,
+        };
+        *stamp = Stamp::now(receipt);
         Ok(size)
     }
 

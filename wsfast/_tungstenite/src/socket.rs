@@ -5,6 +5,9 @@ use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::stamps::of_timespec;
+
 #[cfg(not(miri))]
 use libc as system;
 /// Miri has no sockets.
@@ -97,6 +100,38 @@ impl Socket {
         } else {
             Ok(got as usize)
         }
+    }
+
+    /// As `recv_into`. Tells when the kernel got the last packet of it: nanoseconds of CLOCK_REALTIME, 0 if it did not say.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub fn recv_stamped(&self, spare: &mut [MaybeUninit<u8>], flags: c_int, receipt: &mut i64) -> Result<usize, Errno> {
+        let mut into = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+        let mut control = [0_u64; 16];
+        // SAFETY: the kernel writes into the slice, and what it has to say into `control`, which is aligned for that.
+        unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            (message.msg_iov, message.msg_iovlen) = (&mut into, 1);
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = std::mem::size_of_val(&control) as _;
+            let got = libc::recvmsg(self.fd, &mut message, flags);
+            if got < 0 {
+                return Err(errno());
+            }
+            let mut part = libc::CMSG_FIRSTHDR(&message);
+            while !part.is_null() {
+                if ((*part).cmsg_level, (*part).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+                    *receipt = of_timespec(&libc::CMSG_DATA(part).cast::<libc::timespec>().read_unaligned());
+                }
+                part = libc::CMSG_NXTHDR(&message, part);
+            }
+            Ok(got as usize)
+        }
+    }
+
+    /// Only Linux says so.
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    pub fn recv_stamped(&self, spare: &mut [MaybeUninit<u8>], flags: c_int, _: &mut i64) -> Result<usize, Errno> {
+        self.recv_into(spare, flags)
     }
 
     /// As `recv_into`, into the spare capacity of `buffer`, at most `most` bytes.
