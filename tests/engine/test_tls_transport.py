@@ -506,6 +506,7 @@ async def test_close_says_and_awaits_the_end():
         ended.set()
         await go.wait()
         server.send(server.end())
+        return server.unread() + await server.peer.reader.read()
 
     ended, go = asyncio.Event(), asyncio.Event()
     listener = Recorder()
@@ -523,7 +524,7 @@ async def test_close_says_and_awaits_the_end():
         assert not transport.is_disconnected
         go.set()
         await transport.wait_disconnected()
-        await served.result()
+        assert await served.result() == b"", "a record behind close_notify"
     assert listener.frames == []
 
 

@@ -110,6 +110,10 @@ async def test_tls_in_tls_by_settings_and_by_contexts(face, outer, inner):
             given = {"proxy": served.url, name: how[outer]()}
             async with connect(face, server.url, True, how[inner], **given) as client:
                 await talk(client)
+                rustls = inner == "settings" and (outer == "settings" or face == "blocking")
+                assert client.tls.layer == ("rustls" if rustls else "OpenSSL")
+                assert client.tls.version == "TLSv1.3"
+                assert len(client.tls.certificates[0]) > 100
 
 
 @faces
