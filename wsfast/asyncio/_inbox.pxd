@@ -42,7 +42,7 @@ cdef class Inbox(WSListener):
         readonly Py_ssize_t bytes   # that the queued frames cost
         bint _unsettled             # the last frames are not settled
         bint _stamps                # what is known of each message is kept
-        bint _takes_frames          # a frame that is a whole message is queued as it is
+        bint _takes_frames          # a frame that is a whole message is queued as it is; False before __init__()
 
         Incoming _incoming          # the message that is arriving
         Fragments _fragments        # of the first queued message, if its first fragments were put together
