@@ -35,29 +35,31 @@ SECTIONS = {
     "rr-two": Section(
         "Request-response on two cores",
         [cases.request_response(size, cores="two") for size in ROUND_TRIPS],
-        MAIN,
     ),
     "variants": Section(
         "Variants of a round trip",
         [cases.request_response(512), cases.request_response(512, cores="two")],
+        3,
         variants=True,
         clients=("wsfast_listener", "wsfast_awaitable", "wsfast_sync", "picows_listener"),
     ),
-    "one-way": Section("Request-response, client to server and back", [cases.one_way(size) for size in DOUBLING]),
-    "large": Section("Large frames", [cases.request_response(size) for size in LARGE]),
+    "one-way": Section(
+        "Request-response, client to server and back", [cases.one_way(size) for size in (512, 4 * KIB, 64 * KIB)]
+    ),
+    "large": Section("Large frames", [cases.request_response(size) for size in LARGE], 3),
     "batch": Section("Batches", [cases.batch(size) for size in PIPELINED], MAIN, rates=True),
     "window": Section("Sliding window", [cases.window(size) for size in PIPELINED], MAIN, cpu=True),
     "flood": Section(
         "Floods", [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")], MAIN, cpu=True
     ),
-    "deflate": Section("Compressed feeds", [cases.deflate(size) for size in (128, 300, KIB, 2000)]),
-    "objects": Section("From the wire to an object", [cases.objects(300, how) for how in DECODERS]),
+    "deflate": Section("Compressed feeds", [cases.deflate(size) for size in (128, 300, KIB, 2000)], 3),
+    "objects": Section("From the wire to an object", [cases.objects(300, how) for how in DECODERS], 3),
     "tls": Section("TLS", [cases.request_response(size, tls=True) for size in ROUND_TRIPS], MAIN),
     "tls-two": Section(
-        "TLS on two cores", [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS]
+        "TLS on two cores", [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS], 3
     ),
-    "tls-batch": Section("Batches over TLS", [cases.batch(512, tls=True)]),
-    "tls-flood": Section("Floods over TLS", [cases.flood(128, tls=True)]),
+    "tls-batch": Section("Batches over TLS", [cases.batch(512, tls=True)], 3),
+    "tls-flood": Section("Floods over TLS", [cases.flood(128, tls=True)], 3),
     "queued": Section("Messages that have arrived", [cases.queued()], rates=True),
     "errors": Section("Errors", [cases.errors()], rates=True),
     "mixed": Section("Nine round trips to one error", [cases.mixed()], rates=True),
@@ -69,11 +71,11 @@ SECTIONS = {
         ],
         3,
     ),
-    "fan-in": Section(
-        "Many connections", [cases.fan_in(count) for count in (1, 10, 100, 704, 768, 1000)], MAIN, rates=True
-    ),
+    "fan-in": Section("Many connections", [cases.fan_in(count) for count in (1, 10, 100, 1000)], rates=True),
+    # Two series of five runs each, as the report of rwrk has them, at its two numbers of connections.
+    "load": Section("Load", [cases.fan_in(count) for count in (704, 768)], MAIN, rates=True),
     "fan-in-tls": Section("Many connections over TLS", [cases.fan_in(count, tls=True) for count in (1, 100)], 3),
-    "open-loop": Section("Ticks on schedule", [cases.answers(20_000, 5), cases.answers(5_000, 4)], 3, tail=True),
+    "open-loop": Section("Ticks on schedule", [cases.answers(20_000, 5), cases.answers(5_000, 4)], 2, tail=True),
     "connect": Section("Opening", [cases.connect(), cases.connect(tls=True)], rates=True),
     "idle": Section(
         "Idle connections",
@@ -92,16 +94,19 @@ SECTIONS = {
         f"{server}-server": Section(
             f"The main tables against a {server} server",
             [
-                *(cases.request_response(size, server=server) for size in ROUND_TRIPS),
+                *(cases.request_response(size, server=server) for size in (512, 64 * KIB)),
                 cases.batch(512, server=server),
                 cases.flood(128, server=server),
             ],
+            3,
+            clients=(*WSFAST_AND_PEERS, "wsfast_sync", "websockets_sync"),
         )
         for server in ("tungstenite", "picows", "websockets")
     },
     "loops": Section(
         "Round trips on each event loop",
         [cases.request_response(512, loop=loop) for loop in LOOPS],
+        3,
         clients=WSFAST_AND_PEERS,
     ),
     "primitives": Section(
