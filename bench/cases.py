@@ -4,9 +4,33 @@ Request-response on one core measures every cycle of the client; on two cores it
 process. Batches and floods run on two cores, because there the client is the slower end and sets the pace.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+
+from bench.works import trips
 
 CORES = {"same": "client and server on one core", "two": "client and server on two cores"}
+LOOPS = ("uvloop", "asyncio", "rloop", "uringcore")
+SERVERS = ("C", "tungstenite", "picows", "websockets")
+
+# Each work: its words in a title, the unit of its results, and what divides nanoseconds (KB for memory) to that unit.
+WORKS = {
+    "request_response": ("request-response, {size}", "µs", lambda case: 1000),
+    "one_way": ("request-response in its two ways, {size}", "µs", lambda case: 1000),
+    "batch": ("batch of {count}, {size}", "µs/message", lambda case: 1000 * case.count),
+    "window": ("sliding window of {count}, {size}", "µs", lambda case: 1000),
+    "flood": ("receiving {size} text frames as {how}", "ns/message", lambda case: case.count),
+    "deflate": ("receiving compressed updates of {size} as str", "ns/message", lambda case: case.count),
+    "objects": ("updates of {size} to objects by {how}", "ns/message", lambda case: case.count),
+    "queued": ("{count} messages of {size} that have arrived", "ns/message", lambda case: case.count),
+    "errors": ("recv() on a closed connection", "ns", lambda case: 1),
+    "mixed": ("nine round trips of {size} to one error", "µs", lambda case: 1000),
+    "varied": ("{rounds} requests of {size} to {upto}", "s", lambda case: 1e9 / case.rounds),
+    "fan_in": ("{count} connections, {size}", "µs/message", lambda case: 1000 * case.count * trips(case.count)),
+    "answers": ("answering {rate} ticks of {size} a second", "µs", lambda case: 1000),
+    "connect": ("opening a connection", "µs", lambda case: 1000),
+    "idle": ("{count} idle connections, {used}", "KB", lambda case: 1),
+    "primitive": ("{how}", "µs", lambda case: 1000),
+}
 
 
 @dataclass(frozen=True)
@@ -21,64 +45,78 @@ class Case:
     how: str = "bytes"
     tls: bool = False
     after_message: bool = False
+    upto: int = 0
+    rate: int = 0
+    server: str = "C"
+
+    @property
+    def work(self):
+        """The title without the placement."""
+        used = "after a message" if self.after_message else "never used"
+        words = {field.name: getattr(self, field.name) for field in fields(self)}
+        words |= {"size": size_name(self.size), "upto": size_name(self.upto), "used": used}
+        return WORKS[self.function][0].format(**words) + (", TLS" if self.tls else "")
 
     @property
     def title(self):
-        work = {
-            "request_response": f"request-response, {size_name(self.size)}",
-            "batch": f"batch of {self.count}, {size_name(self.size)}",
-            "flood": f"receiving {size_name(self.size)} text frames as {self.how}",
-            "deflate": f"receiving compressed updates of {self.size} B as str",
-            "connect": "opening a connection",
-            "idle": f"idle connection, {'after its first message' if self.after_message else 'never used'}",
-        }[self.function]
         loop = "" if self.loop == "uvloop" else f", {self.loop}"
-        return f"{work}{', TLS' if self.tls else ''}{loop}, {CORES[self.cores]}"
+        server = "" if self.server == "C" else f", {self.server} server"
+        cores = "" if self.function == "primitive" else f", {CORES[self.cores]}"
+        return f"{self.work}{loop}{server}{cores}"
 
     @property
-    def scale(self):
-        """The divisor that converts a result in nanoseconds (KB for memory) to the unit below."""
-        return {
-            "request_response": 1000,
-            "batch": 1000 * self.count,
-            "flood": self.count,
-            "deflate": self.count,
-            "connect": 1000,
-        }.get(self.function, 1)
+    def key(self):
+        """A name for files and test ids. Two cases of the suite have different ones."""
+        parts = [self.function, self.size, self.upto and f"to{self.upto}"]
+        parts += [self.count > 1 and f"x{self.count}", self.rate and f"{self.rate}hz"]
+        parts += [self.function == "varied" and f"n{self.rounds}", self.how != "bytes" and self.how]
+        parts += [self.tls and "tls", self.after_message and "used", self.loop != "uvloop" and self.loop]
+        parts += [self.server != "C" and self.server, self.cores == "two" and "two"]
+        return "-".join(str(part) for part in parts if part)
 
     @property
     def unit(self):
-        units = {
-            "request_response": "µs",
-            "batch": "µs/message",
-            "flood": "ns/message",
-            "deflate": "ns/message",
-            "connect": "µs",
-        }
-        return units.get(self.function, "KB")
+        return WORKS[self.function][1]
+
+    @property
+    def scale(self):
+        """The divisor that converts a result in nanoseconds (KB for memory) to the unit."""
+        return WORKS[self.function][2](self)
+
+    @property
+    def point(self):
+        """The figure that stands for a run: the usual round; in `varied`, whose unit is the total, the mean."""
+        return "mean" if self.function == "varied" else "p50"
+
+    @property
+    def messages(self):
+        """The messages, or operations, of one round."""
+        per_round = {"fan_in": trips(self.count) * self.count, "window": 1, "idle": 1}
+        return per_round.get(self.function, self.count)
 
     def of_size(self, size):
         """The same work at another size, with a number of rounds that suits the size."""
-        if size == self.size:
-            return self
-        usual = {"request_response": request_response, "batch": batch, "flood": flood, "deflate": deflate}[
-            self.function
-        ](size)
+        made = {"request_response": request_response, "batch": batch, "flood": flood, "deflate": deflate}
+        if size == self.size or self.function not in made:
+            return replace(self, size=size)
+        usual = made[self.function](size)
         return replace(self, size=size, count=usual.count, rounds=usual.rounds, warmup=usual.warmup)
 
     def shorter(self, factor):
+        counted = self.function in ("flood", "deflate", "objects", "queued")
         return replace(
             self,
-            count=self.count if self.function == "batch" else max(1, self.count // factor),
+            count=max(1, self.count // factor) if counted or self.function == "idle" else self.count,
             rounds=max(10, self.rounds // factor),
             warmup=max(3, self.warmup // factor),
         )
 
 
 def size_name(size):
-    if size >= 1024 * 1024:
-        return f"{size // (1024 * 1024)} MiB"
-    return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
+    for unit, name in ((1024 * 1024, "MiB"), (1_000_000, "MB"), (1024, "KiB"), (1000, "KB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
 
 
 def request_response(size, **options):
@@ -87,9 +125,17 @@ def request_response(size, **options):
     return Case("request_response", size, rounds=rounds, warmup=max(20, rounds // 8), **options)
 
 
+def one_way(size, cores="two", **options):
+    return Case("one_way", size, rounds=1000, warmup=100, cores=cores, **options)
+
+
 def batch(size, cores="two", **options):
     rounds = 300 if size <= 4096 else 100
     return Case("batch", size, count=100, rounds=rounds, warmup=rounds // 10, cores=cores, **options)
+
+
+def window(size, cores="two", **options):
+    return Case("window", size, count=100, rounds=3000, warmup=300, cores=cores, **options)
 
 
 def flood(size, cores="two", **options):
@@ -101,9 +147,42 @@ def deflate(size, cores="two", **options):
     return Case("deflate", size, count=2000, rounds=60, warmup=5, cores=cores, **options)
 
 
+def objects(size, how, **options):
+    return Case("objects", size, count=2000, rounds=30, warmup=5, how=how, cores="two", **options)
+
+
+def queued(size=128):
+    return Case("queued", size, count=10_000, rounds=10, warmup=2, cores="two")
+
+
+def errors():
+    return Case("errors", rounds=10_000, warmup=1000)
+
+
+def mixed(size=1024):
+    return Case("mixed", size, rounds=2000, warmup=200)
+
+
+def varied(low, high, rounds):
+    return Case("varied", low, rounds=rounds, warmup=max(10, rounds // 100), upto=high)
+
+
+def fan_in(count, size=512, cores="two", **options):
+    return Case("fan_in", size, count=count, rounds=30 if count < 500 else 10, warmup=3, cores=cores, **options)
+
+
+def answers(rate, seconds, size=512):
+    """The open loop. It has two cores, because the server spins to keep its schedule."""
+    return Case("answers", size, rounds=rate * seconds, warmup=rate // 4, cores="two", rate=rate)
+
+
 def connect(**options):
     return Case("connect", rounds=300, warmup=30, **options)
 
 
-def idle(**options):
-    return Case("idle", count=2000, rounds=1, warmup=0, cores="two", **options)
+def idle(count=2000, **options):
+    return Case("idle", count=count, rounds=1, warmup=0, cores="two", **options)
+
+
+def primitive(how, loop):
+    return Case("primitive", rounds=10_000, warmup=1000, how=how, loop=loop)

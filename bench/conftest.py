@@ -9,64 +9,86 @@ import os
 import pytest
 
 from bench.clock import advance
-from bench.contenders import contenders, why_not
+from bench.contenders import contenders, gap, is_floor
 from bench.harness import measure
+from bench.sections import SECTIONS, smoke
 
 
 def pytest_addoption(parser):
     group = parser.getgroup("wsfast benchmarks")
     quick = os.environ.get("BENCH_QUICK", "") not in ("", "0")
-    group.addoption(
-        "--quick", action="store_true", default=quick, help="a short run, to check that everything works"
-    )
-    group.addoption("--repeats", type=int, default=None, help="fresh processes per contender (5; quick: 2)")
+    group.addoption("--quick", action="store_true", default=quick, help="a tenth of the rounds of every work, in three minutes")
+    group.addoption("--smoke", action="store_true", help="the smallest run that starts every work, to check that they do")
+    group.addoption("--sections", nargs="+", default=None, help="only these sections of bench/sections.py")
+    group.addoption("--repeats", type=int, default=None, help="fresh processes per contender (5; quick: 2; smoke: 1)")
     group.addoption("--contenders", nargs="+", default=None, help="only these rows")
 
 
+def rows(config):
+    """A test for each (section, case, contender)."""
+    chosen = config.getoption("contenders")
+    if config.getoption("smoke") or config.getoption("quick"):
+        found = smoke(config.getoption("quick"))
+    else:
+        wanted = config.getoption("sections") or SECTIONS
+        found = [(name, case, contenders(case, SECTIONS[name])) for name in wanted for case in SECTIONS[name].cases]
+    return [(name, case, one) for name, case, names in found for one in names if not chosen or one in chosen]
+
+
 def pytest_generate_tests(metafunc):
-    """Make a test per case and contender. A module has CASES, and QUICK_CASES for the short run."""
-    if "contender" not in metafunc.fixturenames:
-        return
-    quick = metafunc.config.getoption("quick")
-    chosen = metafunc.config.getoption("contenders")
-    cases = [case.shorter(10) for case in metafunc.module.QUICK_CASES] if quick else metafunc.module.CASES
-    rows = [(case, name) for case in cases for name in contenders(case) if not chosen or name in chosen]
-    metafunc.parametrize(("case", "contender"), rows, ids=[f"{case.size}-{name}" for case, name in rows])
+    if "contender" in metafunc.fixturenames:
+        made = rows(metafunc.config)
+        ids = [f"{section}-{case.key}-{one}" for section, case, one in made]
+        metafunc.parametrize(("section", "case", "contender"), made, ids=ids)
 
 
 @pytest.fixture(scope="session")
 def results(request):
-    """Measure a case at its first use, with every contender that can run."""
-    quick = request.config.getoption("quick")
-    repeats = request.config.getoption("repeats") or (2 if quick else 5)
-    chosen = request.config.getoption("contenders")
-    known = {}
+    """Measure a case at its first use, with every contender that is chosen."""
+    config = request.config
+    short = {"smoke": 1, "quick": 2}
+    usual = next((count for option, count in short.items() if config.getoption(option)), 5)
+    repeats = config.getoption("repeats") or usual
+    made, known = rows(config), {}
 
-    def result(case):
-        if case not in known:
-            names = [name for name in contenders(case) if not chosen or name in chosen]
-            known[case] = measure(case, [name for name in names if why_not(name) is None], repeats)
-        return known[case]
+    def result(section, case):
+        if (section, case) not in known:
+            names = [one for where, other, one in made if (where, other) == (section, case)]
+            known[section, case] = measure(case, names, repeats)
+        return known[section, case]
 
     return result
 
 
 @pytest.fixture
-def runnable(contender):
-    """Fail only the rows of contenders that cannot run here."""
-    if why_not(contender):
-        pytest.fail(why_not(contender), pytrace=False)
+def replay(request, benchmark, results):
+    """`replay(section, case, contender)` fills one row of the case's table, per message if a round has several."""
 
-
-@pytest.fixture
-def replay(runnable, benchmark, results):
-    """`replay(case, contender)` fills one row of the case's table, per message if a round has several."""
-
-    def row(case, contender):
-        runs = results(case).runs[contender]
-        durations = iter([run["p50"] / case.count / 1e9 for run in runs])
+    def row(section, case, contender):
+        if reason := gap(contender, case):
+            pytest.skip(reason)
+        found = results(section, case)
+        if contender in found.gaps:
+            pytest.fail(found.gaps[contender], pytrace=False)
+        runs = found.runs[contender]
+        nanoseconds = 1e9 if case.unit != "KB" else 1  # memory has no time, and pytest-benchmark no other unit
+        durations = iter([run[case.point] / case.messages / nanoseconds for run in runs])
         benchmark.group = case.title
+        benchmark.extra_info["work"] = case.function
+        benchmark.extra_info["client"] = contender
+        benchmark.extra_info["size"] = case.size
         benchmark.extra_info["runs"] = runs
         benchmark.pedantic(lambda: advance(next(durations)), rounds=len(runs))
 
     return row
+
+
+def pytest_collection_modifyitems(config, items):
+    """Floors in C++ and Rust take a minute to build, which a short run does not have."""
+    if config.getoption("smoke") or config.getoption("quick"):
+        items[:] = [item for item in items if not slow_to_build(item)]
+
+
+def slow_to_build(item):
+    name = item.callspec.params.get("contender", "") if hasattr(item, "callspec") else ""
+    return is_floor(name) and not name.startswith(("C:", "C-")) and name != "C"

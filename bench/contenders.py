@@ -1,55 +1,110 @@
-"""The contenders: the files of bench/clients, which this module reads but does not import, and the C floors.
+"""The contenders: the files of bench/clients, which this module reads but does not import, and the floors.
 
-A contender is a name: `picows_listener`, `wsfast_listener:send_many` (a variant), `C:epoll` (a floor).
+A contender is a name: `picows_listener`, `wsfast_listener:send_many` (a variant), `C:epoll` (a floor). The reason why
+a contender cannot run here stands in its row.
 """
 
 import ast
 import functools
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench import native
+from bench.cases import LOOPS
+from bench.works import VARIED
 
-ROOT = Path(__file__).parent.parent
+BENCH = Path(__file__).parent
+ROOT = BENCH.parent
 REFERENCE = "picows_listener"
-# The program of each floor, and its mode if the program has several.
+KINDS = ("listening", "awaiting", "blocking")
+LOOP = "loop"  # the file of bench/clients whose contenders are the loops themselves
+
+# The words of each floor: its program, and what chooses the mode if the program has several.
 FLOORS = {
     "request_response": {
         "C:epoll": ["rr", "epoll"],
         "C:blocking": ["rr", "blocking"],
         "C:spin": ["rr", "spin"],
+        "Rust": ["rr"],
+        "C++": ["rr"],
     },
-    "batch": {"C": ["batch"]},
-    "flood": {"C": ["flood"]},
+    "varied": {
+        "C:epoll": ["rr", "epoll"],
+        "C:blocking": ["rr", "blocking"],
+        "C:vectored": ["rr", "vectored"],
+        "Rust": ["rr"],
+        "C++": ["rr"],
+    },
+    "batch": {"C": ["batch"], "Rust": ["batch"]},
+    "flood": {"C": ["flood"], "Rust": ["flood"]},
+    "fan_in": {"C": ["many"]},
 }
 
+# Variants that differ from their contender in a detail. The section "variants" measures them.
+DETAILS = ("messages", "poll", "sleeping_poll", "busy_poll_beside_100")
 
+# A blocking client sends a whole batch before it reads. Beyond this, both ends' socket buffers may be full.
+UNREAD = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Client:
+    kind: str
+    names: tuple  # the top-level functions of its file, including those that it assigns by name
+    python: tuple = ()  # the oldest Python for which its library has a package
+
+    def functions(self):
+        """All its works, with their variants."""
+        works = generic(self.kind) if self.kind else ()
+        varied = [f"{work}_busy_poll" for work in VARIED if work in works and "open_busy_poll" in self.names]
+        return dict.fromkeys([*self.names, *works, *varied])
+
+
+@functools.cache
+def generic(kind):
+    """The public functions of bench/works/<kind>.py."""
+    body = ast.parse((BENCH / "works" / f"{kind}.py").read_text()).body
+    functions = [node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return tuple(node.name for node in functions if node.args.args and node.args.args[0].arg == "client")
+
+
+@functools.cache
 def clients():
-    """The top-level functions of each contender's file, including those that it assigns by name."""
     found = {}
-    for file in sorted((Path(__file__).parent / "clients").glob("*.py")):
+    for file in sorted((BENCH / "clients").glob("*.py")):
         body = ast.parse(file.read_text()).body
-        assignments = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
-        facts = {target.id: value for target, value in assignments if isinstance(target, ast.Name)}
-        if "PYTHON" in facts and sys.version_info < ast.literal_eval(facts["PYTHON"]):
-            continue  # the library has no package for this Python
-        if "REQUIRES" in facts:
-            names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-            given = [target.elts for target, _ in assignments if isinstance(target, ast.Tuple)]
-            found[file.stem] = names + [name.id for group in given for name in group]
+        assigned = [(target, node.value) for node in body if isinstance(node, ast.Assign) for target in node.targets]
+        facts = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
+        if "REQUIRES" not in facts:
+            continue
+        imported = [name.name for node in body if isinstance(node, ast.ImportFrom) for name in node.names]
+        names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        names += [name.id for target, _ in assigned if isinstance(target, ast.Tuple) for name in target.elts]
+        found[file.stem] = Client(
+            next((kind for kind in KINDS if kind in imported), ""),
+            (*names, *facts),
+            ast.literal_eval(facts["PYTHON"]) if "PYTHON" in facts else (),
+        )
     return found
 
 
-def contenders(case):
+def contenders(case, section=None):
     """The contenders for this case: clients with their variants, then floors."""
+    if case.function == "primitive":
+        return [f"{LOOP}:{case.loop}"]
     names = []
-    for client, functions in clients().items():
-        for function in functions:
+    for name, client in clients().items():
+        if section and section.clients and name not in section.clients:
+            continue
+        for function in client.functions():
             if function == case.function:
-                names.append(client)
+                names.append(name)
             elif function.startswith(f"{case.function}_"):
-                names.append(f"{client}:{function[len(case.function) + 1 :]}")
+                names.append(f"{name}:{function[len(case.function) + 1 :]}")
+    if section and not section.variants:
+        names = [name for name in names if name.partition(":")[2] not in DETAILS]
     return [name for name in names if case.cores == "two" or not spins(name)] + floors(case)
 
 
@@ -60,18 +115,28 @@ def spins(name):
 
 def known():
     """The contenders of all cases."""
-    names = {name for programs in FLOORS.values() for name in programs}
-    for client, functions in clients().items():
-        names.add(client)
-        for case in (*FLOORS, "deflate", "connect", "idle"):
-            names.update(f"{client}:{f[len(case) + 1 :]}" for f in functions if f.startswith(f"{case}_"))
+    names = {name for programs in FLOORS.values() for name in programs} | {f"{LOOP}:{loop}" for loop in LOOPS}
+    for name, client in clients().items():
+        names.add(name)
+        for function in client.functions():
+            words = function.split("_")
+            names.update(f"{name}:{'_'.join(words[at:])}" for at in range(1, len(words)))
     return names
 
 
 def floors(case):
-    """The floors for this case. For `deflate`, inflating is the minimum work of a client in any language."""
+    """The floors for this case. Only C speaks TLS. A floor is a client, and any server may be its peer."""
     names = FLOORS.get(case.function, {})
-    return [name for name in names if case.cores == "two" or not spins(name)]
+    names = [name for name in names if case.cores == "two" or not spins(name)]
+    return [name for name in names if is_c(name)] if case.tls else names
+
+
+def is_floor(name):
+    return name.split(":")[0] in ("C", "C++", "Rust")
+
+
+def is_c(name):
+    return name.split(":")[0] == "C"
 
 
 def floor(case):
@@ -80,57 +145,67 @@ def floor(case):
 
 
 @functools.cache
+def importable(module):
+    """The reason why a module cannot be imported here, or None."""
+    trial = subprocess.run(
+        [sys.executable, "-c", f"import {module}"], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False
+    )
+    return None if trial.returncode == 0 else trial.stderr.strip().splitlines()[-1]
+
+
+@functools.cache
 def why_not(name):
     """The reason why a contender cannot run here, or None."""
-    if name.startswith("C"):
+    if is_c(name):
         return None
-    client = name.split(":")[0]
-    trial = subprocess.run(
-        [sys.executable, "-c", f"import bench.clients.{client}"],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if trial.returncode == 0:
-        return None
-    reason = trial.stderr.strip().splitlines()[-1]
-    return f"{name} cannot run: {reason}. Install its library, or choose other contenders with --contenders"
+    if is_floor(name):
+        return native.why_not(name)
+    client = clients()[name.split(":")[0]]
+    if sys.version_info < client.python:
+        version = ".".join(map(str, client.python))
+        return f"{name} cannot run: its library has no package for CPython before {version}"
+    if reason := importable(f"bench.clients.{name.split(':')[0]}"):
+        return f"{name} cannot run: {reason}. Install its library, or choose other contenders with --contenders"
+    return None
+
+
+def gap(name, case):
+    """The reason why there is no figure of a contender for this case, or None."""
+    if reason := why_not(name):
+        return reason
+    if case.loop not in ("asyncio", "uvloop") and (reason := importable(case.loop)):
+        return f"{name} cannot run on {case.loop}: {reason}"
+    client = clients().get(name.split(":")[0])
+    if client and client.kind == "blocking":
+        if case.function in ("batch", "window") and case.size * case.count > UNREAD:
+            return f"{name} cannot run: it blocks, so it would send {case.count} messages before it reads one"
+        if case.loop != "uvloop":
+            return f"{name} has no event loop"
+    return None
 
 
 def command(name, case, server, cpu):
     """The command for one repeat of `case` with the contender `name`."""
-    rounds = [case.rounds, case.warmup]
-    if name.startswith("C"):
+    if is_floor(name):
+        size = f"{case.size}-{case.upto}" if case.upto else case.size
+        counted = [case.count] if case.function in ("batch", "flood", "fan_in") else []
         program, *mode = FLOORS[case.function][name]
-        counted = [] if case.function == "request_response" else [case.count]
-        words = [
-            native.program(f"floor/{program}", tls=case.tls),
-            *mode,
-            server.port,
-            cpu,
-            case.size,
-            *counted,
-            *rounds,
-        ]
-        words += [server.ca] if server.ca else []
+        words = [*native.client(name, program, tls=case.tls), *mode, server.port, cpu, size]
+        words += [*counted, case.rounds, case.warmup] + ([server.ca] if server.ca else [])
         return [str(word) for word in words]
     client, _, variant = name.partition(":")
-    function = f"{case.function}_{variant}" if variant else case.function
-    words = [sys.executable, "-m", "bench.worker", client, function, case.size, "--url", server.url]
+    words = [sys.executable, "-m", "bench.worker", client, case.function, case.size, "--url", server.url]
+    words += ["--variant", variant] if variant and client != LOOP else []
     words += ["--count", case.count, "--rounds", case.rounds, "--warmup", case.warmup]
     words += ["--loop", case.loop, "--how", case.how, "--cpu", cpu]
+    words += ["--upto", case.upto] if case.upto else []
     words += ["--ca", server.ca] if server.ca else []
     words += ["--after-message"] if case.after_message else []
     return [str(word) for word in words]
 
 
-def chosen(case, wanted):
-    """The contenders of a case, limited to `wanted` if given. Exit if one of them cannot run."""
+def chosen(case, wanted, section=None):
+    """The contenders of a case, limited to `wanted` if given. Exit if one of the wanted ones does not exist."""
     if wanted and (unknown := set(wanted) - known()):
         raise SystemExit(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(known()))}")
-    names = [name for name in contenders(case) if not wanted or name in wanted]
-    problems = [problem for problem in map(why_not, names) if problem]
-    if problems:
-        raise SystemExit("\n".join(problems))
-    return names
+    return [name for name in contenders(case, section) if not wanted or name in wanted]

@@ -15,9 +15,13 @@ import tempfile
 import trustme
 
 from bench import native, stats
-from bench.contenders import REFERENCE, ROOT, command, floor
+from bench.contenders import REFERENCE, ROOT, command, floor, gap
 
 TIMEOUT = 300  # seconds for one run of one contender; longer than any run on a slow machine
+
+
+class RunFailedError(Exception):
+    """A contender ended without figures. The message says how, in one line."""
 
 
 class Server:
@@ -60,20 +64,34 @@ def certificate():
     return directory
 
 
-def echo_server(cpu, *, tls=False):
-    """The neutral server, in C, and for TLS on OpenSSL."""
+def echo_server(cpu, *, tls=False, stamp=False):
+    """The neutral server, in C, and for TLS on OpenSSL. It stamps its echoes if `stamp` is set."""
     words = [native.program("servers/echo", tls=tls), cpu]
-    if not tls:
-        return Server(words)
-    made = certificate().name
-    return Server([*words, f"{made}/server.pem"], ca=f"{made}/ca.pem")
+    made = certificate().name if tls else None
+    words += [f"{made}/server.pem" if tls else "-"] + (["stamp"] if stamp else [])
+    return Server(words, ca=f"{made}/ca.pem" if tls else None)
+
+
+def python_server(module, *words):
+    return Server([sys.executable, "-m", f"bench.servers.{module}", *words])
 
 
 def server_of(case, cpu):
     """The server of bench/servers for this case, pinned to `cpu`."""
-    if case.function == "deflate":
-        return Server([sys.executable, "-m", "bench.servers.ticks", cpu, case.size, case.count])
-    return echo_server(cpu, tls=case.tls)
+    if case.function in ("deflate", "objects"):
+        return python_server("ticks", cpu, case.size, case.count, *(["plain"] if case.function == "objects" else []))
+    if case.function == "answers":
+        return ticker(cpu, case.size, case.rounds, case.warmup, case.rate)
+    if case.server == "tungstenite":
+        return Server([*native.client("Rust", "serve"), cpu])
+    if case.server != "C":
+        return python_server(f"{case.server}_echo", cpu)
+    return echo_server(cpu, tls=case.tls, stamp=case.function in ("one_way", "window"))
+
+
+def ticker(cpu, size, count, warmup, rate):
+    """The server servers/ticker.c, which measures the open loop."""
+    return Server([native.program("servers/ticker"), cpu, size, count, warmup, round(1e9 / rate)])
 
 
 def cpus(cores):
@@ -89,28 +107,45 @@ def run_once(name, case):
     server_cpu, client_cpu = cpus(case.cores)
     with server_of(case, server_cpu) as server:
         words = command(name, case, server, client_cpu)
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{name} failed in: {case.title}\n  {' '.join(words)}\n{done.stderr}")
-    summary = json.loads(done.stdout)
+        try:
+            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        except subprocess.TimeoutExpired:
+            raise RunFailedError(f"{name} did not end within {TIMEOUT} s") from None
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
+            raise RunFailedError(f"{name} failed: {said[-1]}")
+        summary = json.loads(done.stdout)
+        if case.function == "answers":
+            summary |= json.loads(server.process.stdout.read())
     if not summary["checked"]:
-        raise SystemExit(f"{name} did not check its replies in: {case.title}")
+        raise RunFailedError(f"{name} did not check its replies")
     return summary
 
 
 class Result:
-    """The runs of one case: `runs[name]` has a summary per repeat."""
+    """The runs of one case: `runs[name]` has a summary per repeat, and `gaps[name]` a reason why there are none."""
 
-    def __init__(self, case, runs):
-        self.case, self.runs = case, runs
+    def __init__(self, case, runs, gaps=None):
+        self.case, self.runs, self.gaps = case, runs, gaps or {}
 
-    def point(self, name, point="p50"):
+    def point(self, name, point=None):
         """One percentile per repeat, in the case's unit."""
+        point = point or self.case.point
         return [run[point] / self.case.scale for run in self.runs[name] if point in run]
+
+    def part(self, name, way):
+        """The median of `send` or `receive` per repeat, in the case's unit."""
+        return [run[way]["p50"] / self.case.scale for run in self.runs[name] if way in run]
 
     def ratio(self, name, other):
         """The median of the ratios within each repeat, with its spread; None if the other contender did not run."""
         return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
+
+    def cpu(self, name):
+        """Microseconds of processor time for one message: the median of the repeats; None if nobody counted them."""
+        case = self.case
+        found = [run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup) for run in self.runs[name] if "cpu" in run]
+        return stats.median(found) if found else None
 
     def rows(self):
         for name in self.runs:
@@ -119,18 +154,32 @@ class Result:
                 "contender": name,
                 **stats.with_spread(self.point(name)),
                 "p99": stats.median(tail) if tail else None,
+                "cpu": self.cpu(name),
                 "to_reference": self.ratio(name, REFERENCE),
                 "to_floor": self.ratio(name, floor(self.case)),
             }
 
 
-def measure(case, names, repeats):
-    runs = {name: [] for name in names}
-    for repeat in range(repeats):
+def measure(case, names, repeats, runs=None, after_each=lambda result: None):
+    """Run every contender `repeats` times, less the repeats in `runs`. A contender that fails leaves a gap.
+
+    `after_each(result)` is called after each repeat.
+    """
+    gaps = {name: reason for name in names if (reason := gap(name, case))}
+    names = [name for name in names if name not in gaps]
+    runs = {name: list((runs or {}).get(name, [])) for name in names}
+    for repeat in range(min(map(len, runs.values()), default=repeats), repeats):
         turn = repeat % len(names)
         for name in [*names[turn:], *names[:turn]]:
-            runs[name].append(run_once(name, case))
-    return Result(case, runs)
+            if name in gaps:
+                continue
+            try:
+                runs[name].append(run_once(name, case))
+            except RunFailedError as failure:
+                gaps[name] = str(failure)
+                del runs[name]
+        after_each(Result(case, runs, gaps))
+    return Result(case, runs, gaps)
 
 
 def versions(results):

@@ -1,5 +1,6 @@
-"""Builds the C programs into build/bench when a source is newer than the program."""
+"""Builds the programs in C, C++ and Rust into build/ when a source is newer than the program."""
 
+import functools
 import os
 import shlex
 import shutil
@@ -13,6 +14,22 @@ OPENSSL = ["-lssl", "-lcrypto"]
 # What a program needs besides: the masks of wsfast.
 MORE = {"machine/offsets": sorted((BENCH.parent / "wsfast" / "core").glob("mask*.c"))}
 
+CRATE = BENCH / "floor" / "rust"
+BEAST = BENCH / "floor" / "beast.cpp"
+
+
+def stale(built, inputs):
+    return not built.exists() or built.stat().st_mtime < max(file.stat().st_mtime for file in inputs)
+
+
+def compile_into(built, command):
+    """Run `command -o FILE`, and rename the file when it is complete: another run may be using the old one."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    fresh = built.with_suffix(f".{os.getpid()}")
+    if subprocess.run([*command, "-o", fresh], check=False).returncode != 0:
+        return None
+    return fresh.replace(built)
+
 
 def program(name, *, tls=False):
     """The path of a built program, `servers/echo` or `floor/rr` for instance. With `tls` it needs OpenSSL's headers."""
@@ -20,28 +37,75 @@ def program(name, *, tls=False):
     common = BENCH / "common"
     stream = BENCH / "streams" / ("tls.c" if tls else "plain.c")
     built = OUT / (f"{source.stem}-tls" if tls else source.stem)
-    inputs = [source, stream, *common.glob("*.[ch]"), *MORE.get(name, [])]
-    if built.exists() and built.stat().st_mtime >= max(file.stat().st_mtime for file in inputs):
+    if not stale(built, [source, stream, *common.glob("*.[ch]"), *MORE.get(name, [])]):
         return built
     compiler = shlex.split(os.environ.get("CC", "cc"))
     if shutil.which(compiler[0]) is None:
         raise SystemExit(f"no C compiler: {compiler[0]} is not there. Install gcc or clang, or set CC")
-    OUT.mkdir(parents=True, exist_ok=True)
-    fresh = built.with_suffix(
-        f".{os.getpid()}"
-    )  # renamed when complete: another run may be using the old file
-    command = [
-        *compiler,
-        *FLAGS,
-        "-o",
-        fresh,
-        source,
-        stream,
-        *MORE.get(name, []),
-        *sorted(common.glob("*.c")),
-        *(OPENSSL if tls else []),
-    ]
-    if subprocess.run(command, check=False).returncode != 0:
+    sources = [source, stream, *MORE.get(name, []), *sorted(common.glob("*.c"))]
+    if not compile_into(built, [*compiler, *FLAGS, *sources, "-lm", *(OPENSSL if tls else [])]):
         needs = ". It needs OpenSSL's headers (Debian: apt-get install libssl-dev)" if tls else ""
         raise SystemExit(f"{source} does not compile{needs}")
-    return fresh.replace(built)
+    return built
+
+
+def crate():
+    """The path of tungstenite's program; its target directory is that of the package's crate, if make has set it."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", BENCH.parent / "build" / "cargo"))
+    built = target / "release" / "bench_tungstenite"
+    if stale(built, [*CRATE.glob("src/*.rs"), *CRATE.glob("Cargo.*")]):
+        words = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", CRATE / "Cargo.toml"]
+        environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "MAKEFLAGS": ""}
+        subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+        built.touch()
+    return built
+
+
+def beast():
+    """The path of Boost.Beast's program, in C++."""
+    built = OUT / "beast"
+    common = BENCH / "common"
+    if stale(built, [BEAST, common / "samples.c", common / "samples.h"]):
+        samples = OUT / "samples.o"
+        compile_into(samples, [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, "-c", common / "samples.c"])
+        words = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O2", "-pthread", BEAST, samples]
+        if not compile_into(built, [*words, "-lm"]):
+            raise OSError(f"{BEAST.name} does not compile")
+    return built
+
+
+@functools.cache
+def why_not(name):
+    """The reason why the C++ or the Rust programs cannot be built here, or None. Builds them."""
+    if name == "C++":
+        compiler = shlex.split(os.environ.get("CXX", "c++"))[0]
+        if shutil.which(compiler) is None:
+            return f"C++ cannot run: there is no {compiler}"
+        found = subprocess.run(
+            [compiler, "-E", "-x", "c++", "-"],
+            input="#include <boost/version.hpp>",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if found.returncode != 0:
+            return "C++ cannot run: Boost's headers are not installed (Debian: apt-get install libboost-dev)"
+    elif shutil.which("cargo") is None:
+        return "Rust cannot run: there is no cargo"
+    try:
+        beast() if name == "C++" else crate()
+    except subprocess.CalledProcessError as failure:
+        said = failure.stderr.strip().splitlines() or ["cargo failed"]
+        return f"Rust cannot run: {said[-1].strip()}"
+    except OSError as failure:
+        return f"{name} cannot run: {failure}"
+    return None
+
+
+def client(name, program_name, *, tls=False):
+    """The first words of the command for a program: of C's own file, or of the one program in C++ or Rust."""
+    if name.startswith("C++"):
+        return [beast(), program_name]
+    if name.startswith("Rust"):
+        return [crate(), program_name]
+    return [program(f"floor/{program_name}", tls=tls)]

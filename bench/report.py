@@ -1,43 +1,28 @@
-"""Runs the matrix and writes it as Markdown (to stdout, and PATH.md) and JSON (PATH.json).
+"""Runs the suite, or a part of it, and writes what came out.
 
-python -m bench.report                                        all of it
+python -m bench.report                                        all of it, into build/bench
 python -m bench.report rr batch --sizes 512 8192 --repeats 5  some of it
 python -m bench.report flood --contenders picows_listener C   some rows
+python -m bench.report --docs                                 all of it, and docs/benchmarks.md, its plots and its page
+python -m bench.report --write                                the same from the kept data, without measuring
+
+What has been measured is kept in build/bench/rows, so an interrupted run goes on where it stopped. Options that change
+a case or choose contenders keep nothing.
 """
 
 import argparse
-import datetime
 import json
-import os
-import platform
 import sys
-from dataclasses import asdict, replace
+import time
+from dataclasses import replace
 from pathlib import Path
 
-from bench import cases
-from bench.contenders import REFERENCE, chosen, floor
-from bench.harness import measure, versions
+from bench import cases, kept, tables
+from bench.contenders import ROOT, chosen, gap
+from bench.harness import measure
+from bench.sections import SECTIONS
 
-KIB = 1024
-ROUND_TRIPS = [512, 8 * KIB, 64 * KIB]
-# Frames of snapshots and of files. Below 64 KiB a read takes whole frames, above it takes parts.
-LARGE = [size * KIB for size in (4, 16, 32, 64, 128, 256, KIB, 4 * KIB)]
-SECTIONS = {
-    "rr": [cases.request_response(size) for size in ROUND_TRIPS],
-    "rr-two": [cases.request_response(size, cores="two") for size in ROUND_TRIPS],
-    "large": [cases.request_response(size) for size in LARGE],
-    "batch": [cases.batch(size) for size in (64, 512, 4 * KIB, 16 * KIB, 64 * KIB)],
-    "flood": [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")],
-    "deflate": [cases.deflate(size) for size in (300, 2000)],
-    "tls": [cases.request_response(size, tls=True) for size in ROUND_TRIPS],
-    "tls-two": [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS],
-    "tls-batch": [cases.batch(512, tls=True)],
-    "tls-flood": [cases.flood(128, tls=True)],
-    "connect": [cases.connect()],
-    "idle": [
-        cases.idle(loop=lp, after_message=used) for lp in ("uvloop", "asyncio") for used in (False, True)
-    ],
-}
+DATA = ROOT / "docs" / "benchmarks"  # a file for each machine
 
 
 def options():
@@ -49,7 +34,7 @@ def options():
         "--sizes", nargs="+", type=int, help="sizes in bytes, instead of those of the section"
     )
     parser.add_argument(
-        "--repeats", type=int, default=9, help="fresh processes per contender and case (%(default)s)"
+        "--repeats", type=int, help="fresh processes per contender and case, at most those of the section"
     )
     parser.add_argument(
         "--contenders",
@@ -57,10 +42,14 @@ def options():
         help="only these contenders; by default all of bench/clients, and the floors",
     )
     parser.add_argument("--cores", choices=list(cases.CORES), help="instead of the placement of the section")
-    parser.add_argument("--loop", choices=["uvloop", "asyncio"], help="instead of uvloop")
+    parser.add_argument("--loop", choices=cases.LOOPS, help="instead of uvloop")
+    parser.add_argument("--server", choices=cases.SERVERS, help="instead of the one in C")
     parser.add_argument(
         "--quick", action="store_true", help="a tenth of the rounds, to check that everything runs"
     )
+    parser.add_argument("--fresh", action="store_true", help="measure again what was kept")
+    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md, its plots and its page")
+    parser.add_argument("--write", action="store_true", help="measure nothing: write docs from docs/benchmarks")
     parser.add_argument(
         "--out", type=Path, default=Path("build/bench/report"), metavar="PATH", help="(%(default)s)"
     )
@@ -73,10 +62,10 @@ def options():
 
 def section_cases(section, wanted):
     """The section's cases, changed according to the options, without duplicates."""
-    changes = {"cores": wanted.cores, "loop": wanted.loop}
+    changes = {"cores": wanted.cores, "loop": wanted.loop, "server": wanted.server}
     changes = {name: value for name, value in changes.items() if value}
     found = []
-    for case in SECTIONS[section]:
+    for case in SECTIONS[section].cases:
         sizes = wanted.sizes if wanted.sizes and case.size else [case.size]
         for size in sizes:
             other = replace(case.of_size(size), **changes)
@@ -84,73 +73,72 @@ def section_cases(section, wanted):
     return list(dict.fromkeys(found))
 
 
-def machine():
-    """The facts about the machine and the software that a reader needs to compare numbers."""
-    with open("/proc/cpuinfo") as cpuinfo:
-        models = [line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")]
-    return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "CPU": f"{models[0] if models else platform.machine()} x {os.cpu_count()}",
-        "kernel": platform.release(),
-        "load before": os.getloadavg()[0],
-        "pinning": "each process to one CPU",
-        "GC": "off while measuring",
-    }
+def run(name, wanted):
+    """Measure one section. Returns its results."""
+    section = SECTIONS[name]
+    repeats = min(section.repeats, wanted.repeats or section.repeats)
+    if wanted.repeats and (wanted.contenders or wanted.sizes):
+        repeats = wanted.repeats  # a question of its own
+    as_it_is = not (wanted.sizes or wanted.contenders or wanted.quick or wanted.cores or wanted.loop or wanted.server)
+    results = []
+    for case in section_cases(name, wanted):
+        names = chosen(case, wanted.contenders, section)
+        if wanted.contenders and (problems := [why for one in names if (why := gap(one, case))]):
+            raise SystemExit("\n".join(problems))
+        if not names:
+            continue
+        runs = kept.load(name, case, names) if as_it_is and not wanted.fresh else {}
+        done = min(map(len, runs.values()), default=0)
+        print(f"  {case.title}: {len(names)} contenders, repeats {done + 1}-{repeats}", file=sys.stderr, flush=True)
+        save = (lambda result, names=names: kept.save(name, names, result)) if as_it_is else (lambda result: None)
+        result = measure(case, names, repeats, runs, save)
+        for one, reason in result.gaps.items():
+            print(f"    no figure: {reason if one in reason else f'{one}: {reason}'}", file=sys.stderr)
+        results.append(kept.shorter(result, repeats))
+    return results
 
 
-def ratio(value):
-    return f"{value['median']:.2f} ({value['low']:.2f}-{value['high']:.2f})" if value else "-"
+def collect(wanted):
+    """Measure all sections. Returns the data of the report, for which JSON has types."""
+    facts = dict(kept.machine())
+    data, names = [], wanted.sections or list(SECTIONS)
+    for number, name in enumerate(names, 1):
+        start = time.monotonic()
+        print(f"{number}/{len(names)} {name}", file=sys.stderr, flush=True)
+        data += [tables.as_data(name, result) for result in run(name, wanted)]
+        print(f"  {name} took {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    return {"machine": facts, "results": data}
 
 
-def number(value):
-    return "-" if value is None else f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+def write_docs():
+    """docs/benchmarks.md, its plots and the page, from the files of docs/benchmarks and from nothing else."""
+    from bench import page, plots
 
-
-def table(result):
-    case = result.case
-    yield f"### {case.title[0].upper()}{case.title[1:]}"
-    yield ""
-    yield f"| | p50, {case.unit} | of repeats | p99 | / {REFERENCE} | / {floor(case) or 'floor'} |"
-    yield "|---|---|---|---|---|---|"
-    for row in result.rows():
-        spread = f"{number(row['low'])}-{number(row['high'])}"
-        ratios = f"{ratio(row['to_reference'])} | {ratio(row['to_floor'])}"
-        yield f"| {row['contender']} | {number(row['median'])} | {spread} | {number(row['p99'])} | {ratios} |"
-    if case.function == "connect":
-        rates = (f"{row['contender']} {1e6 / row['median']:.0f}" for row in result.rows())
-        yield f"\nConnects per second: {', '.join(rates)}."
-    yield ""
-
-
-def markdown(facts, results):
-    yield "# Benchmarks"
-    yield ""
-    yield "; ".join(f"{name} {value}" for name, value in facts.items()) + "."
-    yield ""
-    yield "Median of repeats, each a fresh process; ratios are within a repeat: median (lowest-highest)."
-    yield ""
-    for result in results:
-        yield from table(result)
+    reports = [json.loads(file.read_text()) for file in sorted(DATA.glob("*.json"))]
+    if not reports:
+        raise SystemExit(f"there is no data in {DATA.relative_to(ROOT)}: python -m bench.report --docs")
+    shown = plots.write(reports, DATA)
+    tables.write(ROOT / "docs" / "benchmarks.md", reports, shown)
+    page.write(ROOT / "docs" / "benchmark_report.html", reports)
 
 
 def main():
     wanted = options()
-    facts = machine()
-    todo = [case for section in wanted.sections or SECTIONS for case in section_cases(section, wanted)]
-    plan = [(case, chosen(case, wanted.contenders)) for case in todo]
-    results = []
-    for case, names in plan:
-        print(f"{case.title}: {', '.join(names)}", file=sys.stderr)
-        results.append(measure(case, names, wanted.repeats))
-    facts = {**facts, "repeats": wanted.repeats, **versions(results)}
-    text = "\n".join(markdown(facts, results))
-    data = [
-        {"case": asdict(r.case), "unit": r.case.unit, "rows": list(r.rows()), "runs": r.runs} for r in results
-    ]
+    if wanted.write:
+        write_docs()
+        return
+    report = collect(wanted)
+    text = "\n".join(tables.markdown(report))
     wanted.out.parent.mkdir(parents=True, exist_ok=True)
     wanted.out.with_suffix(".md").write_text(text + "\n")
-    wanted.out.with_suffix(".json").write_text(json.dumps({"machine": facts, "results": data}, indent=1))
+    wanted.out.with_suffix(".json").write_text(json.dumps(report, indent=1))
     print(text)
+    if wanted.docs:
+        DATA.mkdir(exist_ok=True)
+        for result in report["results"]:
+            del result["runs"]  # the rows have what docs and page show
+        (DATA / f"{kept.slug(report['machine'])}.json").write_text(json.dumps(report))
+        write_docs()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,19 @@
-"""Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c."""
+"""Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c.
 
-from statistics import mean, median
+Two rules say when a figure means nothing, and a report prints "noise" instead of it: the middle half of the repeats
+spreads over more than NOISY of their median, or the interval of a ratio is wider than NOISY of the ratio.
+"""
 
-POINTS = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+import random
+from statistics import mean, median, quantiles
+
+POINTS = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "p9999": 0.9999, "max": 1.0}
+# The points of a distribution for plots, a tenth of a decade of the tail apart: from p0 to p99.99.
+CURVE = [1 - 10 ** (-point / 10) for point in range(41)]
+
+NOISY = 0.25
+RESAMPLES = 1000
+FEWEST = 3  # repeats, for an interval
 
 
 def percentile(ordered, rank):
@@ -12,14 +23,46 @@ def percentile(ordered, rank):
 def summary(samples):
     ordered = sorted(samples)
     points = {name: percentile(ordered, rank) for name, rank in POINTS.items()}
-    return {"n": len(ordered), "mean": round(mean(ordered), 1), **points}
+    curve = [percentile(ordered, rank) for rank in CURVE]
+    return {"n": len(ordered), "mean": round(mean(ordered), 1), **points, "curve": curve}
+
+
+def parts(samples):
+    """The summary; of the two ways too, if each sample has the times (sent, stamped by the server, received)."""
+    if not isinstance(samples[0], tuple):
+        return summary(samples)
+    there = summary([stamp - start for start, stamp, _ in samples])
+    back = summary([end - stamp for _, stamp, end in samples])
+    total = summary([end - start for start, _, end in samples])
+    return {**total, "send": {"p50": there["p50"]}, "receive": {"p50": back["p50"]}}
 
 
 def with_spread(values):
-    """The median of the repeats, and their spread."""
-    return {"median": median(values), "low": min(values), "high": max(values)}
+    """The median of the repeats, their middle half, and their range."""
+    middle = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    return {
+        "median": median(values),
+        "low": min(values),
+        "high": max(values),
+        "q1": middle[0],
+        "q3": middle[2],
+    }
+
+
+def interval(values):
+    """The bootstrap interval of the median: 95 of a hundred resamples have their median in it."""
+    chance = random.Random(0)  # noqa: S311: the same report from the same data
+    medians = sorted(median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return [percentile(medians, 0.025), percentile(medians, 0.975)]
 
 
 def ratios(values, others):
     """The ratio of two contenders within each repeat, in which a slow machine affects both."""
-    return with_spread([value / other for value, other in zip(values, others)])
+    found = [value / other for value, other in zip(values, others)]
+    return {**with_spread(found), "interval": interval(found) if len(found) >= FEWEST else None}
+
+
+def is_noise(spread):
+    """True if the spread of a row, or the interval of a ratio, leaves nothing to conclude."""
+    low, high = spread.get("interval") or (spread["q1"], spread["q3"])
+    return (high - low) > NOISY * spread["median"]

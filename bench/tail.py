@@ -14,22 +14,16 @@ import json
 import subprocess
 from statistics import median
 
-from bench import native
 from bench.cases import request_response
 from bench.contenders import ROOT, command, why_not
-from bench.harness import Server, cpus, echo_server
+from bench.harness import cpus, echo_server, ticker
 
 SIZE = 512
 WARMUP = 5000
-POINTS = ["p50", "p99", "p999", "max"]
+POINTS = ["p50", "p99", "p999", "p9999", "max"]
 CLOSED = ["picows_listener", "wsfast_listener", "wsfast_listener:busy_poll", "wsfast_listener:poll", "C:spin"]
 OPEN = ["picows_listener", "wsfast_listener", "wsfast_listener:busy_poll"]
 TIMEOUT = 600
-
-
-def ticker(cpu, count, rate):
-    """The server servers/ticker.c, which measures the open loop."""
-    return Server([native.program("servers/ticker"), cpu, SIZE, count, WARMUP, round(1e9 / rate)])
 
 
 def client(words, gc):
@@ -53,7 +47,7 @@ def closed_loop(name, count, gc):
 def open_loop(name, count, rate, gc):
     case = request_response(SIZE, cores="two")
     server_cpu, client_cpu = cpus("two")
-    with ticker(server_cpu, count, rate) as server:
+    with ticker(server_cpu, SIZE, count, WARMUP, rate) as server:
         words = command(name, case, server, client_cpu)
         client([word.replace("request_response", "answers") for word in words], gc)
         return json.loads(server.process.stdout.read())

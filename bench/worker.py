@@ -17,11 +17,33 @@ import platform
 import resource
 import signal
 import ssl
+import time
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from types import SimpleNamespace
 
-from bench.stats import summary
+from bench import stats
 
 PR_SET_PDEATHSIG = 1
+KINDS = ("listening", "awaiting", "blocking")
+
+# The arguments of each work, besides the URL and the rounds.
+ARGUMENTS = {
+    "request_response": ("size",),
+    "one_way": ("size",),
+    "batch": ("size", "count"),
+    "window": ("size", "count"),
+    "flood": ("size", "count", "how"),
+    "deflate": ("size", "count"),
+    "objects": ("size", "count", "how"),
+    "queued": ("size", "count"),
+    "errors": (),
+    "mixed": ("size",),
+    "varied": ("size", "upto"),
+    "fan_in": ("size", "count"),
+    "connect": (),
+    "primitive": ("how",),
+}
 
 
 def die_with_parent():
@@ -35,16 +57,35 @@ def version_of(package):
         return getattr(importlib.import_module(package), "__version__", "in place")
 
 
+def resolve(client, work, variant):
+    """The client's own function for a work, or the work of its kind from bench/works."""
+    name = f"{work}_{variant}" if variant else work
+    if hasattr(client, name):
+        return getattr(client, name)
+    kind = next(kind for kind in KINDS if hasattr(client, kind))
+    works = importlib.import_module(f"bench.works.{kind}")
+    if hasattr(works, name):
+        return partial(getattr(works, name), client)
+    other = SimpleNamespace(**{**vars(client), "open_one": getattr(client, f"open_{variant}")})
+    return partial(getattr(works, work), other)
+
+
+def new_loop(name):
+    """A loop of a library is the loop that its policy or its module makes."""
+    if name == "asyncio":
+        return asyncio.new_event_loop()
+    library = importlib.import_module(name)
+    if hasattr(library, "new_event_loop"):
+        return library.new_event_loop()
+    return library.EventLoopPolicy().new_event_loop()
+
+
 def call(function, loop, *args, **kwargs):
     """Run the client's function: on the named event loop if it is a coroutine function, else directly."""
     if not inspect.iscoroutinefunction(function):
         return function(*args, **kwargs)
-    if loop == "uvloop":
-        import uvloop
-
-        running = uvloop.new_event_loop()
-    else:
-        running = asyncio.new_event_loop()
+    running = new_loop(loop)
+    asyncio.set_event_loop(running)
     try:
         return running.run_until_complete(function(*args, **kwargs))
     finally:
@@ -56,32 +97,65 @@ def private_dirty_kb():
         return next(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty:"))
 
 
+def growth(first, before, opened, count):
+    gc.collect()
+    return {"n": len(first + opened) - 1, "p50": (private_dirty_kb() - before) / count}
+
+
 async def idle_memory(function, url, count, after_message, context):
     """The memory per connection in KB: the growth from one used connection to `count` open ones."""
     first = await function(url, 1, after_message, ssl=context)
     gc.collect()
     before = private_dirty_kb()
-    opened = await function(url, count, after_message, ssl=context)
+    return growth(first, before, await function(url, count, after_message, ssl=context), count)
+
+
+def blocking_idle_memory(function, url, count, after_message, context):
+    first = function(url, 1, after_message, ssl=context)
     gc.collect()
-    return {"n": len(first + opened) - 1, "p50": (private_dirty_kb() - before) / count}
+    before = private_dirty_kb()
+    return growth(first, before, function(url, count, after_message, ssl=context), count)
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("client", help="a file of bench/clients")
-    parser.add_argument("function", help="a function of that file, such as batch_send_many")
+    parser.add_argument("work", help="a function of that file or of bench/works, such as batch")
     parser.add_argument("size", type=int)
     parser.add_argument("--url", required=True)
+    parser.add_argument("--variant", default="", help="the rest of the function's name, such as send_many")
     parser.add_argument("--count", type=int, default=100, help="messages of a batch or flood, or connections")
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--loop", choices=["uvloop", "asyncio"], default="uvloop")
-    parser.add_argument("--how", choices=["bytes", "str"], default="bytes")
+    parser.add_argument("--loop", default="uvloop", help="asyncio, or a module with an event loop (%(default)s)")
+    parser.add_argument("--how", default="bytes", help="what messages become, or which primitive runs")
+    parser.add_argument("--upto", type=int, default=0, help="the largest size")
     parser.add_argument("--cpu", type=int, default=-1, help="pin the process to this CPU")
     parser.add_argument("--ca", help="file with the authority to trust, for wss")
     parser.add_argument("--after-message", action="store_true")
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on")
     return parser.parse_args()
+
+
+def more_files():
+    """Raise the limit of open files: connections come in thousands."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def measured(function, options, context):
+    """The summary of a work's samples, with the processor time of all its rounds, warm-up and opening included."""
+    rounds = options.warmup + options.rounds
+    given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.process_time_ns()
+    samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **given)
+    cpu = time.process_time_ns() - start
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    if len(samples) != rounds:
+        raise SystemExit(f"{options.client} measured {len(samples)} rounds instead of {rounds}")
+    system = (after.ru_stime - before.ru_stime) / max(1e-9, cpu / 1e9)
+    return {**stats.parts(samples[options.warmup :]), "cpu": cpu, "system": round(min(1, system), 3)}
 
 
 def main():
@@ -90,36 +164,25 @@ def main():
     if options.cpu >= 0:
         os.sched_setaffinity(0, [options.cpu])
     client = importlib.import_module(f"bench.clients.{options.client}")
-    function = getattr(client, options.function)
+    function = resolve(client, options.work, options.variant)
     trusting = getattr(client, "tls", ssl.create_default_context)
     context = trusting(cafile=options.ca) if options.ca else None
-    case = options.function.split("_")[0]
-    if case == "idle":
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    more_files()
+    if options.work == "idle":
+        memory = idle_memory if inspect.iscoroutinefunction(function) else blocking_idle_memory
         work = (function, options.url, options.count, options.after_message, context)
-        result = call(idle_memory, options.loop, *work)
+        result = call(memory, options.loop, *work)
     else:
-        rounds = options.warmup + options.rounds
-        work = {
-            "request": {"size": options.size},
-            "batch": {"size": options.size, "count": options.count},
-            "flood": {"size": options.size, "count": options.count, "how": options.how},
-            "deflate": {"size": options.size, "count": options.count},
-            "connect": {},
-            "answers": {},
-        }[case]
         gc.collect()
         if not options.gc:
             gc.disable()
-        if case == "answers":  # the server measures this case
+        if options.work == "answers":  # the server measures this work
             call(function, options.loop, options.url, ssl=context)
-            return
-        samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **work)
-        if len(samples) != rounds:
-            raise SystemExit(f"{options.client} measured {len(samples)} rounds instead of {rounds}")
-        result = summary(samples[options.warmup :])
-    packages = {name: version_of(name) for name in (client.REQUIRES, "uvloop")}
+            result = {}
+        else:
+            result = measured(function, options, context)
+    loop = () if options.loop == "asyncio" else (options.loop,)
+    packages = {name: version_of(name) for name in (client.REQUIRES, *loop)}
     print(json.dumps({**result, "checked": True, "python": platform.python_version(), "versions": packages}))
 
 

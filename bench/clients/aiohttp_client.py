@@ -14,7 +14,11 @@ class Connection:
 
     def __init__(self, session, ws):
         self.session, self.ws = session, ws
-        self.send, self.recv = ws.send_bytes, ws.receive_bytes
+        self.send, self.recv, self.recv_raw = ws.send_bytes, ws.receive_bytes, ws.receive_str
+
+    async def __aiter__(self):
+        async for message in self.ws:
+            yield message.data
 
     async def close(self):
         await self.ws.close()

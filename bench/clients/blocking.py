@@ -41,6 +41,19 @@ def deflate(connection, size, count, rounds):
     return samples
 
 
+def open_many(open_one, count, after_message):
+    """Connections that stay open, each after one echoed message if `after_message` is set."""
+    opened = []
+    for number in range(count):
+        connection = open_one()
+        opened.append(connection)
+        if after_message:
+            connection.send(request(512, number))
+            if connection.recv() != request(512, number):
+                raise ValueError("an echo is wrong")
+    return opened
+
+
 def openings(open_one, rounds):
     """Time only the opening. Each connection is closed before the next one is opened."""
     samples = []

@@ -35,6 +35,15 @@ def ticks(size: int, count: int) -> list[bytes]:
     return made
 
 
+def sizes(low: int, high: int, count: int) -> list[int]:
+    """Random sizes between `low` and `high`, the same in every run and in floor/ (an LCG, Numerical Recipes)."""
+    state, found = 1, []
+    for _ in range(count):
+        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
+        found.append(low + (state >> 8) % (high - low + 1))
+    return found
+
+
 def flooded(size: int) -> bytes:
     """The payload of every frame of a flood. A frame "DONE" ends the flood."""
     return bytes(ord("a") + i % 26 for i in range(size))

@@ -10,6 +10,9 @@ REQUIRES = "picows"
 BINARY = WSMsgType.BINARY
 
 
+open_one = ws_connect
+
+
 def send(transport, payload):
     transport.send(BINARY, payload)
 
@@ -26,10 +29,6 @@ def send_each(transport, payloads):
 async def request_response(url, size, rounds, ssl=None):
     listener = listening.request_response(WSListener, send, size, rounds)
     return await listening.run(ws_connect, listener, url, ssl)
-
-
-async def answers(url, ssl=None):
-    await listening.answer(ws_connect, listening.answering(WSListener, send), url, ssl)
 
 
 async def batch(url, size, count, rounds, ssl=None):

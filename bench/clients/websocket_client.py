@@ -1,4 +1,4 @@
-"""websocket-client."""
+"""websocket-client. `recv()` decodes TEXT, so the bytes of TEXT come from `recv_data()`."""
 
 import websocket
 
@@ -7,17 +7,32 @@ from bench.clients import blocking
 REQUIRES = "websocket-client"
 
 
+class Connection:
+    """A WebSocket with the names of the works."""
+
+    def __init__(self, ws):
+        self.ws = ws
+        self.send, self.recv, self.close = ws.send_binary, ws.recv, ws.close
+
+    def recv_raw(self):
+        return self.ws.recv_data()[1]
+
+
 def open_one(url, ssl):
-    return websocket.create_connection(url, sslopt={"context": ssl} if ssl else None)
+    return Connection(websocket.create_connection(url, sslopt={"context": ssl} if ssl else None))
 
 
 def request_response(url, size, rounds, ssl=None):
     connection = open_one(url, ssl)
     try:
-        return blocking.request_response(connection, connection.send_binary, size, rounds)
+        return blocking.request_response(connection, connection.send, size, rounds)
     finally:
         connection.close()
 
 
 def connect(url, rounds, ssl=None):
     return blocking.openings(lambda: open_one(url, ssl), rounds)
+
+
+def idle(url, count, after_message, ssl=None):
+    return blocking.open_many(lambda: open_one(url, ssl), count, after_message)

@@ -12,7 +12,10 @@ class Connection:
     """Wraps `send()` and `close()`, which are plain functions, so that the rounds can await them."""
 
     def __init__(self, ws):
-        self.ws, self.recv = ws, ws.recv
+        self.ws, self.recv, self.recv_raw = ws, ws.recv, ws.recv
+
+    def __aiter__(self):
+        return self.ws.__aiter__()
 
     async def send(self, message):
         self.ws.send(message)

@@ -8,7 +8,7 @@ REQUIRES = "websockets"
 
 
 def open_one(url, ssl):
-    return ws_connect(url, ssl=ssl, compression=None, proxy=None, legacy=True)
+    return ws_connect(url, ssl=ssl, compression=None, proxy=None, max_size=None, legacy=True)
 
 
 def request_response(url, size, rounds, ssl=None):

@@ -19,12 +19,13 @@ async def open_one(url, ssl, **options):
     return await wsfast.asyncio.client.connect(url, max_size=None, **options)
 
 
+open_busy_poll = partial(open_one, busy_poll=math.inf)
+
 request_response, batch, flood, flood_iterated, connect, idle = awaiting.functions(open_one)
 
 
 async def request_response_busy_poll(url, size, rounds, ssl=None):
-    awake = partial(open_one, busy_poll=math.inf)
-    return await awaiting.websockets_request_response(awake, url, size, rounds, ssl)
+    return await awaiting.websockets_request_response(open_busy_poll, url, size, rounds, ssl)
 
 
 async def batch_send_many(url, size, count, rounds, ssl=None):

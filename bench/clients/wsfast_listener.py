@@ -43,7 +43,8 @@ async def request_response(url, size, rounds, ssl=None):
     return await listening.run(ws_connect, listener, url, ssl)
 
 
-awake = partial(ws_connect, busy_poll=math.inf)
+open_one = ws_connect
+open_busy_poll = awake = partial(ws_connect, busy_poll=math.inf)
 
 
 async def request_response_messages(url, size, rounds, ssl=None):
@@ -84,10 +85,6 @@ async def poll_on(url, size, rounds, ssl, sleep):
     transport.disconnect()
     await transport.wait_disconnected()
     return await listener.done
-
-
-async def answers(url, ssl=None):
-    await listening.answer(ws_connect, listening.answering(WSListener, send), url, ssl)
 
 
 async def answers_busy_poll(url, ssl=None):

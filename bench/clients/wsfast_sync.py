@@ -1,5 +1,7 @@
 """wsfast's blocking face. The variant `busy_poll` polls instead of sleeping."""
 
+from functools import partial
+
 from bench.clients import blocking
 from wsfast import TLS
 from wsfast.sync.client import connect as ws_connect
@@ -10,13 +12,20 @@ REQUIRES = "wsfast"
 tls = TLS
 
 
+def open_one(url, ssl, **options):
+    return ws_connect(url, ssl=ssl, max_size=None, **options)
+
+
+open_busy_poll = partial(open_one, busy_poll=1)
+
+
 def request_response(url, size, rounds, ssl=None):
-    with ws_connect(url, ssl=ssl, max_size=None) as connection:
+    with open_one(url, ssl) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
 
 
 def request_response_busy_poll(url, size, rounds, ssl=None):
-    with ws_connect(url, ssl=ssl, max_size=None, busy_poll=1) as connection:
+    with open_busy_poll(url, ssl) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
 
 
@@ -27,3 +36,7 @@ def deflate(url, size, count, rounds, ssl=None):
 
 def connect(url, rounds, ssl=None):
     return blocking.openings(lambda: ws_connect(url, ssl=ssl), rounds)
+
+
+def idle(url, count, after_message, ssl=None):
+    return blocking.open_many(lambda: open_one(url, ssl), count, after_message)

@@ -1,8 +1,10 @@
 /* The floor of request-response: mask, send, wait, parse; one frame out, one frame back.
  *
- *   rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup> [authority]
+ *   rr <blocking|vectored|epoll|spin> <port> <cpu> <size[-upto]> <rounds> <warmup> [authority]
  *
- * `epoll` makes the system calls of an event loop, `spin` never sleeps. A round is timed from
+ * `epoll` makes the system calls of an event loop, `spin` never sleeps, and `vectored` blocks and
+ * sends header and payload from two buffers. Sizes up to `upto` are random, those of
+ * payloads.sizes(). A round is timed from
  * before the masking until the reply is parsed; the reply is checked between rounds, as in
  * bench/clients. */
 #define _GNU_SOURCE
@@ -18,7 +20,7 @@
 enum { READ_SIZE = 256 * 1024 };
 
 static const char usage[] =
-    "usage: rr <blocking|epoll|spin> <port> <cpu> <size> <rounds> <warmup> [authority]";
+    "usage: rr <blocking|vectored|epoll|spin> <port> <cpu> <size[-upto]> <rounds> <warmup> [authority]";
 
 static void fill_blocking(struct reader *r, int epoll) {
     (void)epoll;
@@ -46,16 +48,31 @@ static int epoll_on(int fd) {
     return epoll;
 }
 
+/* Header and masked payload by one sendmsg(2), without moving either beside the other. */
+static void send_vectored(struct stream *to, uint8_t *out, const uint8_t *payload, size_t size) {
+    uint8_t header[LONGEST_HEADER], key[4] = {0x1b, 0xad, 0xbe, 0xef};
+    struct iovec parts[] = {
+        {header, frame_header_encode(header, FIN | OP_BINARY, size, key)},
+        {out, size},
+    };
+    frame_mask(out, payload, size, key);
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t sent = sendmsg(stream_fd(to), &message, MSG_NOSIGNAL);
+    check(sent == (ssize_t)(parts[0].iov_len + size), "sendmsg sent a part only");
+}
+
 int main(int argc, char **argv) {
     die_with_parent();
     check(argc == 7 || argc == 8, usage);
     const char *mode = argv[1];
-    size_t size = strtoul(argv[4], NULL, 10), warmup = strtoul(argv[6], NULL, 10);
+    char *end;
+    size_t least = strtoul(argv[4], &end, 10), warmup = strtoul(argv[6], NULL, 10);
+    size_t most = *end == '-' ? strtoul(end + 1, NULL, 10) : least, size = most;
     size_t rounds = warmup + strtoul(argv[5], NULL, 10);
     pin_to(atoi(argv[3]));
 
     struct stream *server = dial(atoi(argv[2]), argv[7]);
-    int epoll = -1;
+    int epoll = -1, vectored = strcmp(mode, "vectored") == 0;
     void (*fill)(struct reader *, int) = fill_blocking;
     if (strcmp(mode, "epoll") == 0) {
         fill = fill_epoll;
@@ -63,21 +80,26 @@ int main(int argc, char **argv) {
     } else if (strcmp(mode, "spin") == 0) {
         fill = fill_spinning;
     } else {
-        check(strcmp(mode, "blocking") == 0, usage);
+        check(vectored || strcmp(mode, "blocking") == 0, usage);
     }
 
     struct reader reader = reader_on(server, READ_SIZE + size);
     uint8_t *payload = buffer_of(size), *area = buffer_of(CACHE_LINE + size);
-    uint8_t *out = area + CACHE_LINE - masked_header_size(size); /* so the payload is on a line */
     uint64_t *ns = buffer_of(rounds * sizeof *ns);
     for (size_t i = 0; i < size; i++)
         payload[i] = payload_byte(0, i);
 
     struct frame f;
     const uint8_t *reply = NULL;
+    uint32_t state = 1;
     for (size_t i = 0; i < rounds; i++) {
+        state = state * 1664525u + 1013904223u;
+        size = least + (state >> 8) % (most - least + 1);
+        uint8_t *out = area + CACHE_LINE - masked_header_size(size); /* the payload is on a line */
         uint64_t start = now_ns();
-        if (send_all(server, out, put_frame(out, payload, size)) != 0)
+        if (vectored)
+            send_vectored(server, out, payload, size);
+        else if (send_all(server, out, put_frame(out, payload, size)) != 0)
             die("send");
         while ((reply = reader_next(&reader, &f)) == NULL)
             fill(&reader, epoll);

@@ -1,10 +1,11 @@
 /* The neutral server: no contender's code, and as little work of its own as can be.
  *
  * A thread per connection, blocking. One recv, every complete frame in it answered in place, one
- * send. PING gets PONG, CLOSE gets CLOSE, and the TEXT "FLOOD <count> <size> [text|binary]" gets
- * `count` frames of `size` bytes, sent as blocks built beforehand, and then the TEXT "DONE".
+ * send. PING gets PONG, CLOSE gets CLOSE, and a message "FLOOD <count> <size> [text|binary]" gets
+ * `count` frames of `size` bytes, sent as blocks built beforehand, and then "DONE".
  *
- *   echo [cpu [certificate]]      prints "PORT <n>" and serves 127.0.0.1 until its parent ends. */
+ *   echo [cpu [certificate|- [stamp]]]   prints "PORT <n>" and serves 127.0.0.1 until its parent
+ * ends. With `stamp`, the last eight bytes of an echo are the time of the recv, in nanoseconds. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,10 +28,13 @@ enum {
     STACK = 128 * 1024,       /* thousands of idle connections each have one */
 };
 
+static int stamping;
+
 struct connection {
     struct stream *client;
     uint8_t *data;
     size_t capacity, have;
+    uint64_t received; /* when the last recv returned, if echoes are stamped */
     struct {
         uint8_t *data;
         size_t frames, frame_size, payload;
@@ -71,15 +75,14 @@ static int flood(struct connection *c, const char *request) {
             return -1;
         count -= frames;
     }
-    return send_all(c->client,
-                    "\x81\x04"
-                    "DONE",
-                    6);
+    uint8_t done[] = {(uint8_t)(FIN | c->block.opcode), 4, 'D', 'O', 'N', 'E'};
+    return send_all(c->client, done, sizeof done);
 }
 
-/* The text of a frame as a C string, if it asks for a flood. */
+/* The payload of a frame as a C string, if it asks for a flood. */
 static int flood_request(char *out, size_t room, const struct frame *f, const uint8_t *payload) {
-    if (f->first != (FIN | OP_TEXT) || f->size < 6 || f->size >= room)
+    int message = f->first == (FIN | OP_TEXT) || f->first == (FIN | OP_BINARY);
+    if (!message || f->size < 6 || f->size >= room)
         return 0;
     frame_mask((uint8_t *)out, payload, f->size, f->key);
     out[f->size] = '\0';
@@ -110,6 +113,8 @@ static int answer(struct connection *c) {
             out += frame_header_encode(c->data + out, first, f.size, NULL);
             frame_mask(c->data + out, payload, f.size, f.key);
             out += f.size;
+            if (stamping && f.size > sizeof c->received)
+                memcpy(c->data + out - sizeof c->received, &c->received, sizeof c->received);
             closed = f.opcode == OP_CLOSE;
         }
     }
@@ -139,6 +144,8 @@ static void *serve(void *argument) {
             if (got <= 0)
                 break;
             c.have += (size_t)got;
+            if (stamping)
+                c.received = now_ns();
         }
     }
     stream_close(c.client);
@@ -150,7 +157,8 @@ static void *serve(void *argument) {
 int main(int argc, char **argv) {
     die_with_parent();
     pin_to(argc > 1 ? atoi(argv[1]) : -1);
-    stream_certificate(argc > 2 ? argv[2] : NULL);
+    stream_certificate(argc > 2 && strcmp(argv[2], "-") != 0 ? argv[2] : NULL);
+    stamping = argc > 3 && strcmp(argv[3], "stamp") == 0;
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* idle connections come in thousands */
         files.rlim_cur = files.rlim_max;

@@ -1,0 +1,240 @@
+"""Instructions of the main rows, counted by callgrind in one process: the gate of `make test`, and where they are spent.
+
+    python -m bench.counted                  instructions of a round trip or an opening, and of the kept counts
+    python -m bench.counted --keep           keep these counts (bench/counts.json)
+    python -m bench.counted --where          what a round trip's instructions are for, of wsfast and its peers
+
+valgrind runs the interpreter uncounted until everything is imported. Then each row runs with FEW and with MANY rounds,
+and the difference is the cost of a round: the opening cancels out. Only instructions outside the kernel are counted.
+
+Time must not decide what a client executes. So asyncio's own loop drives the clients, whose iterations do not depend on
+time, and the server shares the client's processor at the lowest priority: it answers when the client sleeps, and no
+earlier. A row is the fewest instructions of TRIES, because a client that is woken early takes an iteration more.
+
+Counts depend on the compilers, on Python and on the C library, so bench/counts.json has counts for each set of them,
+and other machines have nothing to compare with until `--keep` writes theirs.
+"""
+
+import argparse
+import asyncio
+import ctypes
+import gc
+import importlib
+import inspect
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from bench import harness, native
+from bench.contenders import ROOT, why_not
+
+COUNTS = Path(__file__).parent / "counts.json"
+ALLOWED = 0.02  # of the kept count
+LOWEST = 19  # priority: nice(2)
+FEW, MANY = 10, 40
+TRIES = 2
+
+# The rows of the gate: client, work, size.
+GATE = (
+    ("wsfast_listener", "request_response", 512),
+    ("wsfast_listener", "request_response", 8192),
+    ("wsfast_awaitable", "request_response", 512),
+    ("wsfast_sync", "request_response", 512),
+    ("wsfast_sync", "request_response", 8192),
+    ("wsfast_listener", "connect", 0),
+)
+COMPARED = (
+    "wsfast_listener", "picows_listener", "wsfast_awaitable", "picows_websockets", "websockets_asyncio",
+    "aiohttp_client", "wsfast_sync", "websocket_rs_sync", "websockets_sync", "websocket_client", "wsproto_sockets",
+)  # fmt: skip
+
+# What an instruction is for, by its object file and its function: the first pattern that is found.
+KINDS = (
+    ("masking", r"mask"),
+    ("Python", r"/(libpython[\d.]+|python[\d.]*)(\.so[\d.]*)?\b.* "),
+    ("event loop", r"(_asyncio|select|aiofastnet|uvloop|/transport)\S*\.so"),
+    ("framing and dispatch", r"(wsfast|picows|websockets|aiohttp|websocket_rs|_native)\S*\.so"),
+    ("C library: system calls, memory", r"(libc\.so|libc-|ld-linux|libpthread|vdso|libstdc)"),
+    ("other modules", r"\.so"),
+)
+
+
+def why_none():
+    """The reason why nothing can be counted here, or None."""
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed"
+    if not Path("/usr/include/valgrind/callgrind.h").exists():
+        return "valgrind's headers are not installed"
+    return None
+
+
+def key():
+    """What counts depend on."""
+    module = next((ROOT / "wsfast").rglob("frame.*.so")).read_bytes()
+    crate = next((ROOT / "wsfast").glob("_native*.so")).read_bytes()
+    gcc = re.search(rb"(?:GCC: \([^)]*\)|clang version) ([\d.]+)", module)
+    rustc = re.search(rb"rustc version ([\d.]+)", crate)
+    named = {
+        "CPython": f"{platform.python_version()} by {platform.python_compiler()}",
+        "compiler": gcc[1].decode() if gcc else "unknown",
+        "rustc": rustc[1].decode() if rustc else "unknown",
+        "libc": " ".join(platform.libc_ver()),
+        "machine": platform.machine(),
+    }
+    return ", ".join(f"{name} {value}" for name, value in named.items())
+
+
+def run_row(client, work, size, rounds, url):
+    function = getattr(importlib.import_module(f"bench.clients.{client}"), work)
+    given = {"size": size} if size else {}
+    if not inspect.iscoroutinefunction(function):
+        return function(url, rounds=rounds, **given)
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(function(url, rounds=rounds, **given))
+    finally:
+        loop.close()
+
+
+def counted_process(url, library, rows):
+    """Runs under valgrind. Each row makes two dumps, which its number and its rounds name."""
+    callgrind = ctypes.CDLL(library)
+    rows = [row.split("/") for row in rows]
+    for client, _, _ in rows:
+        importlib.import_module(f"bench.clients.{client}")
+    gc.collect()
+    gc.disable()
+    callgrind.counting_starts()
+    for number, (client, work, size) in enumerate(rows):
+        for rounds in (FEW, *[FEW, MANY] * TRIES):  # the first run imports and caches
+            callgrind.counting_from_zero()
+            run_row(client, work, int(size), rounds, url)
+            callgrind.counted_as(f"{number}-{rounds}".encode())
+
+
+def requests():
+    """callgrind's requests as a shared library."""
+    source = native.BENCH / "machine" / "callgrind.c"
+    built = native.OUT / "libcallgrind.so"
+    if native.stale(built, [source]):
+        native.compile_into(built, [*os.environ.get("CC", "cc").split(), "-O2", "-shared", "-fPIC", source])
+    return built
+
+
+def profiles(rows):
+    """For each row, the profile of FEW rounds and that of MANY: Counters of (kind) to instructions."""
+    words = ["/".join(map(str, row)) for row in rows]
+    cpu, _ = harness.cpus("same")
+    with tempfile.TemporaryDirectory() as directory, harness.echo_server(cpu) as server:
+        os.setpriority(os.PRIO_PROCESS, server.process.pid, LOWEST)
+        command = ["taskset", "-c", cpu, "valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={directory}/out"]
+        command += [sys.executable, "-m", "bench.counted", "--process", server.url, requests(), *words]
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(
+            list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise SystemExit(f"the counted process failed\n{done.stderr}")
+        found = {}
+        for file in sorted(Path(directory).glob("out.*"), key=lambda file: int(file.suffix[1:])):
+            text = file.read_text(errors="replace")
+            if name := re.search(r"Client Request: (\d+)-(\d+)", text):
+                place = int(name[1]), int(name[2])
+                found[place] = min(found.get(place, text), text, key=total)
+    return [(found[number, FEW], found[number, MANY]) for number in range(len(rows))]
+
+
+def total(text):
+    return int(re.search(r"^(?:totals|summary): (\d+)", text, re.MULTILINE)[1])
+
+
+def by_kind(text):
+    """The instructions of a profile by what they are for: the costs of functions without those of their callees."""
+    names, counts = {}, Counter()
+    where = function = ""
+    inclusive = False
+    for line in text.splitlines():
+        if line.startswith(("ob=", "fn=", "cob=", "cfn=")):
+            label, _, value = line.partition("=")
+            number, _, name = value.partition(" ")
+            space = "ob" if label.endswith("ob") else "fn"
+            if name:
+                names[space, number] = name
+            if label == "ob":
+                where = names[space, number]
+            elif label == "fn":
+                function = names[space, number]
+        elif line.startswith("calls="):
+            inclusive = True
+        elif line and line[0] in "+-*0123456789":
+            if not inclusive:
+                counts[kind_of(f"{where} {function}")] += int((*line.split(), "0")[1])
+            inclusive = False
+    return counts
+
+
+def kind_of(place):
+    return next((kind for kind, pattern in KINDS if re.search(pattern, place)), "other")
+
+
+def count():
+    """The instructions of one round, for each row of the gate."""
+    per_round = {}
+    for row, (few, many) in zip(GATE, profiles(GATE)):
+        per_round[" ".join(map(str, row))] = round((total(many) - total(few)) / (MANY - FEW))
+    return per_round
+
+
+def where():
+    """For each client, the instructions of a round trip of 512 B by what they are for."""
+    clients = [name for name in COMPARED if why_not(name) is None]
+    rows = [(name, "request_response", 512) for name in clients]
+    found = {}
+    for name, (few, many) in zip(clients, profiles(rows)):
+        less, more = by_kind(few), by_kind(many)
+        found[name] = {kind: round((more[kind] - less[kind]) / (MANY - FEW)) for kind in more}
+    return found
+
+
+def where_table(found):
+    kinds = [*(kind for kind, _ in KINDS), "other"]
+    yield f"| | all | {' | '.join(kinds)} |"
+    yield "|---|---|" + "---|" * len(kinds)
+    for name, counts in found.items():
+        yield f"| {name} | {sum(counts.values()):,} | {' | '.join(f'{counts.get(kind, 0):,}' for kind in kinds)} |"
+
+
+def kept():
+    return json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
+
+
+def main():
+    if "--process" in sys.argv:
+        counted_process(sys.argv[2], sys.argv[3], sys.argv[4:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", action="store_true", help="write the counts to bench/counts.json")
+    parser.add_argument("--where", action="store_true", help="what the instructions of a round trip are for")
+    wanted = parser.parse_args()
+    if reason := why_none():
+        raise SystemExit(f"nothing can be counted: {reason}")
+    if wanted.where:
+        print("\n".join(where_table(where())))
+        return
+    now, then = count(), kept().get(key(), {})
+    for name, instructions in now.items():
+        change = f"{instructions / then[name] - 1:+8.2%}" if name in then else ""
+        print(f"{name:40} {instructions:10,} {change}")
+    if wanted.keep:
+        COUNTS.write_text(json.dumps({**kept(), key(): now}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The plots of docs/benchmarks.md, as SVG, from the data of the reports and from nothing else."""
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib import pyplot as plt
+
+from bench.cases import size_name
+from bench.kept import slug
+
+# The contenders of the plots: wsfast's clients, the peers of each kind, and the floor.
+COLOURS = {
+    "wsfast_listener": "#d1495b",
+    "wsfast_awaitable": "#e8888f",
+    "wsfast_sync": "#f4c2c2",
+    "picows_listener": "#00798c",
+    "picows_websockets": "#58b3bd",
+    "websocket_rs_async": "#8d6cab",
+    "websocket_rs_sync": "#c3abd6",
+    "websockets_asyncio": "#edae49",
+    "websockets_sync": "#f5d79f",
+    "aiohttp_client": "#66a182",
+    "websocket_client": "#a9a9a9",
+    "C:epoll": "#222222",
+    "C:blocking": "#666666",
+    "C": "#222222",
+}
+
+
+def named(results, section):
+    return [result for result in results if result["section"] == section]
+
+
+def bars(axes, results):
+    """A group of bars for each size, each contender relative to C. A bar beyond the edge has its figure on it."""
+    names = [name for name in COLOURS if any(name in result["rows"] for result in results)]
+    width = 0.8 / max(1, len(names))
+    floor = next((name for name in ("C:epoll", "C") if name in results[0]["rows"]), names[0])
+    for number, name in enumerate(names):
+        found = [(at, r["rows"][name]["median"] / r["rows"][floor]["median"]) for at, r in enumerate(results) if name in r["rows"] and floor in r["rows"]]
+        places = [at + number * width for at, _ in found]
+        axes.bar(places, [value for _, value in found], width, label=name, color=COLOURS[name])
+    axes.set_yscale("log", base=2)
+    axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
+    axes.axhline(1, color="#222222", linewidth=0.8)
+    axes.set_xticks([at + 0.4 for at in range(len(results))], [size_name(r["case"]["size"]) for r in results])
+    axes.set_ylabel(f"of {floor}; lower is better")
+
+
+def distributions(axes, results):
+    """Percentiles on the scale of their distance to 100 %."""
+    for result in results[:1]:
+        for name, row in result["rows"].items():
+            curve = row["curve"]
+            axes.plot([10 ** (at / 10) for at in range(len(curve))], curve, label=name, color=COLOURS.get(name))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks([1, 10, 100, 1000, 10000], ["0", "90 %", "99 %", "99.9 %", "99.99 %"])
+    axes.set_ylabel("µs from when the tick was due")
+
+
+def scaling(axes, results):
+    for name in COLOURS:
+        found = [(r["case"]["count"], 1e6 / r["rows"][name]["median"]) for r in results if name in r["rows"]]
+        if found:
+            axes.plot(*zip(*found), marker="o", label=name, color=COLOURS[name])
+    axes.set_xscale("log")
+    axes.set_xlabel("connections")
+    axes.set_ylabel("round trips a second")
+
+
+KINDS = {
+    "rr": ("Request-response, one core", bars),
+    "batch": ("Batches of 100, two cores", bars),
+    "open-loop": ("Ticks on schedule", distributions),
+    "fan-in": ("Many connections, 512 B, two cores", scaling),
+}
+
+
+def write(reports, directory):
+    """A file for each plot. Returns the Markdown that shows those of the newest report."""
+    shown = []
+    newest = max(reports, key=lambda report: report["machine"]["date"])
+    for report in reports:
+        for section, (title, draw) in KINDS.items():
+            results = named(report["results"], section)
+            if not any(result["rows"] for result in results):
+                continue
+            figure, axes = plt.subplots(figsize=(9, 4))
+            draw(axes, [result for result in results if result["rows"]])
+            axes.set_title(f"{title}: {report['machine']['CPU']}", fontsize=10)
+            axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+            axes.grid(alpha=0.3)
+            file = directory / f"{slug(report['machine'])}-{section}.svg"
+            with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "wsfast"}):
+                figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
+            plt.close(figure)
+            if report is newest:
+                shown += [f"![{title}]({directory.name}/{file.name})", ""]
+    return shown

@@ -1,0 +1,156 @@
+"""The suite: its sections, with their cases. `python -m bench.report SECTION` runs one."""
+
+from dataclasses import dataclass
+
+from bench import cases
+from bench.cases import LOOPS
+from bench.clients.loop import PRIMITIVES
+
+KIB = 1024
+ROUND_TRIPS = [512, 8 * KIB, 64 * KIB]
+DOUBLING = [512 << power for power in range(8)]  # 512 B to 64 KiB
+PIPELINED = [512, KIB, 4 * KIB, 16 * KIB, 64 * KIB]
+# Frames of snapshots and of files. Below 64 KiB a read takes whole frames, above it takes parts.
+LARGE = [size * KIB for size in (128, 256, KIB, 4 * KIB)]
+DECODERS = ("json", "msgspec", "orjson")
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    cases: tuple
+    repeats: int = 5  # at most, unless --repeats asks for fewer; the main sections have ten
+    variants: bool = False  # also the contenders that differ from another one only in a detail
+    clients: tuple = ()  # only these; all by default
+    rates: bool = False  # also a table of operations a second, with their deviation
+    cpu: bool = False  # also a table of processor time
+    tail: bool = False  # percentiles instead of medians
+
+
+MAIN = 10
+WSFAST_AND_PEERS = ("wsfast_listener", "wsfast_awaitable", "picows_listener", "picows_websockets", "websockets_asyncio")
+
+SECTIONS = {
+    "rr": Section("Request-response", [cases.request_response(size) for size in [*DOUBLING, KIB * KIB]], MAIN, rates=True, cpu=True),
+    "rr-two": Section(
+        "Request-response on two cores",
+        [cases.request_response(size, cores="two") for size in ROUND_TRIPS],
+    ),
+    "variants": Section(
+        "Variants of a round trip",
+        [cases.request_response(512), cases.request_response(512, cores="two")],
+        3,
+        variants=True,
+        clients=("wsfast_listener", "wsfast_awaitable", "wsfast_sync", "picows_listener"),
+    ),
+    "one-way": Section(
+        "Request-response, client to server and back", [cases.one_way(size) for size in (512, 4 * KIB, 64 * KIB)]
+    ),
+    "large": Section("Large frames", [cases.request_response(size) for size in LARGE], 3),
+    "batch": Section("Batches", [cases.batch(size) for size in PIPELINED], MAIN, rates=True),
+    "window": Section("Sliding window", [cases.window(size) for size in PIPELINED], MAIN, cpu=True),
+    "flood": Section(
+        "Floods", [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")], MAIN, cpu=True
+    ),
+    "deflate": Section("Compressed feeds", [cases.deflate(size) for size in (128, 300, KIB, 2000)], 3),
+    "objects": Section("From the wire to an object", [cases.objects(300, how) for how in DECODERS], 3),
+    "tls": Section("TLS", [cases.request_response(size, tls=True) for size in ROUND_TRIPS], MAIN),
+    "tls-two": Section(
+        "TLS on two cores", [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS], 3
+    ),
+    "tls-batch": Section("Batches over TLS", [cases.batch(512, tls=True)], 3),
+    "tls-flood": Section("Floods over TLS", [cases.flood(128, tls=True)], 3),
+    "queued": Section("Messages that have arrived", [cases.queued()], rates=True),
+    "errors": Section("Errors", [cases.errors()], rates=True),
+    "mixed": Section("Nine round trips to one error", [cases.mixed()], rates=True),
+    "varied": Section(
+        "Requests of random sizes",
+        [
+            *(cases.varied(64, 8192, rounds) for rounds in (10_000, 50_000, 300_000)),
+            cases.varied(500_000, 1_000_000, 500),
+        ],
+        3,
+    ),
+    "fan-in": Section("Many connections", [cases.fan_in(count) for count in (1, 10, 100, 1000)], rates=True),
+    # Two series of five runs each, as the report of rwrk has them, at its two numbers of connections.
+    "load": Section("Load", [cases.fan_in(count) for count in (704, 768)], MAIN, rates=True),
+    "fan-in-tls": Section("Many connections over TLS", [cases.fan_in(count, tls=True) for count in (1, 100)], 3),
+    "open-loop": Section("Ticks on schedule", [cases.answers(20_000, 5), cases.answers(5_000, 4)], 2, tail=True),
+    "connect": Section("Opening", [cases.connect(), cases.connect(tls=True)], rates=True),
+    "idle": Section(
+        "Idle connections",
+        [
+            *(
+                cases.idle(loop=loop, after_message=used)
+                for loop in ("uvloop", "asyncio")
+                for used in (False, True)
+            ),
+            cases.idle(tls=True, after_message=True),
+        ],
+        3,
+    ),
+    "idle-10k": Section("Ten thousand idle connections", [cases.idle(10_000)], 2, clients=WSFAST_AND_PEERS),
+    **{
+        f"{server}-server": Section(
+            f"The main tables against a {server} server",
+            [
+                *(cases.request_response(size, server=server) for size in (512, 64 * KIB)),
+                cases.batch(512, server=server),
+                cases.flood(128, server=server),
+            ],
+            3,
+            clients=(*WSFAST_AND_PEERS, "wsfast_sync", "websockets_sync"),
+        )
+        for server in ("tungstenite", "picows", "websockets")
+    },
+    "loops": Section(
+        "Round trips on each event loop",
+        [cases.request_response(512, loop=loop) for loop in LOOPS],
+        3,
+        clients=WSFAST_AND_PEERS,
+    ),
+    "primitives": Section(
+        "Primitives of each event loop",
+        [cases.primitive(how, loop) for how in PRIMITIVES for loop in LOOPS],
+        3,
+    ),
+}
+
+
+def smoke(thorough=False):
+    """(section, case, contenders) of a short run: every work with every client, once; thorough: at more sizes."""
+    from bench.contenders import contenders
+
+    chosen = [
+        ("rr", cases.request_response(512)),
+        ("one-way", cases.one_way(512)),
+        ("batch", cases.batch(512)),
+        ("window", cases.window(64 * KIB)),
+        ("flood", cases.flood(128, how="str")),
+        ("deflate", cases.deflate(300)),
+        ("objects", cases.objects(300, "json")),
+        ("queued", cases.queued()),
+        ("errors", cases.errors()),
+        ("mixed", cases.mixed()),
+        ("varied", cases.varied(64, 8192, 10_000)),
+        ("fan-in", cases.fan_in(10)),
+        ("open-loop", cases.answers(5_000, 4)),
+        ("connect", cases.connect()),
+        ("idle", cases.idle(1000, after_message=True)),
+        ("tls", cases.request_response(512, tls=True)),
+    ]
+    more = [
+        ("rr", cases.request_response(64 * KIB)),
+        ("batch", cases.batch(64 * KIB)),
+        ("flood", cases.flood(128)),
+        ("rr-two", cases.request_response(512, cores="two")),
+    ]
+    found = [(name, case.shorter(10), SECTIONS[name]) for name, case in chosen + (more if thorough else [])]
+    found = [(name, case, contenders(case, section)) for name, case, section in found]
+    few = ["wsfast_listener", "websockets_asyncio"]
+    found.append(("variants", cases.request_response(512, cores="two").shorter(10), ["wsfast_listener:busy_poll", "wsfast_listener:poll"]))
+    for server in ("picows", "websockets"):
+        found.append((f"{server}-server", cases.request_response(512, server=server).shorter(10), few))
+    for how in ("create_task", "ws_send", "ws_cancel_recv"):
+        found.append(("primitives", cases.primitive(how, "asyncio").shorter(10), ["loop:asyncio"]))
+    return found

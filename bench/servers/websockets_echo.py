@@ -1,0 +1,37 @@
+"""websockets' asyncio server, which answers as servers/echo.c does.
+
+python -m bench.servers.websockets_echo CPU      prints "PORT <n>" and serves 127.0.0.1 until its parent ends
+"""
+
+import asyncio
+import os
+import sys
+
+from websockets.asyncio.server import serve
+
+from bench.clients.payloads import flooded
+from bench.worker import die_with_parent
+
+
+async def echo(ws):
+    async for message in ws:
+        if isinstance(message, str) and message.startswith("FLOOD "):
+            _, count, size, *_ = message.split()
+            payload = flooded(int(size)).decode()
+            for _ in range(int(count)):
+                await ws.send(payload)
+            await ws.send("DONE")
+        else:
+            await ws.send(message)
+
+
+async def main():
+    async with serve(echo, "127.0.0.1", 0, compression=None, max_size=None) as server:
+        print(f"PORT {server.sockets[0].getsockname()[1]}", flush=True)
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    os.sched_setaffinity(0, [int(sys.argv[1])])
+    asyncio.run(main())

@@ -1,0 +1,209 @@
+"""The tables of a report, from its data and from nothing else.
+
+A table has a row for each contender and a column for each case of its section: the median of the repeats, with their
+middle half. Beneath stand the ratios of wsfast's clients to the fastest peer of the same kind, and to the floor, each
+with its bootstrap interval. "noise" stands where the spread leaves nothing to conclude.
+"""
+
+from dataclasses import asdict
+from statistics import mean, stdev
+
+from bench import stats
+from bench.cases import Case, size_name
+from bench.contenders import clients, floor, is_floor
+from bench.sections import SECTIONS
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+OURS = ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")
+PARTS = ("send", "receive")
+TAIL = ("p50", "p99", "p999", "p9999", "max")
+
+
+def kind(name):
+    client = clients().get(name.split(":")[0])
+    return client.kind if client else "floor"
+
+
+def best(names, rows):
+    """The contender with the smallest median."""
+    return min(names, key=lambda name: rows[name]["median"], default=None)
+
+
+def as_data(section, result):
+    """A result as JSON has it. Ratios are made here, because they need the single repeats."""
+    case, rows = result.case, {}
+    for name in result.runs:
+        values = result.point(name)
+        if not values:
+            continue
+        rates = [1e9 / (value * case.scale / case.messages) for value in values] if case.unit not in ("KB", "s") else []
+        row = {**stats.with_spread(values), "n": len(values), "cpu": result.cpu(name)}
+        row["rates"] = rates
+        row |= {way: stats.median(parts) for way in PARTS if (parts := result.part(name, way))}
+        row |= {point: stats.median(tail) for point in TAIL if (tail := result.point(name, point))}
+        curves = [run["curve"] for run in result.runs[name] if "curve" in run]
+        row["curve"] = [round(stats.median(column) / case.scale, 3) for column in zip(*curves)]
+        rows[name] = row
+    ratios = []
+    for name in [name for name in rows if name.split(":")[0] in OURS]:
+        peers = [peer for peer in rows if kind(peer) == kind(name) and peer.split(":")[0] not in OURS]
+        for other in (best(peers, rows), floor(case)):
+            if other in rows:
+                ratios.append({"of": name, "to": other, **result.ratio(name, other)})
+    return {
+        "section": section,
+        "key": case.key,
+        "title": case.title,
+        "unit": case.unit,
+        "case": asdict(case),
+        "rows": rows,
+        "ratios": ratios,
+        "gaps": result.gaps,
+        "runs": result.runs,
+    }
+
+
+def number(value):
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def spread(row):
+    if row is None:
+        return "-"
+    if row["n"] > 1 and stats.is_noise(row):
+        return f"noise ({number(row['low'])}-{number(row['high'])})"
+    return f"{number(row['median'])} ({number(row['q1'])}-{number(row['q3'])})"
+
+
+def ratio(found):
+    """The ratio with its interval, and in a word if wsfast is slower than the peer."""
+    low, high = found["interval"] or (found["low"], found["high"])
+    if stats.is_noise(found):
+        return f"noise ({low:.2f}-{high:.2f})"
+    slower = ", slower" if low > 1 and not is_floor(found["to"]) else ""
+    return f"{found['median']:.2f} ({low:.2f}-{high:.2f}){slower}"
+
+
+def column(case):
+    """What distinguishes a case from the others of its section."""
+    case = Case(**case)
+    words = [size_name(case.size) if case.size else ""]
+    words += [f"to {size_name(case.upto)}, {case.rounds}" if case.upto else "", f"{case.rate}/s" if case.rate else ""]
+    words += [f"{case.count} connections" if case.function in ("fan_in", "idle") else ""]
+    words += [case.how if case.how != "bytes" and case.function != "primitive" else ""]
+    words += [case.how.removeprefix("ws_") if case.function == "primitive" else ""]
+    words += [case.function if case.server != "C" else "", case.loop if case.loop != "uvloop" else ""]
+    words += ["TLS" if case.tls else "", "used" if case.after_message else ""]
+    words += ["two cores" if case.cores == "two" and case.function == "request_response" else ""]
+    return ", ".join(word for word in words if word) or case.function
+
+
+def grid(head, rows):
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for cells in rows:
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def pivot(results, cell):
+    """Contenders by cases."""
+    names = list(dict.fromkeys(name for result in results for name in result["rows"]))
+    head = ["", *(f"{column(result['case'])}, {result['unit']}" for result in results)]
+    return grid(head, ([name, *(cell(result, result["rows"].get(name)) for result in results)] for name in names))
+
+
+def ratio_rows(results):
+    pairs = {}
+    for result in results:
+        for found in result["ratios"]:
+            to = found["to"] if is_floor(found["to"]) else "the fastest peer"
+            pairs.setdefault((found["of"], to), {})[result["key"]] = found
+    for (of, to), cells in pairs.items():
+        words = []
+        for result in results:
+            found = cells.get(result["key"])
+            peer = f" of {found['to']}" if found and to == "the fastest peer" else ""
+            words.append(f"{ratio(found)}{peer}" if found else "-")
+        yield [f"{of} / {to}", *words]
+
+
+def percentiles(results):
+    for result in results:
+        yield f"{column(result['case'])}, {result['unit']}:"
+        yield ""
+        rows = ([name, *(number(row.get(point)) for point in TAIL)] for name, row in result["rows"].items())
+        yield from grid(["", "p50", "p99", "p99.9", "p99.99", "max"], rows)
+
+
+def operations(result, row):
+    if row is None or not row["rates"]:
+        return "-"
+    rates = row["rates"]
+    deviation = f" ± {number(stdev(rates))}" if len(rates) > 1 else ""
+    return f"{number(mean(rates))}{deviation}, median {number(stats.median(rates))}, peak {number(max(rates))}"
+
+
+def ways(result, row):
+    return "-" if row is None or "send" not in row else f"{number(row['send'])} + {number(row['receive'])}"
+
+
+def section_text(name, results):
+    section = SECTIONS[name]
+    yield f"#### {section.title}"
+    yield ""
+    if section.tail:
+        yield from percentiles(results)
+    elif len({result["case"]["how"] for result in results}) > len(results) // 5 and name == "primitives":
+        yield from primitives(results)
+    else:
+        yield from pivot(results, lambda result, row: spread(row))
+        if found := list(ratio_rows(results)):
+            yield from grid(["", *(column(result["case"]) for result in results)], found)
+    if any("send" in row for result in results for row in result["rows"].values()):
+        yield "Client to server + server to client, by the server's stamps, p50:"
+        yield ""
+        yield from pivot(results, ways)
+    if section.rates:
+        yield "Operations a second: mean ± standard deviation of the repeats, median, peak:"
+        yield ""
+        yield from pivot(results, operations)
+    if section.cpu:
+        yield "Processor time of the client, µs a message:"
+        yield ""
+        yield from pivot(results, lambda result, row: number(row and row["cpu"]))
+    reasons = dict.fromkeys(
+        reason if name in reason else f"{name}: {reason}" for r in results for name, reason in r["gaps"].items()
+    )
+    if reasons:
+        yield f"No figure: {'; '.join(reasons)}."
+        yield ""
+
+
+def primitives(results):
+    """Primitives by loops, because each case has one contender."""
+    loops = list(dict.fromkeys(result["case"]["loop"] for result in results))
+    found = {(r["case"]["how"], r["case"]["loop"]): next(iter(r["rows"].values()), None) for r in results}
+    hows = list(dict.fromkeys(result["case"]["how"] for result in results))
+    return grid(["µs", *loops], ([how, *(spread(found.get((how, loop))) for loop in loops)] for how in hows))
+
+
+def markdown(report):
+    """All tables of one machine's report."""
+    yield f"### {report['machine']['CPU']}"
+    yield ""
+    yield "; ".join(f"{name} {value}" for name, value in report["machine"].items()) + "."
+    yield ""
+    for name in dict.fromkeys(result["section"] for result in report["results"]):
+        yield from section_text(name, [result for result in report["results"] if result["section"] == name])
+
+
+def write(page, reports, shown):
+    """Replace the part of the page between the marks. `shown` are lines with the plots."""
+    text = page.read_text()
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    lines = [BEGIN, "", *shown, *(line for report in reports for line in markdown(report)), END]
+    page.write_text(head + "\n".join(lines) + tail)
