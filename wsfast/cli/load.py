@@ -96,7 +96,9 @@ def add_to(commands: Any) -> None:
         help="bytes, or a range of random sizes: 512, 4k, 64-8k (512)",
     )
     kind = messages.add_mutually_exclusive_group()
-    kind.add_argument("--text", dest="binary", action="store_false", help="send text (default)")
+    kind.add_argument(
+        "--text", dest="binary", action="store_false", default=False, help="send text (default)"
+    )
     kind.add_argument("--binary", dest="binary", action="store_true", help="send binary messages")
     messages.add_argument("--messages-from", metavar="FILE", help="send the lines of a file, again and again")
     messages.add_argument("--seed", metavar="N", type=int, default=1, help="of random messages (1)")

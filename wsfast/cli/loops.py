@@ -31,25 +31,12 @@ def factory(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
     return "uvloop", importlib.import_module("uvloop").new_event_loop
 
 
-def run(main: Coroutine[Any, Any, T], name: str = "asyncio") -> T:
-    """``asyncio.run()`` on a loop of that name. As there, what is left is cancelled when `main` has ended."""
+def run(main: Coroutine[Any, Any, T], name: str) -> T:
+    """``asyncio.run()`` on a loop of that name, for a `main` that leaves no tasks."""
     loop = factory(name)[1]()
     try:
         asyncio.set_event_loop(loop)
-        task = loop.create_task(main)
-        try:
-            return loop.run_until_complete(task)
-        except KeyboardInterrupt:
-            task.cancel()
-            loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-            raise
+        return loop.run_until_complete(main)
     finally:
-        try:
-            left = asyncio.all_tasks(loop)
-            for other in left:
-                other.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -106,8 +106,8 @@ def _schedule(plan: Plan, series: Series) -> list[str]:
     if any(run.late for run in series.runs):
         offered = sum(run.throughput for run in series.runs) / len(series.runs)
         lines.append(
-            f"WARNING: the client could not keep the schedule ({offered:,.0f} of {plan.rate:,g} messages/s were "
-            "answered in time): the latencies are partly its own. Use more --processes, or a lower --rate."
+            "WARNING: the client did not keep its schedule, so the latencies are partly its own. "
+            f"{offered:,.0f} of {plan.rate:,g} messages/s were answered. Use more --processes or a lower --rate."
         )
     return lines
 
