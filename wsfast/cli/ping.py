@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import signal
 import statistics
 import sys
@@ -120,7 +121,8 @@ def _summary(url: str, pinger: _Pinger, elapsed: float) -> str:
         spans = [seconds * 1e9 for seconds in pinger.times]
         figures = (min(spans), statistics.fmean(spans), max(spans), statistics.pstdev(spans))
         lines.append(f"rtt min/avg/max/mdev = {' / '.join(map(duration, figures))}")
-        lines += ["", bars((span, 1) for span in spans)]
+        rows = min(14, 4 + math.isqrt(len(spans)))  # a few PINGs need no fine scale
+        lines += ["", bars(((span, 1) for span in spans), rows)]
     return "\n".join(lines)
 
 
