@@ -1,0 +1,1 @@
+"""The command line, ``wsfast`` and ``python -m wsfast``: above the faces, which do not know it."""

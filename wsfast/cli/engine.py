@@ -1,0 +1,299 @@
+"""The connections of a load, in a worker process: they send, and note when the answers come.
+
+Each answer belongs to the oldest message of its connection that has none, as servers that echo or acknowledge answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import Counter, deque
+from collections.abc import Sequence
+from time import monotonic_ns
+from typing import Any
+
+from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast.cli.outcome import why
+from wsfast.cli.plan import Plan
+from wsfast.cli.schedule import Schedule
+
+__all__ = ["Engine"]
+
+# The loop's timers are late by up to a millisecond, so the last stretch before a message is due is spent in the loop
+# without sleeping.
+_AWAKE = 2_000_000  # ns
+
+# So many messages that are overdue are sent before answers are read.
+_BATCH = 64
+
+# An open loop does not wait for a server that reads too slowly. This many bytes of a connection may wait to be sent.
+_BACKLOG = 16 * 2**20
+
+# So many connections are being opened at a time.
+_OPENING = 64
+
+_CONTROL = WSMsgType.CLOSE  # the first type of control frames; those of messages are below
+_FOREVER = 2**62
+
+
+class Connection(WSListener):
+    """One connection: when its unanswered messages were due, the oldest first."""
+
+    transport: WSTransport
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.waiting: deque[int] = deque()
+        self.expected: deque[bytes] | None = deque() if engine.verify else None
+        self.full = False
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if not frame.fin or frame.msg_type >= _CONTROL:
+            return
+        engine = self.engine
+        if not self.waiting:
+            engine.errors["message without a request"] += 1
+            return
+        now = monotonic_ns()
+        due = self.waiting.popleft()
+        engine.received += 1
+        if engine.begins <= now < engine.ends:
+            engine.counted += 1
+        if due >= engine.begins:
+            engine.latencies.append(now - due)
+            engine.owed -= 1
+        if self.expected is not None and frame.get_payload_as_bytes() != self.expected.popleft():
+            engine.errors["answer differs from its message"] += 1
+        if engine.closed_loop and engine.may_send(now):
+            self.send(now)
+        if not engine.sending or not engine.owed:
+            engine.look_for_the_end()
+
+    def send(self, due: int) -> None:
+        """Send the next message of the workload."""
+        engine = self.engine
+        message = engine.next_message()
+        if self.full:
+            engine.errors["not sent: the server does not read"] += 1
+            return
+        self.waiting.append(due)
+        if self.expected is not None:
+            self.expected.append(message)
+        engine.sent += 1
+        self.transport.send(engine.msg_type, message)
+
+    def pause_writing(self) -> None:
+        self.full = not self.engine.closed_loop
+
+    def resume_writing(self) -> None:
+        self.full = False
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self.engine.lost(self, transport)
+
+
+class Engine:
+    """A run: opens connections, sends for a time, and waits for the last answers.
+
+    :param number: which of the worker processes this is, from 0
+    """
+
+    def __init__(self, plan: Plan, number: int) -> None:
+        self._plan = plan
+        self._number = number
+        self._messages: Sequence[bytes] = plan.workload.messages()
+        self._index = 0
+        self._connections: list[Connection] = []
+        self._turn = 0
+        self._ended = asyncio.Event()
+        self.msg_type = plan.workload.msg_type
+        self.verify = plan.verify
+        self.closed_loop = plan.rate is None
+        # Between these times, in nanoseconds of monotonic_ns(), is what is measured.
+        self.begins = self.ends = _FOREVER
+        self.sending = False
+        self.sent = self.received = self._given_up = 0
+        self.counted = 0  # answers that came while it was measured
+        # A closed loop with a number of messages: how many are left to send, and to be answered.
+        limited = self.closed_loop and plan.messages is not None
+        self._budget = self.owed = plan.share(plan.messages, number) if limited else _FOREVER
+        self.errors: Counter[str] = Counter()
+        # In nanoseconds, since they were handed out last: from due to answered, and from due to sent.
+        self.latencies, self.lags = array("q"), array("q")
+        self._bytes_sent = self._bytes_received = 0  # by connections that are closed
+
+    # opening
+
+    async def open(self) -> dict[str, Any]:
+        """Open the connections. Returns what is told of them."""
+        gate = asyncio.Semaphore(_OPENING)
+        began = monotonic_ns()
+        count = self._plan.share(self._plan.connections, self._number)
+        await asyncio.gather(*(self._open_one(gate) for _ in range(count)))
+        tls = self._connections[0].transport.tls if self._connections else None
+        return {
+            "connections": len(self._connections),
+            "seconds": (monotonic_ns() - began) / 1e9,
+            "tls": None if tls is None else f"{tls.version}, {tls.layer}",
+        }
+
+    async def _open_one(self, gate: asyncio.Semaphore) -> None:
+        def make() -> Connection:
+            return Connection(self)
+
+        options = self._plan.target.options()
+        async with gate:
+            try:
+                transport, connection = await ws_connect(
+                    make, self._plan.target.url, write_policy="gather", close_timeout=2, **options
+                )
+            except Exception as exc:
+                self.errors[f"connecting: {why(exc)[:200]}"] += 1
+                return
+        assert isinstance(connection, Connection)
+        connection.transport = transport
+        transport.set_write_buffer_limits(high=_BACKLOG)
+        if not transport.is_disconnected:
+            self._connections.append(connection)
+
+    def lost(self, connection: Connection, transport: WSTransport) -> None:
+        """A connection has ended. Its unanswered messages are errors, unless the run is over."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+        if self._ended.is_set():
+            return
+        self._add_bytes(transport)
+        info = transport.close_info
+        assert info is not None
+        cause = "" if info.cause is None else f": {why(info.cause)}"
+        reason = f" {info.reason!r}" if info.reason else ""
+        self.errors[f"connection closed with {int(info.code)}{reason}{cause}"[:200]] += 1
+        if connection.waiting:
+            self.errors["unanswered: the connection was closed"] += len(connection.waiting)
+            self.owed -= sum(due >= self.begins for due in connection.waiting)
+            self._given_up += len(connection.waiting)
+            connection.waiting.clear()
+        if self.begins != _FOREVER:
+            self.look_for_the_end()
+
+    # sending
+
+    def next_message(self) -> bytes:
+        """The next message of the workload."""
+        message = self._messages[self._index]
+        self._index = (self._index + 1) % len(self._messages)
+        return message
+
+    def may_send(self, now: int) -> bool:
+        """May a closed loop send another message? If their number is limited, this counts it."""
+        if not self.sending or now >= self.ends:
+            return False
+        if now >= self.begins:
+            if not self._budget:
+                return False
+            self._budget -= 1
+        return True
+
+    async def run(self, start: int) -> None:
+        """Send until the time is over, or all messages are sent, and wait for the answers.
+
+        :param start: when sending starts, in nanoseconds of ``monotonic_ns()``; all processes have the same
+        """
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0, start - monotonic_ns()) / 1e9)
+        self.begins = start + int(self._plan.warmup * 1e9)
+        if self._plan.duration is not None:
+            self.ends = self.begins + int(self._plan.duration * 1e9)
+        elif not self.closed_loop:
+            assert self._plan.messages is not None
+            assert self._plan.rate is not None
+            self.ends = self.begins + int(self._plan.messages / self._plan.rate * 1e9)
+        self.sending = True
+        if not self._connections:
+            self.look_for_the_end()
+        elif self.closed_loop:
+            for connection in list(self._connections):
+                for _ in range(self._plan.window):
+                    if self.may_send(now := monotonic_ns()):
+                        connection.send(now)
+        else:
+            assert self._plan.rate is not None
+            schedule = Schedule(start, self._plan.rate, self._number, self._plan.processes)
+            loop.call_soon(self._send_due, schedule, loop)
+        if self.ends != _FOREVER:
+            loop.call_later((self.ends - monotonic_ns()) / 1e9, self.stop)
+        await self._ended.wait()
+        unanswered = sum(len(connection.waiting) for connection in self._connections)
+        if unanswered:
+            self.errors[f"unanswered after {self._plan.drain:g} s"] += unanswered
+
+    def _send_due(self, schedule: Schedule, loop: asyncio.AbstractEventLoop) -> None:
+        """Send the messages that are due, and come back when the next one is."""
+        if not self.sending or not self._connections:
+            return
+        for _ in range(_BATCH):
+            now, due = monotonic_ns(), schedule.due()
+            if due > now or due >= self.ends:
+                break
+            schedule.sent += 1
+            self._turn = (self._turn + 1) % len(self._connections)
+            if due >= self.begins:
+                self.lags.append(now - due)
+            self._connections[self._turn].send(due)
+            if not self._connections:
+                return
+        if due >= self.ends:
+            self.stop()
+        elif due - now < _AWAKE and self._plan.awake:
+            loop.call_soon(self._send_due, schedule, loop)
+        else:
+            margin = _AWAKE / 2 if self._plan.awake else 0
+            loop.call_later(max(0, due - now - margin) / 1e9, self._send_due, schedule, loop)
+
+    # the end
+
+    def stop(self) -> None:
+        """Send no more. The run is over when the answers have come, or the time for them is up."""
+        if self.sending:
+            self.sending = False
+            self.ends = min(self.ends, monotonic_ns())
+            asyncio.get_running_loop().call_later(self._plan.drain, self._ended.set)
+            self.look_for_the_end()
+
+    def look_for_the_end(self) -> None:
+        """End the run if no answer is missing, or no connection is left."""
+        if not self.owed or not self._connections:
+            self.sending = False
+            self.ends = min(self.ends, monotonic_ns())
+        if not self.sending and (self.sent == self.received + self._given_up or not self._connections):
+            self._ended.set()
+
+    def result(self) -> dict[str, int]:
+        """The counts of the whole run. Bytes are those of the connections' streams, with the headers of frames."""
+        stats = [connection.transport.stats for connection in self._connections]
+        return {
+            "begins": self.begins,
+            "ends": self.ends,
+            "counted": self.counted,
+            "bytes_sent": self._bytes_sent + sum(one.bytes_sent for one in stats),
+            "bytes_received": self._bytes_received + sum(one.bytes_received for one in stats),
+        }
+
+    def _add_bytes(self, transport: WSTransport) -> None:
+        self._bytes_sent += transport.stats.bytes_sent
+        self._bytes_received += transport.stats.bytes_received
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._ended.set()
+        left = [connection.transport for connection in self._connections]
+        for transport in left:
+            transport.disconnect()
+        await asyncio.gather(*(_closed(transport) for transport in left))
+
+
+async def _closed(transport: WSTransport) -> None:
+    try:
+        await transport.wait_disconnected()
+    except Exception:  # noqa: S110 - the run is over, and counted
+        pass

@@ -1,0 +1,53 @@
+"""Which command runs, and with which exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from wsfast.cli import bench, connect, doctor, load, ping
+from wsfast.cli.outcome import ERRORS, INTERRUPTED, USAGE, MissingExtra, Usage
+
+_EPILOG = """\
+exit codes: 0 all went well, 1 something failed, 2 wrong usage, 130 interrupted by Ctrl-C
+Each command has its own --help. The documentation is docs/cli.md."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    made = argparse.ArgumentParser(
+        prog="wsfast",
+        description="Talk to a WebSocket server, measure it, and see what would make it faster.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=f"wsfast {version('wsfast')}")
+    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (connect, ping, load, bench, doctor):
+        command.add_to(commands)
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command. Returns the exit code.
+
+    :param argv: the arguments behind the program's name; by default those of the process
+    :raises SystemExit: argparse refused the arguments, or printed help
+    """
+    arguments = parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()  # here a reader that has gone is noticed, and not at exit
+    except (Usage, MissingExtra) as exc:
+        print(f"wsfast: {exc}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # as in `wsfast doctor | head -1`
+        # At exit the interpreter flushes stdout once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ERRORS
+    return code

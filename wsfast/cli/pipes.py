@@ -1,0 +1,94 @@
+"""Lines of stdin as messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from wsfast.cli.commands import Action, from_hex
+from wsfast.cli.session import Session
+
+__all__ = ["BadLine", "feed"]
+
+_CHUNK = 65536
+
+
+class BadLine(ValueError):
+    """A line of stdin that cannot be sent."""
+
+
+def feed(binary: bool, wait: float) -> Callable[[Session], Coroutine[Any, Any, None]]:
+    """A feed of a session that sends the lines of stdin, and leaves when the server has been silent after that.
+
+    :param binary: lines are hex
+    :param wait: how long the server must have been silent, in seconds
+    """
+
+    async def send_lines(session: Session) -> None:
+        await session.connected()
+        number = 0
+        async for lines in _Lines():
+            for number, line in enumerate(lines, number + 1):
+                await session.do(Action("send", _message(line, number, binary)))
+        while True:
+            received = session.received
+            await asyncio.sleep(min(wait, 86400))
+            if session.received == received and wait < 86400:
+                return
+
+    return send_lines
+
+
+def _message(line: bytes, number: int, binary: bool) -> str | bytes:
+    try:
+        text = line.decode()
+        return from_hex(text) if binary else text
+    except UnicodeDecodeError:
+        raise BadLine(f"line {number} of stdin is not UTF-8: --binary sends hex as binary messages") from None
+    except ValueError as exc:
+        raise BadLine(f"line {number} of stdin: {exc}") from None
+
+
+class _Lines:
+    """The lines of stdin, as many at a time as there are. stdin may be a file, for which no event loop can wait, so a
+    thread reads it. It is a daemon: nothing interrupts a read."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue(1)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def __aiter__(self) -> _Lines:
+        return self
+
+    async def __anext__(self) -> list[bytes]:
+        lines = await self._queue.get()
+        if lines is None:
+            raise StopAsyncIteration
+        return lines
+
+    def _read(self) -> None:
+        # Not by sys.stdin: a thread that waits in it holds its lock, which stops the interpreter at exit.
+        descriptor = sys.stdin.fileno()
+        rest = b""
+        while chunk := os.read(descriptor, _CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if lines and not self._put([line.removesuffix(b"\r") for line in lines]):
+                return
+        if rest and not self._put([rest]):
+            return
+        self._put(None)
+
+    def _put(self, lines: list[bytes] | None) -> bool:
+        """Wait until the loop takes the lines. False if it has ended."""
+        putting = self._queue.put(lines)
+        try:
+            asyncio.run_coroutine_threadsafe(putting, self._loop).result()
+        except Exception:  # the loop is closed, or the task was cancelled at its end
+            putting.close()
+            return False
+        return True
