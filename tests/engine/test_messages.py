@@ -520,10 +520,11 @@ def test_what_leaves_together_is_compressed_in_order(loop):
         buffer = bytearray(14) + b"reused" * 10
         wire.transport.send_reuse_external_bytearray(WSMsgType.BINARY, buffer, 14)
     assert len(wire.mock.writes) == 1
+    wire.transport.send_reuse_external_bytearray(WSMsgType.BINARY, bytearray(14) + b"reused" * 10, 14)
     sent = wire.sent()
-    assert [inflated(frame, stream) for frame in sent] == [*messages * 3, b"reused" * 10]
+    assert [inflated(frame, stream) for frame in sent] == [*messages * 3, *[b"reused" * 10] * 2]
     assert [bool(frame.rsv) for frame in sent] == (
-        [len(message) >= 10 for message in messages] + [True] * 200 + [False] * 200 + [True]
+        [len(message) >= 10 for message in messages] + [True] * 200 + [False] * 200 + [True] * 2
     )
 
 
