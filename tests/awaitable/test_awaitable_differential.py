@@ -401,16 +401,17 @@ async def test_send_of_what_another_connection_says_until_it_ends(asynchronous):
     await compare(server, echo, script)
 
 
+async def in_halves(more):
+    """A message in two fragments, the second after `more`."""
+    yield "a"
+    await more.wait()
+    yield "b"
+
+
 async def test_send_waits_for_an_open_fragmented_message():
     async def script(note, ws):
         more = asyncio.Event()
-
-        async def slow():
-            yield "a"
-            await more.wait()
-            yield "b"
-
-        fragmented = asyncio.ensure_future(ws.send(slow()))
+        fragmented = asyncio.ensure_future(ws.send(in_halves(more)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         whole = asyncio.ensure_future(ws.send("whole"))
@@ -541,13 +542,7 @@ async def test_close_with_codes_and_reasons_that_must_not_be_sent(arguments):
 async def test_close_during_a_fragmented_message():
     async def script(note, ws):
         more = asyncio.Event()
-
-        async def slow():
-            yield "a"
-            await more.wait()
-            yield "b"
-
-        fragmented = asyncio.ensure_future(ws.send(slow()))
+        fragmented = asyncio.ensure_future(ws.send(in_halves(more)))
         await (await ws.ping())
         closing = asyncio.ensure_future(ws.close())
         await closing

@@ -246,7 +246,7 @@ def test_what_was_not_offered():
     def script(peer):
         peer.read_request()
         peer.send(peer.reply(ACCEPT))
-        peer.until_end()
+        peer.rest()
 
     with scripted(script) as server, pytest.raises(NegotiationError, match="extension that wasn't offered"):
         connect(server.url, compression=None)

@@ -222,7 +222,7 @@ def test_a_subclass():
 def test_a_connection_that_is_forgotten_warns_and_is_closed():
     def script(peer):
         peer.accept()
-        return peer.until_end()
+        return peer.rest()
 
     with scripted(script) as server:
         ws = connect(server.url)

@@ -36,7 +36,7 @@ def violate(data, call=lambda ws: ws.recv(), **options):
         peer.accept()
         peer.send(data + text("nobody reads this"))
         payload = peer.close_frame().payload
-        assert peer.until_end() == []
+        assert peer.rest() == []
         return payload
 
     with scripted(script) as server, connect(server.url, **options) as ws:
@@ -120,7 +120,7 @@ def test_binary_that_is_not_utf8_but_shall_be_decoded():
     def script(peer):
         peer.accept()
         peer.send(binary(b"\xff") + text("behind it"))
-        return peer.close_frame().payload[:2], peer.until_end()
+        return peer.close_frame().payload[:2], peer.rest()
 
     with scripted(script) as server, connect(server.url) as ws:
         with pytest.raises(ConnectionClosedError) as raised:

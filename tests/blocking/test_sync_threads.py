@@ -328,18 +328,20 @@ def test_who_waits_for_the_end_learns_of_a_deadline_that_another_thread_has_set(
         assert outcome == [True]
 
 
+def in_halves(begun, more):
+    """A message in two fragments: opens a gate after the first one, and waits at the other."""
+    yield "a"
+    begun.open()
+    more.wait()
+    yield "b"
+
+
 def test_a_fragmented_message_is_not_broken_into():
     """Control frames may stand between fragments, messages may not."""
     inside, tried = Gate(), Gate()
 
-    def fragments():
-        yield "a"
-        inside.open()
-        tried.wait()
-        yield "b"
-
     with scripted(echo) as server, connect(server.url) as ws:
-        with running(lambda: ws.send(fragments())) as outcome:
+        with running(lambda: ws.send(in_halves(inside, tried))) as outcome:
             inside.wait()
             for message in ("x", b"x", bytearray(b"x"), ["x", "y"]):
                 with pytest.raises(ConcurrencyError):
@@ -354,18 +356,12 @@ def test_a_fragmented_message_is_not_broken_into():
 def test_close_during_a_fragmented_message():
     inside, closed = Gate(), Gate()
 
-    def fragments():
-        yield "a"
-        inside.open()
-        closed.wait()
-        yield "b"
-
     def script(peer):
         peer.accept()
         return peer.close_frame().payload
 
     with scripted(script) as server, connect(server.url) as ws:
-        with running(lambda: ws.send(fragments())) as outcome:
+        with running(lambda: ws.send(in_halves(inside, closed))) as outcome:
             inside.wait()
             ws.close()
             closed.open()

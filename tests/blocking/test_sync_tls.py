@@ -279,7 +279,7 @@ def test_a_record_that_was_tampered_with_ends_the_connection_behind_what_came_be
         peer.send(text("before"))
         os.write(peer.sock.fileno(), b"\x17\x03\x03\x00\x20" + bytes(32))
         with contextlib.suppress(OSError):  # our alert
-            peer.until_end()
+            peer.rest()
 
     with scripted(script, ssl_context=server_context()) as server, connect(server.url, ssl=way()) as ws:
         ws.send("x")

@@ -323,7 +323,7 @@ def test_bytes_held_for_a_hostile_feed(feed):
     def script(peer: Peer):
         peer.accept(headers=ACCEPT if compressed else b"")
         peer.frame()
-        reading = threading.Thread(target=peer.until_end)
+        reading = threading.Thread(target=peer.rest)
         reading.start()
         with contextlib.suppress(OSError):
             peer.send(data)

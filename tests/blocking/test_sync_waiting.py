@@ -357,7 +357,7 @@ def test_a_peer_that_has_ended_its_half(done):
     def script(peer):
         peer.accept()
         peer.sock.shutdown(socket.SHUT_WR)
-        return peer.until_end()
+        return peer.rest()
 
     with scripted(script) as server, connect(server.url) as ws, pytest.raises(ConnectionClosedError):
         ws.recv()
@@ -370,7 +370,7 @@ def test_the_client_ends_its_half_after_the_closing_handshake():
     def script(peer):
         peer.accept()
         peer.answer_close()
-        return peer.until_end()
+        return peer.rest()
 
     with scripted(script) as server:
         ws = connect(server.url, close_timeout=20)

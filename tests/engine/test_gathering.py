@@ -283,6 +283,26 @@ def test_gathered_frames_of_all_kinds_keep_their_order(gathering):
     assert payloads(gathering) == [b"0", b"1", b"2", b"3", b"4", big, b"5", b"6", b"7", b"8", b"\x03\xe8"]
 
 
+def test_the_first_frame_of_a_later_callback_leaves_at_once(gathering):
+    def send(text):
+        gathering.transport.send(WSMsgType.TEXT, text)
+        left.append(len(gathering.mock.writes))
+
+    left = []
+    for text in "ab":
+        gathering.loop.call_soon(send, text)
+        gathering.iterate()
+    assert left == [1, 2]
+
+
+def test_a_bytearray_that_leaves_first_is_the_first_frame_of_the_iteration(gathering):
+    for text in (b"a", b"b", b"c"):
+        gathering.transport.send_reuse_external_bytearray(WSMsgType.BINARY, bytearray(14) + text, 14)
+    assert payloads(gathering) == [b"a"]
+    gathering.iterate()
+    assert payloads(gathering) == [b"b", b"c"]
+
+
 def test_gathered_frames_leave_when_there_are_64_kib(gathering):
     for _ in range(200):
         gathering.transport.send(WSMsgType.BINARY, bytes(1000))

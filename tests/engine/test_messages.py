@@ -520,10 +520,11 @@ def test_what_leaves_together_is_compressed_in_order(loop):
         buffer = bytearray(14) + b"reused" * 10
         wire.transport.send_reuse_external_bytearray(WSMsgType.BINARY, buffer, 14)
     assert len(wire.mock.writes) == 1
+    wire.transport.send_reuse_external_bytearray(WSMsgType.BINARY, bytearray(14) + b"reused" * 10, 14)
     sent = wire.sent()
-    assert [inflated(frame, stream) for frame in sent] == [*messages * 3, b"reused" * 10]
+    assert [inflated(frame, stream) for frame in sent] == [*messages * 3, *[b"reused" * 10] * 2]
     assert [bool(frame.rsv) for frame in sent] == (
-        [len(message) >= 10 for message in messages] + [True] * 200 + [False] * 200 + [True]
+        [len(message) >= 10 for message in messages] + [True] * 200 + [False] * 200 + [True] * 2
     )
 
 
@@ -561,30 +562,55 @@ def test_reserved_bits_are_not_the_user_s(loop):
         wire.transport.send(WSMsgType.TEXT, "", rsv1=True)
 
 
-def test_what_is_not_sent_is_not_referred_to(loop, monkeypatch):
-    """A message that could not be compressed to its end must not be missed by the next one."""
-    failing = False
-    new_stream = AgreedDeflate.compressor
+@pytest.fixture
+def failing(monkeypatch):
+    """Functions that run, one after the other, when a message has been compressed to its end."""
+    new_stream, failures = AgreedDeflate.compressor, []
 
     class Stream:
         def __init__(self, stream):
             self.compress, self._flush = stream.compress, stream.flush
 
         def flush(self, mode):
-            if failing:
+            if failures:
+                failures.pop()()
                 raise MemoryError("no")
             return self._flush(mode)
 
     monkeypatch.setattr(AgreedDeflate, "compressor", lambda self: Stream(new_stream(self)))
+    return failures
+
+
+def test_what_is_not_sent_is_not_referred_to(loop, failing):
+    """A message that could not be compressed to its end must not be missed by the next one."""
     wire = Wire(loop, Reader(), compression=agreed(threshold=0))
     stream = zlib.decompressobj(wbits=-15)
     wire.transport.send(WSMsgType.BINARY, b"one, two, three")
-    failing = True
+    failing.append(lambda: None)
     with pytest.raises(MemoryError, match="no"):
         wire.transport.send(WSMsgType.BINARY, b"four, five, six")
-    failing = False
     wire.transport.send(WSMsgType.BINARY, b"four, five, six")
     assert [inflated(frame, stream) for frame in wire.sent()] == [b"one, two, three", b"four, five, six"]
+
+
+def test_a_first_fragment_that_is_not_sent_begins_no_message(loop, failing):
+    wire = Wire(loop, Reader(), compression=agreed(threshold=0))
+    failing.append(lambda: None)
+    with pytest.raises(MemoryError, match="no"):
+        wire.transport.send(WSMsgType.BINARY, b"a", fin=False)
+    with pytest.raises(ValueError, match="no fragmented message was begun"):
+        wire.transport.send(WSMsgType.CONTINUATION, b"b")
+    wire.transport.send(WSMsgType.BINARY, b"c")
+    assert [inflated(frame, zlib.decompressobj(wbits=-15)) for frame in wire.sent()] == [b"c"]
+
+
+def test_a_first_fragment_that_is_not_sent_while_others_wait_behind_it_ends_the_connection(loop, failing):
+    wire = Wire(loop, Reader(), compression=agreed(threshold=0))
+    failing.append(lambda: wire.transport.send(WSMsgType.CONTINUATION, b"b"))
+    with pytest.raises(MemoryError, match="no"):
+        wire.transport.send(WSMsgType.BINARY, b"a", fin=False)
+    assert "abort" in wire.mock.calls
+    assert wire.sent() == []
 
 
 def test_a_server_whose_window_zlib_cannot_keep_to_gets_all_uncompressed(loop):

@@ -17,6 +17,7 @@ from wsfast._engine.tuning import Tuning
 from wsfast.deflate import AgreedDeflate, PerMessageDeflate
 
 KIB = 1024
+LONG_FRAME = 4 << 20  # of memory.pxd: a longer one leaves in several writes
 
 
 def during_writes(wire: Wire, *actions) -> None:
@@ -142,6 +143,14 @@ def test_a_cork_that_is_left_during_a_write_leaves_nothing_behind(wire):
     wire.transport.send(BINARY, bytes(60_000))
     wire.transport.send(BINARY, bytes(100_000))
     assert [len(payload) for payload in payloads(wire)] == [60_000, 100_000]
+
+
+def test_a_bytearray_that_is_sent_between_the_pieces_of_a_long_frame_comes_behind_it(wire):
+    late = bytearray(14) + b"late"
+    during_writes(wire, lambda: wire.transport.send_reuse_external_bytearray(BINARY, late, 14))
+    wire.transport.send(BINARY, bytes(LONG_FRAME + 1))
+    assert len(wire.mock.writes) == 3
+    assert [len(payload) for payload in payloads(wire)] == [LONG_FRAME + 1, 4]
 
 
 def test_a_write_that_fails_ends_the_connection(wire):

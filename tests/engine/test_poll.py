@@ -530,19 +530,6 @@ async def test_it_works_from_a_task_with_the_awaitable_client_as_well():
         assert await waiting == "a"
 
 
-class TlsPeer:
-    """A TLS server's end of a connection that a test can drive while the loop is blocked."""
-
-    def __init__(self) -> None:
-        self.peer: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
-        self.done = asyncio.Event()
-
-    async def __call__(self, peer: Peer) -> None:
-        await peer.accept()
-        self.peer.set_result(peer)
-        await self.done.wait()
-
-
 @pytest.mark.parametrize("sleep", [False, True])
 @pytest.mark.parametrize("settings", [certificates.client_context, certificates.client_settings])
 async def test_tls_is_polled_through_its_transport(settings, sleep):
@@ -551,12 +538,17 @@ async def test_tls_is_polled_through_its_transport(settings, sleep):
             peer.send(text("c"))
             assert transport.poll(SOON, sleep)
 
-    handler = TlsPeer()
+    async def handler(there):
+        await there.accept()
+        arrived.set_result(there)
+        await done.wait()
+
+    arrived, done = asyncio.get_running_loop().create_future(), asyncio.Event()
     async with serve(handler, ssl_context=certificates.server_context()) as served:
         transport, listener = await ws_connect(
             lambda: Scripted(on_ws_frame=nested), served.url, ssl_context=settings()
         )
-        peer = await handler.peer
+        peer = await arrived
         assert transport.poll(0) is False
         peer.send(text("a") + text("b"))
         assert transport.poll(SOON, sleep) is True
@@ -573,7 +565,7 @@ async def test_tls_is_polled_through_its_transport(settings, sleep):
             await asyncio.sleep(0)  # the server has more to write than the kernel takes
         assert listener.frames[-1].payload == big
         assert transport.stats.poll_hits >= 4
-        handler.done.set()
+        done.set()
         await transport.wait_disconnected()
         with pytest.raises(ConnectionClosed):
             transport.poll(0)

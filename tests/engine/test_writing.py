@@ -175,62 +175,22 @@ REFUSED = [
     ("int as messages", lambda t: t.send_many(2, 5), TypeError, "iterable"),
     ("CLOSE by send_many()", lambda t: t.send_many(8, []), ValueError, "msg_type"),
     ("str as msg_type of many", lambda t: t.send_many("text", []), TypeError, "msg_type"),
-    ("None as buffer", lambda t: t.send_reuse_external_bytearray(2, None, 14), TypeError, "buffer"),
-    ("bytes as buffer", lambda t: t.send_reuse_external_bytearray(2, bytes(20), 14), TypeError, "buffer"),
-    (
-        "msg_offset 13",
-        lambda t: t.send_reuse_external_bytearray(2, bytearray(20), 13),
-        ValueError,
-        "msg_offset",
-    ),
-    (
-        "msg_offset 0",
-        lambda t: t.send_reuse_external_bytearray(2, bytearray(20), 0),
-        ValueError,
-        "msg_offset",
-    ),
-    (
-        "negative msg_offset",
-        lambda t: t.send_reuse_external_bytearray(2, bytearray(20), -1),
-        ValueError,
-        "msg_offset",
-    ),
-    (
-        "msg_offset behind",
-        lambda t: t.send_reuse_external_bytearray(2, bytearray(20), 21),
-        ValueError,
-        "msg_offset",
-    ),
-    (
-        "external CLOSE",
-        lambda t: t.send_reuse_external_bytearray(8, bytearray(20), 14),
-        ValueError,
-        "msg_type",
-    ),
-    (
-        "external PING",
-        lambda t: t.send_reuse_external_bytearray(9, bytearray(20), 14),
-        ValueError,
-        "msg_type",
-    ),
-    (
-        "external opcode 3",
-        lambda t: t.send_reuse_external_bytearray(3, bytearray(20), 14),
-        ValueError,
-        "msg_type",
-    ),
-    (
-        "external str type",
-        lambda t: t.send_reuse_external_bytearray("x", bytearray(20), 14),
-        TypeError,
-        "msg_type",
-    ),
-    (
-        "external rsv",
-        lambda t: t.send_reuse_external_bytearray(2, bytearray(20), 14, rsv1=1),
-        ValueError,
-        "rsv1",
-    ),
+    *[
+        (name, lambda t, args=args: t.send_reuse_external_bytearray(*args), error, argument)
+        for name, args, error, argument in (
+            ("None as buffer", (2, None, 14), TypeError, "buffer"),
+            ("bytes as buffer", (2, bytes(20), 14), TypeError, "buffer"),
+            ("msg_offset 13", (2, bytearray(20), 13), ValueError, "msg_offset"),
+            ("msg_offset 0", (2, bytearray(20), 0), ValueError, "msg_offset"),
+            ("negative msg_offset", (2, bytearray(20), -1), ValueError, "msg_offset"),
+            ("msg_offset behind", (2, bytearray(20), 21), ValueError, "msg_offset"),
+            ("external CLOSE", (8, bytearray(20), 14), ValueError, "msg_type"),
+            ("external PING", (9, bytearray(20), 14), ValueError, "msg_type"),
+            ("external opcode 3", (3, bytearray(20), 14), ValueError, "msg_type"),
+            ("external str type", ("x", bytearray(20), 14), TypeError, "msg_type"),
+            ("external rsv", (2, bytearray(20), 14, True, True), ValueError, "rsv1"),
+        )
+    ],
     *[
         (f"close code {code}", lambda t, code=code: t.send_close(code), ValueError, "close_code")
         for code in (-1, 1, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65536)

@@ -161,7 +161,7 @@ def test_times_of_a_blocking_connection_count():
         peer.accept()
         ping = peer.frame()
         assert ping.opcode == frames.PING
-        got = peer.until_end()
+        got = peer.rest()
         return got[0].payload[:2]
 
     with scripted(script) as server:
@@ -182,7 +182,7 @@ def test_times_of_a_blocking_connection_count():
 def test_the_close_timeout_of_a_blocking_connection_counts():
     def script(peer):
         peer.accept()
-        peer.until_end()  # no answer
+        peer.rest()  # no answer
 
     with scripted(script) as server:
         ws = wsfast.sync.client.connect(server.url, close_timeout=1000)

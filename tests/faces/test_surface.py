@@ -669,7 +669,7 @@ def test_a_loop_that_is_closed_sends_nothing(face):
 
     def script(peer):
         peer.accept()
-        peer.until_end()
+        peer.rest()
 
     with scripted(script) as server:
         own = asyncio.run(connect(server.url))

@@ -58,7 +58,7 @@ def in_thread(make: Callable[[], Any]) -> Iterator[Any]:
 
 
 class Peer:
-    """The server's end of one connection, whose script is plain blocking code."""
+    """As support.servers.Peer, with the same methods, for a script of blocking code in a thread."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -105,7 +105,7 @@ class Peer:
         self.send(frames.frame(frames.CLOSE, sent.payload))
         return sent
 
-    def until_end(self) -> list[Sent]:
+    def rest(self) -> list[Sent]:
         """All frames until the client closes the connection, or resets it."""
         got = []
         with contextlib.suppress(EOFError, ConnectionError):

@@ -50,7 +50,7 @@ def _as_text(opcode: int, payload: bytes) -> str | None:
         if opcode & 0x8:
             text = payload.decode("ascii")
             return repr(text) if text.isprintable() else None
-        # What lies between is not shown. A fragment may end within a character.
+        # The bytes between them are not shown. A fragment may end within a character.
         decoder = codecs.getincrementaldecoder("utf-8")()
         shown = decoder.decode(payload[: 4 * _SHOWN])
         if len(payload) > 4 * _SHOWN:

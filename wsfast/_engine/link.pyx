@@ -1,4 +1,4 @@
-"""What a connection is to all of its parts: its state, its loop, its thread, and the transport beneath."""
+"""What all parts of a connection share: its state, its loop, its thread, and the transport beneath."""
 
 from wsfast._engine.memory cimport scratch_of_thread
 
@@ -30,7 +30,7 @@ cdef class Link(Protocol):
         raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use loop.call_soon_threadsafe()")
 
     cdef int _event(self) except -1:
-        """PollingReader tells the poller that something was sent or received."""
+        """PollingReader notifies the poller that bytes were sent or received."""
 
     cdef int _raise_closed(self) except -1:
         """WSTransport knows how it was closed."""

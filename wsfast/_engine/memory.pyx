@@ -72,7 +72,7 @@ cdef class ReadBuffer:
         release(self.data)
 
     cdef Py_ssize_t claim(self, Py_ssize_t end) noexcept:
-        """The bytes before `end` are in use by whoever refers to the buffer. Returns where others may read."""
+        """The bytes before `end` belong to the objects that refer to the buffer. Returns where the next read may go."""
         self.claimed = max(self.claimed, aligned(end + ROOM_FOR_TAIL))
         return self.claimed
 
@@ -95,7 +95,7 @@ cdef ReadBuffer new_frame_buffer(uint64_t size):
 
 
 cdef class Scratch:
-    """What the connections of one thread share. Only that thread may call."""
+    """The buffers that the connections of one thread share. Only that thread may call."""
 
     def __dealloc__(self):
         release(self._spare_write)

@@ -1,12 +1,12 @@
 """Reading without sleeping: for some microseconds of a processor's time, no process needs to be woken.
 
-An event loop does not sleep while a callback is due. So one Poller per loop, which is due again and again as long as
-any of its connections sent or received something within its busy_poll, is all that it takes: the loop turns, asks the
+An event loop does not sleep while a callback is due. So each loop has one Poller, which schedules itself again as long
+as one of its connections sent or received something within its busy_poll. The loop goes on iterating: it asks the
 kernel about all of its descriptors with a time-out of zero, and runs timers and other tasks as ever.
 
-A turn of the loop takes a microsecond or two, though, and a reply that arrives meanwhile waits. So in each of its turns
-the poller also reads the sockets of the few connections that had the latest events, several times over: most replies
-arrive here, and need neither epoll_wait(2) nor the loop. All the others cost nothing: the loop finds them.
+An iteration takes a microsecond or two, though, and a reply that arrives meanwhile waits. So in each poll round the
+poller also reads the sockets of the few connections that had the latest events, several times over. Most replies arrive
+there, and need neither epoll_wait(2) nor the loop. The other connections cost nothing: the loop finds their replies.
 
 poll() does the same without a loop, for one connection; or it waits in the kernel, which costs less where the processor
 is needed for something else: for the server, say.
@@ -57,16 +57,16 @@ cdef extern from *:
 
 
 cdef enum:
-    # How often a turn reads sockets in vain before it goes back to the loop, for all of its connections together. That
-    # is how long other tasks wait: some 3 microseconds, where a turn of uvloop takes one and one of asyncio two.
+    # How many attempts of a poll round may find nothing before the poller returns to the loop, for all connections
+    # together. Other tasks wait so long: some 3 microseconds. An iteration of uvloop takes one, and one of asyncio two.
     LOOKS = 16
     # Connections that are read directly. More of them would make each other wait longer than the loop does.
     DIRECT = 4
-    # poll() lets signal handlers and other threads run whenever it has looked so often: every 60 microseconds or so.
+    # After so many attempts poll() lets signal handlers and other threads run: every 60 microseconds or so.
     LOOKS_BEFORE_OTHERS = 256
 
 # Only the interpreter's own loop runs signal handlers, and gives the GIL to the thread that has asked for it. Releasing
-# it for an instant is no use: that wakes the others, who come too late, and have not waited long enough to ask.
+# the GIL for an instant is no use: the threads that it wakes come too late, and have not waited long enough to ask.
 cdef object _let_others_run = eval("lambda: None")
 
 
@@ -114,7 +114,7 @@ cdef class Poller:
     cdef int event(self, PollingReader member) except -1:
         """`member` sent or received something."""
         if isinstance(member._fast, SocketTransport):
-            # Its next turn notes the time: one look at the clock is enough for all events before it.
+            # The next poll round notes the time: reading the clock once is enough for all events before it.
             member._tells_poller = False
             if member not in self._direct:
                 self._make_room()
@@ -243,6 +243,7 @@ cdef class PollingReader(FrameReader):
             if looks and _now() >= deadline:
                 return False
             self._require_receiving()
+            # TLS may hold records that it received before, which the kernel does not know of: try TLS first.
             if sleep and (looks or not self._holds_something()):
                 waits = self._sleep(deadline)
                 self._require_receiving()
@@ -280,8 +281,8 @@ cdef class PollingReader(FrameReader):
         return 0
 
     cdef bint _sleep(self, double deadline) except -1:
-        """Wait in the kernel until there is something to read, or to find out. What was sent goes on leaving, which is
-        the event loop's work otherwise: the server may answer only when it has all. Signal handlers run.
+        """Wait in the kernel until bytes arrive, or the connection ends. Queued bytes go on leaving, which is the event
+        loop's work otherwise: the server may answer only when it has all of them. Signal handlers run.
 
         True: recv(2) shall wait, which saves a system call. It does so for a fixed time, by a clock of milliseconds.
         """

@@ -91,7 +91,7 @@ cdef class FrameReader(FrameWriter):
         self._tells_read_done = True
 
     cdef void _woken_for_nothing(self) noexcept:
-        """The loop said that there is something to read, and somebody had read it: for stats."""
+        """Note for stats that the loop reported bytes which a poll had read already."""
         self._empty_wakeups += 1
 
     cpdef get_buffer(self, Py_ssize_t hint):
@@ -175,7 +175,7 @@ cdef class FrameReader(FrameWriter):
             raise ValueError(f"{nbytes} bytes cannot have been received")
         self._own_end = end
         if end - start < self._own_frame:
-            # What has come of it is judged at once (RFC 6455 section 8.1).
+            # The bytes of it that have come are judged at once (RFC 6455 section 8.1).
             status = wsf_message_next(&self._message, <const uint8_t *>buffer.data + start, end - start, &header)
             if status < WSF_INCOMPLETE:
                 self._own = None
@@ -235,7 +235,7 @@ cdef class FrameReader(FrameWriter):
         self._frame_end = start
         try:
             if self._state == State.CONNECTING:
-                # What follows the server's reply, the last bytes of this read, is frames already.
+                # The bytes behind the server's reply, the last ones of this read, are frames already.
                 self._frame_end = end - self._upgrade(PyBytes_FromStringAndSize(buffer.data + start, end - start))
                 if self._state != State.CONNECTING:
                     self._upgraded()
@@ -247,7 +247,7 @@ cdef class FrameReader(FrameWriter):
         return 0
 
     cdef int _deliver_rest(self) except -1:
-        """Deliver what is left of the bytes that were read last."""
+        """Deliver the rest of the bytes that were read last."""
         cdef Py_ssize_t start
         while self._state != State.CONNECTING and self._state < State.FAILED:
             start = self._frame_end
@@ -295,7 +295,7 @@ cdef class FrameReader(FrameWriter):
         return 0 if self._held is not None else self._drop_held()
 
     cdef int _drop_held(self) except -1:
-        """Nothing is held any more. Now comes the end, if the transport has told of it meanwhile."""
+        """Nothing is held any more. The end comes now, if the transport has reported it meanwhile."""
         self._held = None
         self._held_size = 0
         if self._lost_held is not None:

@@ -18,7 +18,7 @@ from wsfast.exceptions import PayloadTooBig, ProtocolError
 
 
 cdef enum:
-    # What a stream is given at once, for it copies what it does not use, and what it may make of that.
+    # Bytes that a stream gets at once, because it copies those that it does not use; bytes that it may make of them.
     PIECE = 64 * 1024
     BLOCK = 256 * 1024
     # How many messages decide which library goes on, and from which size on isal is the faster one (docs/design.md).
@@ -42,8 +42,8 @@ cpdef int compression(compress) except -1:
 cdef class Inflater:
     """Inflates what a server sends, in the order in which it arrives.
 
-    No Python runs while it does: there the handler of a signal would run, and if it raised, the stream would miss
-    a part that is not received again.
+    No Python runs while it inflates. Otherwise the handler of a signal could raise there, and the stream would miss a
+    part that is not received again.
 
     :param agreed: an AgreedDeflate of deflate.py
     """
@@ -89,8 +89,8 @@ cdef class Inflater:
         return inflated
 
     cdef bytes _inflate_on(self, data, Py_ssize_t size, Py_ssize_t limit, bytes first):
-        """What is not done in one step; `first` is what a step has made of all of `data`, None if there was none. The
-        result is None if it would be more than `limit` bytes."""
+        """Inflate what takes more than one step. `first` is what a step has made of all of `data`; None if there was no
+        step. Returns None if the result would have more than `limit` bytes."""
         cdef:
             Py_ssize_t block, start = 0, left = limit
             int streams = 1
@@ -166,7 +166,7 @@ cdef class Deflater:
             return self.in_message
         if head & NEVER or self.busy:
             return False
-        # How long a fragmented message will be nobody knows.
+        # The length of a fragmented message is not known yet.
         return head & ALWAYS or size >= self.threshold or not head & 0x80
 
     cpdef bytes deflate(self, data, bint fin):

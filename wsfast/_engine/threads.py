@@ -16,8 +16,8 @@ _EVER = 100 * 365 * 86400.0
 
 
 class _Owed:
-    """What an event loop holds while it owes the result of a call. If the loop lets go of it before, because the loop
-    is closed, the future says so: nobody else could."""
+    """An event loop holds this while it owes the result of a call. If the loop is closed before, it lets go of this
+    object, which then fails the future: nothing else could."""
 
     def __init__(self, future: Future[Any]) -> None:
         self.future = future

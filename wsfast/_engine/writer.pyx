@@ -6,8 +6,8 @@ the connection is corked or because of write_policy="gather", are built one behi
 
 One write at a time. While a frame is built and handed to the transport, Python may run: a finalizer, a signal handler,
 the loop's exception handler, pause_writing(). Any of them may send, close and uncork. None of that happens inside the
-write: frames are put aside by _send_later(), all else is noted in _owed, and _settle() sees to it when the write is
-over. So nothing that a write has checked changes before it is done.
+write: _send_later() puts frames aside, _owed notes all else, and _settle() does it when the write is over. So nothing
+that a write has checked changes before the write is done.
 
 nonecheck is off in the functions that every frame goes through: there it would count a reference up and down for each
 `+=` on a field. They dereference self, which is never None, and what they have just compared with None. Whatever else
@@ -332,7 +332,7 @@ cdef class FrameWriter(Link):
         return self._break_off()
 
     cdef int _settle(self) except -1:
-        """The write is over: see to what came up meanwhile. Here a callback may do whatever it likes."""
+        """The write is over: do what had to wait for its end. Here a callback may do anything."""
         cdef:
             LateFrame *late
             bint done
@@ -419,7 +419,7 @@ cdef class FrameWriter(Link):
             return self._put_encoded(
                 head, PyBytes_AS_STRING(deflated), PyBytes_GET_SIZE(deflated) - (TAIL_SIZE if fin else 0))
         except BaseException:
-            deflater.reset()  # the server may not get what the next message would refer to
+            deflater.reset()  # the next message would refer to bytes that the server may not get
             raise
 
     cdef bint _may_wait(self) except -1:
@@ -501,7 +501,7 @@ cdef class FrameWriter(Link):
     @cython.final
     @cython.nonecheck(False)
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1:
-        """send(2) if nothing is queued; what the kernel does not take is copied and queued."""
+        """Call send(2) if nothing is queued. The transport copies and queues the bytes that the kernel did not take."""
         cdef bint done = False
         self._writes += 1
         self._bytes_sent += size
@@ -515,13 +515,13 @@ cdef class FrameWriter(Link):
             done = True
         finally:
             if not done:
-                self._break_off()  # nobody knows how much of it has left: what followed might be taken for its rest
+                self._break_off()  # a part of it may have left: the server would take the next bytes for its rest
         if self._writing_paused:
             self._note_backlog(self.underlying_transport.get_write_buffer_size())
         return 0
 
     cdef void _note_backlog(self, Py_ssize_t size) noexcept:
-        """So much waits for the kernel to take it: for stats. SocketTransport tells it, too."""
+        """Note for stats how many bytes wait for the kernel. SocketTransport calls it, too."""
         self._longest_backlog = max(self._longest_backlog, size)
 
     # ---- gathering
@@ -564,7 +564,7 @@ cdef class FrameWriter(Link):
         """PollingReader logs the frame, or has it compressed."""
 
     cdef int _catch_up(self) except -1:
-        """WSTransport does what had to wait for the end of a write, and tells its listener what has changed."""
+        """WSTransport does what had to wait for the end of a write, and notifies its listener."""
 
     cdef int _break_off(self) except -1:
         """WSTransport ends the connection at once."""

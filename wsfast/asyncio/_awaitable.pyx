@@ -135,7 +135,7 @@ cdef extern from *:
 
 
 cdef class Awaitable:
-    """What a coroutine has, for a step that does the work."""
+    """The methods of a coroutine, for a step that does the work."""
 
     cdef int _delegate_to(self, coroutine, PyObject **result) except -1:
         """Let a coroutine do the rest."""

@@ -129,7 +129,7 @@ cdef class Connection:
 
     @property
     def listener(self):
-        """What the engine delivers to."""
+        """The listener that the engine delivers to."""
         return self._inbox
 
     def _receive_frame(self):
@@ -139,7 +139,7 @@ cdef class Connection:
         return receive
 
     def _send_frame(self, message, bint text, bint first, bint fin, int wish):
-        """Send one fragment; true if what follows must wait for the write buffer."""
+        """Send one fragment. True if the next one must wait for the write buffer."""
         cdef int opcode = (WSMsgType.TEXT if text else WSMsgType.BINARY) if first else WSMsgType.CONTINUATION
         self._transport._check_thread("send")
         cdef int first_byte = self._transport._first_byte(opcode, fin, False, False, False)
@@ -256,7 +256,7 @@ cdef class Receive(Awaitable):
         bint _frame
 
     cdef bint _is_ready(self) except -1:
-        """Is there what this object receives? Whatever inbox.streaming says: take() relies on it."""
+        """True if there is a message for this object, whatever inbox.streaming is: take() relies on it."""
         return self._connection._inbox.frames > 0 if self._frame else self._connection._inbox.messages > 0
 
     @cython.nonecheck(False)  # the callers have looked at the connection and its inbox just now
@@ -473,7 +473,7 @@ cdef int _first_byte(message, int text) except -1:
 
 
 cdef object _bytes_like(message):
-    """The engine takes what is contiguous; of a view that is not, make a copy that is."""
+    """The engine takes contiguous buffers only: copy a view that is not."""
     if isinstance(message, memoryview) and not message.c_contiguous:
         return message.tobytes()
     return message

@@ -20,9 +20,9 @@ cdef str _nest_patched = "_nest_patched"
 
 @cython.final
 cdef class Waiter:
-    """What a waiting recv() yields to its task: a future as far as the task can tell, but used again and again.
+    """A waiting recv() yields this to its task: a future as far as the task can tell, but used again and again.
 
-    A future tells its task by way of the event loop. This one can run the task at once, which is right whenever no
+    A future wakes its task by way of the event loop. This one can run the task at once, which is right whenever no
     other task is running: when the event loop has called the transport to read.
     """
 

@@ -102,17 +102,17 @@ cdef class Connection:
     cdef object _last_message
     # A thread receives, and is the only one until it has copied the message.
     cdef public bint _receiving
-    # WST_AGAIN if there was no memory to copy what was lent last: it is the next message.
+    # WST_AGAIN if there was no memory to copy the message that was lent last: it comes next.
     cdef int _again
-    # If compression was negotiated: what deflates messages (compression.py), and what inflates them.
+    # If compression was negotiated: the streams that deflate (compression.py) and inflate messages.
     cdef object _deflater
     cdef Inflater _inflater
-    # What was inflated of a compressed message and is not given to the user: None, the bytes of one frame, or a
+    # The inflated part of a compressed message that the program has not got yet: None, the bytes of one frame, or a
     # bytearray of several; whether it is text, and ends the message.
     cdef object _inflated
     cdef bint _is_text
     cdef bint _is_complete
-    # The rules for that message, also for what of it was given to the user. Those of its frames the crate applies.
+    # The rules for that message, including the part that the program has got. The crate applies those for its frames.
     cdef wsf_message _contents
 
     def __cinit__(self, handle, *arguments, **options):
@@ -130,7 +130,7 @@ cdef class Connection:
 
     # ---- receiving
 
-    @cython.binding(True)  # so that inspect tells the signature
+    @cython.binding(True)  # so that inspect finds the signature
     def recv(
         self, timeout: float | None = None, decode: bool | type[memoryview] | None = None
     ) -> str | bytes | memoryview:
@@ -417,8 +417,8 @@ cdef class Connection:
 cdef class Cork:
     """``with ws.cork():``; may be nested, the outermost one writes.
 
-    Compiled, so that the handler of a signal cannot raise between holding back and the body, or at its end before what
-    was held back leaves.
+    Compiled, so that the handler of a signal cannot raise between corking and the body, or at the end before the corked
+    frames leave.
     """
 
     cdef Connection _owner
@@ -439,7 +439,7 @@ cdef class Cork:
         self._entered -= 1
         with nogil:
             result = crate.cork(self._owner._connection, 0)
-        # After an exception nobody is to wait: the rest leaves with the next call.
+        # After an exception the caller shall not wait: the rest leaves with the next call.
         if result and exc_type is None:
             self._owner._is_to_send_again(result)
 
@@ -448,9 +448,9 @@ cdef class Cork:
 cdef class Fragments:
     """A message as its fragments arrive, for recv_streaming(). An iterator, not a generator: one that raised can go on.
 
-    No Python runs between a fragment's arrival and its being held here, nor between its being given to the user and
-    the note of that: so the handler of a signal that raises loses nothing, and leaves nobody shut out. What logs a
-    fragment runs while it is held.
+    No Python runs between the arrival of a fragment and its being held here, nor between its being given to the program
+    and the note of that. So a signal handler that raises loses no fragment, and locks no thread out. A fragment is held
+    while it is logged.
     """
 
     cdef Connection _connection
@@ -459,7 +459,7 @@ cdef class Fragments:
     cdef bint _begun
     cdef bint _done
     cdef bint _running
-    # A fragment that is not given to the user yet: what _receive_fragment() returned.
+    # A fragment that the program has not got yet, as _receive_fragment() returned it.
     cdef tuple _held
     # Of a character that is split between fragments.
     cdef bytes _beginning

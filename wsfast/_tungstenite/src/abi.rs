@@ -1,4 +1,4 @@
-//! The numbers and the structures of wsfast_tungstenite.h, and what the crate says in terms of them.
+//! The numbers and the structures of wsfast_tungstenite.h, and how the crate's own types become them.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
@@ -306,7 +306,7 @@ pub fn seconds(seconds: f64) -> Option<Duration> {
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(FAR)))
 }
 
-/// Copies what fits of `text`; returns how much that is.
+/// Copies as much of `text` as fits, and returns how many bytes that are.
 pub fn copy_text(target: &mut [u8], text: &[u8]) -> c_int {
     let size = text.len().min(target.len());
     target[..size].copy_from_slice(&text[..size]);
@@ -314,7 +314,7 @@ pub fn copy_text(target: &mut [u8], text: &[u8]) -> c_int {
 }
 
 /// # Safety
-/// `data` points to `size` bytes that nobody else uses, or `size` is 0.
+/// `data` points to `size` bytes that no other thread uses, or `size` is 0.
 pub unsafe fn room<'a>(data: *mut c_char, size: usize) -> &'a mut [u8] {
     if size == 0 {
         &mut []

@@ -66,7 +66,7 @@ impl Block {
         Layout::from_size_align(capacity, CACHE_LINE).map_err(|_| NoMemory)
     }
 
-    /// Makes room for `more` bytes. If there was none, what is there moves, and the block doubles.
+    /// Makes room for `more` bytes. If there was none, the bytes move, and the block doubles.
     #[inline]
     pub fn reserve(&mut self, more: usize) -> Result<(), NoMemory> {
         if self.capacity - self.len >= more {
@@ -106,7 +106,7 @@ impl Block {
         Ok(())
     }
 
-    /// What may be written to, behind the bytes; see `filled`.
+    /// The free room behind the bytes; see `filled`.
     #[inline]
     pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: the memory from `len` on is ours, and nothing is asked of its content.
@@ -129,7 +129,7 @@ impl Block {
         unsafe { copy(self.data.as_ptr().add(size), self.data.as_ptr(), self.len) };
     }
 
-    /// Forgets all bytes. Of the memory no more is kept than `usual`, or what frames needed lately that were not too long.
+    /// Forgets all bytes. Keeps at most `usual` bytes of memory, or as many as recent long frames needed.
     #[inline]
     pub fn clear(&mut self, usual: usize) {
         let len = self.len;

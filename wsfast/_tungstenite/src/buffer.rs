@@ -1,6 +1,6 @@
-//! The bytes that arrived, in one block of memory, and the message in it that is lent.
+//! The bytes that arrived, in one block of memory, and the message in it that is lent to the receiver.
 //!
-//! The receiver looks at a lent message without any lock, while other threads read on into the same buffer. So the bytes
+//! The receiver uses a lent message without any lock, while other threads read on into the same buffer. So the bytes
 //! that are lent must neither move nor change until they are taken back. Nothing outside this file can reach the block but
 //! to read it and to fill what is free behind it; and `grow` is the only function that may move it. If something in the
 //! block is lent `grow` leaves the whole block to the receiver, and goes on with a fresh one.
@@ -38,7 +38,7 @@ pub struct Buffer {
     loan: Loan,
     /// The block that the loan is in, if that is not `block`.
     left: Block,
-    /// What is lent, if it is in no block.
+    /// The lent message, if it is in no block.
     message: Vec<u8>,
 }
 
@@ -67,21 +67,21 @@ impl Buffer {
         self.start = self.block.len();
     }
 
-    /// What `advance` told.
+    /// The bytes at a place that `advance` returned.
     pub fn at(&self, place: Range<usize>) -> &[u8] {
         &self.block[place]
     }
 
     // ---- lending
 
-    /// Lends what `advance` told.
+    /// Lends the bytes at a place that `advance` returned.
     #[inline]
     pub fn lend(&mut self, place: Range<usize>) {
         assert!(place.start <= place.end && place.end <= self.block.len());
         self.loan = Loan::Block(place);
     }
 
-    /// Lends a message that is not in the block. What was lent before is taken back.
+    /// Lends a message that is not in the block. The message that was lent before is taken back.
     pub fn lend_owned(&mut self, message: Vec<u8>) {
         self.loan = Loan::Message;
         self.message = message;
@@ -98,7 +98,7 @@ impl Buffer {
         }
     }
 
-    /// The receiver has copied what it was lent.
+    /// Takes the lent message back: the receiver has copied it.
     #[inline]
     pub fn take_back(&mut self) {
         match std::mem::replace(&mut self.loan, Loan::Nothing) {
@@ -114,7 +114,7 @@ impl Buffer {
 
     // ---- filling
 
-    /// What may be written to, behind the data; see `filled`.
+    /// The free room behind the data; see `filled`.
     pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         self.block.spare()
     }
@@ -171,7 +171,7 @@ impl Buffer {
         self.block.reserve_exact(size)
     }
 
-    /// Puts `bytes` before what is unread. Nothing must be lent.
+    /// Puts `bytes` before the unread ones. No message may be lent.
     pub fn prepend(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
         if bytes.is_empty() {
             return Ok(());

@@ -29,7 +29,7 @@ impl Connection {
 
     /// Fails the connection (RFC 6455 section 7.1.7), for a reason that the caller knows.
     ///
-    /// What arrived before can be received.
+    /// The program can still receive the messages that arrived before.
     pub fn fail(&self, close: Close) {
         let mut reader = self.try_reader();
         if let Some(reader) = &mut reader {
@@ -38,7 +38,7 @@ impl Connection {
         self.end_reading(reader.as_deref_mut(), Cause::Local, close);
     }
 
-    /// As `fail`, because of what `receive` gave to the caller: what came behind that has no meaning.
+    /// As `fail`, because of a message that `receive` gave to the caller. The bytes behind it are dropped.
     pub fn fail_receiving(&self, close: Close) {
         let mut reader = locked(&self.reader);
         reader.forget_received();
@@ -113,7 +113,7 @@ impl Connection {
         self.finalize(Cause::Local);
     }
 
-    /// The connection is over, and whoever sleeps in it wakes.
+    /// The connection is over. Threads that sleep in it wake.
     pub fn finalize(&self, cause: Cause) {
         if self.closer.end(cause) {
             self.sender.forget_residue();
@@ -137,7 +137,7 @@ impl Connection {
         Stop::Closed
     }
 
-    /// Writing failed. What the peer said before that is still there.
+    /// Writing failed. The peer's messages from before that can still be read.
     pub(crate) fn broken(&self, errno: Errno) -> Stop {
         if errno == NO_MEMORY {
             return Stop::NoMemory; // and the connection is as it was

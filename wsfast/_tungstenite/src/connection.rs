@@ -1,16 +1,17 @@
 //! One connection: what any thread may ask of it at any time.
 //!
-//! Two halves, each behind a lock of its own. The lock of the writing half is held while frames are masked and the
-//! kernel is offered them, never while somebody sleeps. The lock of the reading half is held by `receive` while it
-//! sleeps in recv(2), which is what makes a round trip two system calls; everybody else who reads (a sender whose
-//! bytes do not go out, somebody who waits for a PONG or for the end) sleeps in poll(2) without it, reads without
-//! sleeping, and puts messages into a queue. Who needs both locks takes the reader's first.
+//! A connection has two halves, each behind a lock of its own. A thread holds the writing half's lock while it masks
+//! frames and offers them to the kernel, and never while it sleeps. The receiver holds the reading half's lock while it
+//! sleeps in recv(2), which is what makes a round trip two system calls. Other threads may have to read too: a sender
+//! whose bytes the kernel does not take, or a thread that waits for a PONG or for the end. They sleep in poll(2) without
+//! the lock, read without sleeping, and put messages into a queue. A thread that needs both locks takes the reader's
+//! first.
 //!
-//! What somebody waits for in poll(2) another thread may read first, a PONG for instance: then poll(2) sleeps on. Nor
-//! does it notice that the reader's lock is free, or that closing has begun and set a deadline. So nobody sleeps without
-//! the lock for longer than `TURN`, and looks at everything anew then: nobody has to be told, and nobody is forgotten.
-//! The receiver may sleep for longer, for nobody else reads; a deadline of closing is watched by who closes, and the end
-//! of the connection wakes everybody.
+//! poll(2) does not wake such a thread when another thread reads the PONG first, when the reader's lock becomes free, or
+//! when closing begins and sets a deadline. So no thread sleeps without the lock for longer than a `NAP`, and after it
+//! checks everything again. No thread has to be notified, so none can be forgotten. The receiver may sleep for longer,
+//! because no other thread reads then. The thread that closes watches the deadline of closing, and the end of the
+//! connection wakes all of them.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -27,8 +28,8 @@ use crate::sender::Sender;
 use crate::stamps::Stamping;
 use crate::wire::Wire;
 
-/// How long somebody sleeps at the most without the reader's lock.
-pub const TURN: Duration = Duration::from_millis(20);
+/// The longest sleep of a thread that does not hold the reader's lock.
+pub const NAP: Duration = Duration::from_millis(20);
 
 pub struct Options {
     pub limits: Limits,
@@ -42,7 +43,7 @@ pub struct Options {
     pub stamping: Stamping,
 }
 
-/// Why a call returns without what it was called for.
+/// Why a call returns without a result.
 #[derive(Debug, PartialEq)]
 pub enum Stop {
     Interrupted,
@@ -51,7 +52,7 @@ pub enum Stop {
     Pong,
     Busy,
     Eof,
-    /// Nothing is lost, unless the connection is closed now.
+    /// No bytes are lost, unless the connection is closed now.
     NoMemory,
 }
 
@@ -59,10 +60,10 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Stop::Interrupted => "a signal may have come",
-            Stop::Timeout => "the time is over",
+            Stop::Timeout => "the time-out has passed",
             Stop::Closed => "the connection is closed",
             Stop::Pong => "pings were answered",
-            Stop::Busy => "another thread is at it",
+            Stop::Busy => "another thread is doing it",
             Stop::Eof => "the peer closed the connection during the opening",
             Stop::NoMemory => return NoMemory.fmt(f),
         })

@@ -1,7 +1,7 @@
-//! wsfast's C core: the rules of what is received, masks, mask keys and UTF-8.
+//! wsfast's C core: the rules for received frames, masks, mask keys and UTF-8.
 //!
 //! tungstenite masks in four-byte words after a copy, and draws its keys from a generator that a forked child shares
-//! with its parent. What it judges of headers is not all that the RFC asks for, and it has other words for it.
+//! with its parent. It does not check all that the RFC asks of a header, and it has other words for violations.
 
 use std::ffi::{c_char, c_int, CStr};
 use std::fmt;
@@ -28,7 +28,7 @@ pub const FIN: u8 = numbers::WSF_FIN_BIT as u8;
 pub const RSV1: u8 = numbers::WSF_RSV1_BIT as u8;
 /// RFC 6455 section 5.5: bytes in a control frame.
 pub const MAX_CONTROL: usize = numbers::WSF_MAX_CONTROL as usize;
-/// What is read past a full queue while the connection closes, and how: see message.h.
+/// How much is read past a full queue while the connection closes, and for how long: see message.h.
 pub const CLOSING_SLACK: usize = numbers::WSF_CLOSING_SLACK as usize;
 pub const CLOSING_PATIENCE: u64 = numbers::WSF_CLOSING_PATIENCE as u64;
 
@@ -61,7 +61,7 @@ struct Decoder {
     encoded: u8,
 }
 
-/// What a connection remembers of what it has received: wsf_message.
+/// The state of the message that is arriving: wsf_message.
 #[repr(C)]
 pub struct Message {
     decoder: Decoder,
@@ -85,7 +85,7 @@ struct CloseParts {
     reason: *const u8,
 }
 
-/// What lies at the front of what has arrived.
+/// What the bytes that have arrived begin with.
 #[derive(Debug, PartialEq)]
 pub enum Next {
     /// A whole frame, to be taken.
@@ -161,14 +161,14 @@ impl Message {
         unsafe { c::wsf_message_limit(self, max_message, max_frame) }
     }
 
-    /// Messages may be compressed. Whoever calls inflates them.
+    /// Messages may be compressed. The caller inflates them.
     pub fn inflate(&mut self) {
         self.inflates = 1;
         self.decoder.rsv_allowed = RSV1;
         self.limit(self.max_message, self.max_frame);
     }
 
-    /// Judges what has arrived behind the last frame that was taken.
+    /// Judges the bytes behind the last frame that was taken.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Next, Violation> {
         let mut header = MaybeUninit::uninit();
         // SAFETY: it reads the slice, and writes one header.
@@ -198,7 +198,7 @@ impl Message {
         }
     }
 
-    /// What arrives is dropped from now on.
+    /// From now on received frames are dropped.
     pub fn forget(&mut self) {
         // SAFETY: it sets fields of the structure.
         unsafe { c::wsf_message_forget(self) }
@@ -218,12 +218,12 @@ impl Message {
         self.max_message
     }
 
-    /// What the next frame may bring, in bytes.
+    /// The limit of the next frame, in bytes.
     pub fn left(&self) -> u64 {
         self.decoder.max_payload
     }
 
-    /// What the open message has brought; None if that is nothing.
+    /// The size of the open message so far; None if it is empty.
     pub fn size(&self) -> Option<u64> {
         (self.size > 0).then_some(self.size)
     }
@@ -291,7 +291,7 @@ impl Violation {
     }
 }
 
-/// What the CLOSE frame says, the same words in every face.
+/// The reason in the CLOSE frame, the same words in every face.
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut reason = [0; MAX_CONTROL];

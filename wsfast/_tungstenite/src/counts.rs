@@ -1,6 +1,6 @@
-//! What a connection has done, in numbers: those of the reading half, which is locked while its receiver sleeps.
+//! The counts of the reading half, which can be read while its receiver sleeps with the lock.
 //!
-//! Only who holds the lock counts, so a load and a store will do; anybody may look.
+//! Only the thread that holds the lock counts, so a load and a store will do. Any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +24,7 @@ pub struct Counts {
     pub frames: Count,
     pub bytes: Count,
     pub reads: Count,
-    /// Looks at the socket without sleeping that found something, and that found nothing.
+    /// Poll attempts that found bytes, and that found none.
     pub hits: Count,
     pub misses: Count,
 }

@@ -1,4 +1,4 @@
-//! How a connection comes to its end: the CLOSE frames of both directions, and the cause.
+//! The close state: how far a connection is, the CLOSE frames of both directions, and the cause of the end.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -62,7 +62,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Does it say no more than that the stream has ended, or that nothing came?
+    /// True if the cause is only that the stream has ended, or that no bytes came.
     fn is_end_of_stream(&self) -> bool {
         matches!(self, Cause::None | Cause::Eof | Cause::Os(_) | Cause::CloseTimeout)
     }
@@ -78,7 +78,7 @@ impl Cause {
     }
 }
 
-/// What the peer may hear of it, the same words in every face.
+/// The words for the peer, the same in every face.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,15 +131,15 @@ impl Ending {
         }
     }
 
-    /// The first cause counts: what follows is its consequence.
+    /// The first cause counts: later ones are its consequences.
     pub fn set_cause(&mut self, cause: Cause) {
         if self.cause == Cause::None {
             self.cause = cause;
         }
     }
 
-    /// What was received breaks a rule. That may be found when the connection has ended already; but it was received
-    /// before the end, so it is what the receiver gets to know.
+    /// A received frame breaks a rule. The receiver may find that after the end of the connection. But the frame came
+    /// before the end, so the violation is the cause.
     pub fn set_violation(&mut self, cause: Cause) {
         if self.cause.is_end_of_stream() {
             self.cause = cause;
@@ -147,7 +147,7 @@ impl Ending {
     }
 }
 
-/// How far a connection is, and how it comes to its end. Any thread may ask, without any other lock.
+/// The close state behind its lock. Any thread may ask it, without holding another lock.
 pub struct Closer {
     phase: AtomicU8,
     ending: Mutex<Ending>,

@@ -1,4 +1,4 @@
-//! Frame headers as tungstenite writes them, and the payloads of control frames. What is received the core judges.
+//! Frame headers as tungstenite writes them, and the payloads of control frames. The core judges received headers.
 
 use tungstenite::protocol::frame::coding::OpCode;
 use tungstenite::protocol::frame::FrameHeader;

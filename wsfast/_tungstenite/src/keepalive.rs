@@ -1,4 +1,4 @@
-//! Keepalive, and the other deadlines of a connection: what whoever waits has to see to by the clock.
+//! Keepalive, and the other deadlines of a connection. Each thread that waits checks them before it sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::reader::Reader;
 use crate::socket::NO_MEMORY;
 use crate::writer::Sent;
 
-/// Pings by the clock. Whoever waits asks it when to wake.
+/// Pings by the clock. A thread that waits asks it when to wake.
 pub struct Keepalive {
     pub interval: Option<Duration>,
     pub timeout: Option<Duration>,
@@ -60,8 +60,8 @@ impl Keepalive {
     }
 }
 
-/// A keepalive with new settings, until the reading half takes it over. The lock of that half may be held for long, so
-/// nobody waits for it.
+/// A keepalive with new settings, until the reading half takes it over. The receiver may hold the lock of that half for
+/// long, so no thread waits for it.
 #[derive(Default)]
 pub struct NewPinging {
     waiting: Mutex<Option<Keepalive>>,
@@ -84,7 +84,7 @@ impl NewPinging {
 }
 
 impl Connection {
-    /// What is due by the clock. Returns when to ask again; an error once the connection is closed.
+    /// Does what is due by the clock. Returns when to ask again, or an error once the connection is closed.
     pub(crate) fn timers(&self, reader: &mut Reader, now: Instant) -> Result<Option<Instant>, Stop> {
         if let Some(keepalive) = self.new_pinging.take() {
             reader.keepalive = keepalive;
@@ -105,11 +105,11 @@ impl Connection {
                     Due::Wake(wake) => return Ok(wake),
                     Due::Ping => self.keepalive_ping(reader, now),
                     Due::Overdue => {
-                        // Nobody may have looked for a long time, so look first.
+                        // Perhaps no thread has read for a long time, so read first.
                         match self.read(reader, libc::MSG_DONTWAIT) {
                             Err(NO_MEMORY) => return Err(Stop::NoMemory),
                             Ok(size) if size > 0 => {
-                                // It is to be parsed before anybody sleeps.
+                                // The bytes are to be parsed before a thread sleeps.
                                 return Ok(Some(now));
                             }
                             _ => {
@@ -131,7 +131,7 @@ impl Connection {
         if self.pings.remember(&payload, self.report_pings, true).is_err() {
             return; // any other sign of life will do
         }
-        // While others wait to be sent, what matters is whether the peer shows a sign of life, and it may without.
+        // While other frames wait to be sent, a sign of life will do, and the peer may show one without a PING.
         if !matches!(
             self.sender.send_control(&self.wire, &self.closer, FIN | PING, &payload),
             Ok(Sent::All | Sent::Blocked | Sent::Held)

@@ -1,12 +1,28 @@
 //! The engine of wsfast.sync, and TLS by rustls for the other faces.
 //!
-//! Of tungstenite it takes the lower layer: headers, opcodes, close codes, the words for violations. Its `WebSocket`
-//! wants to be the only one to touch the connection (`&mut self`), so a thread could not send while another receives;
-//! it clears its whole buffer before every read; and it knows neither time-outs nor whom to tell of a violation. So the
-//! state of a connection is here, in two halves.
+//! tungstenite provides the lower layer: opcodes, and the headers of the frames that are sent. Its `WebSocket` could not
+//! serve here. It needs the connection for itself (`&mut self`), so one thread could not send while another receives. It
+//! clears its whole buffer before every read. It has no time-outs, and it does not tell the peer of a violation. So this
+//! crate keeps the state of a connection itself, in a reading half and a writing half. The rules of what may be received
+//! are those of the C core.
 //!
-//! This file is the border: the functions of wsfast_tungstenite.h, and nothing else. Python calls them without its
-//! lock. No panic crosses them. They are unsafe because of their pointers, which are as that file says.
+//! | modules | contents |
+//! |---|---|
+//! | this file, `abi` | the border: the functions and the structures of wsfast_tungstenite.h |
+//! | `connection` | what any thread may ask of a connection, and the order of the locks |
+//! | `opening`, `receiving`, `sending`, `keepalive`, `closing` | its methods that touch several parts, by what they are for |
+//! | `reader`, `sender`, `writer`, `ending`, `pings`, `counts` | its parts, each with a lock or atomics of its own |
+//! | `wire`, `socket` | the socket, and TLS above it; the system calls |
+//! | `buffer`, `block` | the bytes that arrived, and the message in them that is lent; memory at cache lines |
+//! | `core`, `frame` | the C core; headers by tungstenite |
+//! | `tls` | which of the sessions below encrypts for a connection |
+//! | `rustls_session`, `openssl_session`, `nested_session` | TLS by rustls; by OpenSSL; within TLS, through an https proxy |
+//! | `stream_session` | TLS by rustls for the engine of the other faces, which reads and writes the socket itself |
+//! | `openssl`, `verifier` | the functions of Python's OpenSSL; its verdict on certificates, which rustls asks for |
+//! | `model_tests`, `memory_tests`, `*_for_miri` | random schedules; no memory at any allocation; what Miri cannot run |
+//!
+//! Python calls the functions of this file without holding its lock. No panic crosses them. They are unsafe because of
+//! their pointers, for which that header states the rules.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -58,7 +74,7 @@ use rustls::CommonState;
 use stream::Stream;
 use tls::Session;
 
-/// What Python has in its hand. The message is the receiver's: there is one, and it is told who by Python.
+/// What Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
 pub struct Handle {
     connection: Connection,
     message: UnsafeCell<CMessage>,
@@ -67,12 +83,12 @@ pub struct Handle {
 // SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
 unsafe impl Sync for Handle {}
 
-/// A lock whose holder may have panicked: its connection is closed by then, and says so itself.
+/// Takes a lock whose holder may have panicked. The connection is closed by then, and its close state says why.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Runs `body`. If it panics the connection is over.
+/// Runs `body`. A panic in it closes the connection.
 unsafe fn guarded<T>(handle: *const Handle, panicked: T, body: impl FnOnce(&Connection) -> T) -> T {
     let connection = &(*handle).connection;
     catch_unwind(AssertUnwindSafe(|| body(connection))).unwrap_or_else(|_| {
@@ -81,7 +97,7 @@ unsafe fn guarded<T>(handle: *const Handle, panicked: T, body: impl FnOnce(&Conn
     })
 }
 
-/// Lends a message to the caller, who is the only receiver.
+/// Lends a message to the caller, which is the only receiver.
 unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
     match found {
         Ok(received) => {

@@ -7,6 +7,7 @@ use rustls::CommonState;
 use crate::connection::{Connection, Stop};
 use crate::ending::{Cause, Phase};
 use crate::locked;
+use crate::reader::Reader;
 use crate::socket::would_block;
 use crate::tls::Session;
 use crate::writer::Sent;
@@ -15,7 +16,7 @@ use crate::writer::Sent;
 const PULSE: Duration = Duration::from_millis(250);
 
 impl Connection {
-    /// The TLS handshake; may be called again after `Stop::Interrupted`. A failure is told by the ending.
+    /// The TLS handshake. It may be called again after `Stop::Interrupted`. The close state has the cause of a failure.
     pub fn handshake(
         &self,
         new: impl FnOnce() -> Result<Session, String>,
@@ -43,25 +44,20 @@ impl Connection {
             match sent {
                 Err(errno) => return Err(self.lost(errno)),
                 Ok(true) if !shaking => return Ok(()),
-                // As everywhere: sleep once, and then let the caller look for signals.
+                // As everywhere: sleep once, and then let the caller check for signals.
                 Ok(_) if slept => return Err(Stop::Interrupted),
                 Ok(true) => self.sleep(libc::POLLIN, deadline)?,
                 Ok(false) => self.sleep(libc::POLLIN | libc::POLLOUT, deadline)?,
             }
             slept = true;
-            match self.read(&mut reader, libc::MSG_DONTWAIT) {
-                Ok(0) if self.phase() != Phase::Closed => return Err(Stop::Eof),
-                Ok(0) => return Err(Stop::Closed),
-                Err(errno) if !would_block(errno) => return Err(self.lost(errno)),
-                _ => {}
-            }
+            self.read_early(&mut reader)?;
         }
     }
 
     /// TLS within the TLS that there is; `handshake` goes on with it.
     pub fn nest(&self, inner: Result<Session, String>) -> Result<(), Stop> {
         let reader = locked(&self.reader);
-        // What came behind the reply of the proxy is the beginning of it.
+        // Bytes behind the reply of the proxy would be the beginning of the inner TLS.
         let early = reader.buffer.unread().len();
         let nested = inner.map_err(Cause::Tls).and_then(|inner| match self.wire.session() {
             Some(outer) if early == 0 => {
@@ -80,7 +76,7 @@ impl Connection {
     pub fn adopt(&self, session: Result<Session, String>) -> Result<(), Stop> {
         let mut reader = locked(&self.reader);
         let adopted = session.map_err(Cause::Tls).and_then(|mut session| {
-            // What came behind the handshake is in it already, or, if it is the inner one of two, in the buffer.
+            // The bytes behind the handshake are in the session already or, if it is the inner one of two, in the buffer.
             let early = reader.buffer.unread().to_vec();
             reader.buffer.forget_unread();
             reader.ended |= session.read(&early, &mut reader.buffer)?;
@@ -129,12 +125,7 @@ impl Connection {
                 return Err(Stop::Eof);
             }
             self.sleep(libc::POLLIN, deadline)?;
-            match self.read(&mut reader, libc::MSG_DONTWAIT) {
-                Ok(0) if self.phase() != Phase::Closed => return Err(Stop::Eof),
-                Ok(0) => return Err(Stop::Closed),
-                Err(errno) if !would_block(errno) => return Err(self.lost(errno)),
-                _ => {}
-            }
+            self.read_early(&mut reader)?;
         }
         let size = reader.buffer.unread().len().min(data.len());
         if size == 0 {
@@ -144,6 +135,16 @@ impl Connection {
         data[..size].copy_from_slice(reader.buffer.at(place));
         reader.buffer.take_back();
         Ok(size)
+    }
+
+    /// Reads without sleeping, before the connection is open.
+    fn read_early(&self, reader: &mut Reader) -> Result<(), Stop> {
+        match self.read(reader, libc::MSG_DONTWAIT) {
+            Ok(0) if self.phase() != Phase::Closed => Err(Stop::Eof),
+            Ok(0) => Err(Stop::Closed),
+            Err(errno) if !would_block(errno) => Err(self.lost(errno)),
+            _ => Ok(()),
+        }
     }
 
     /// The upgrade is done; `trailing` came after it.

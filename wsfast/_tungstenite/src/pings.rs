@@ -12,7 +12,7 @@ use crate::locked;
 struct Ping {
     payload: Short,
     at: Instant,
-    /// The user's, who wants to hear of it.
+    /// The program's, which gets the answer reported.
     reported: bool,
     /// The keepalive's.
     kept: bool,
@@ -45,7 +45,7 @@ impl Pings {
         Ok(())
     }
 
-    /// Those of the keepalive, which nobody waits for, need not pile up.
+    /// Forgets the keepalive's pings: no thread waits for them, so they need not pile up.
     pub fn forget_kept(&self) {
         locked(&self.waiting).sent.retain(|ping| !ping.kept);
     }

@@ -1,4 +1,5 @@
-//! The receiving half: bytes that arrived, the frames in them, and frames that were read while nobody received.
+//! The reading half: bytes that arrived, the frames in them, and the queue of frames that were read while no thread
+//! received.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use crate::stamps::Stamp;
 /// limits by default.
 const QUEUE: usize = 16 * 1024 * 1024;
 
-/// What a queued frame counts against it besides its payload.
+/// Bytes that a queued frame counts against it, besides its payload.
 const OVERHEAD: usize = 64;
 /// How long a full queue waits for its receiver while the connection closes.
 const PATIENCE: Duration = Duration::from_millis(CLOSING_PATIENCE);
@@ -30,11 +31,11 @@ pub struct Limits {
     pub queue: usize,
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kind {
     pub text: bool,
-    /// Whoever calls inflates it (wsfast/sync/_messaging.pyx), and checks that it is text.
+    /// The caller inflates it (wsfast/sync/_messaging.pyx), and checks that it is text.
     pub compressed: bool,
 }
 
@@ -67,7 +68,7 @@ pub struct Found {
     pub place: Range<usize>,
 }
 
-/// A data frame that was read while nobody received.
+/// A data frame that was read while no thread received.
 struct Queued {
     frame: Frame,
     data: Vec<u8>,
@@ -84,7 +85,7 @@ pub enum Parsed {
     NoMemory,
 }
 
-/// What `receive` has had so far of a message in several frames that is not compressed.
+/// The frames that `receive` has taken so far of a fragmented message that is not compressed.
 pub struct Assembly {
     pub kind: Kind,
     pub data: Vec<u8>,
@@ -103,11 +104,11 @@ impl Assembly {
 }
 
 pub struct Reader {
-    /// What arrived, and what the receiver was lent of it.
+    /// The bytes that arrived, and the part of them that is lent to the receiver.
     pub buffer: Buffer,
-    /// What is lent.
+    /// The lent frame.
     pub lent: Option<Frame>,
-    /// What is lent was not given to the caller, for want of memory: it is the next frame.
+    /// The caller did not get the lent frame, for want of memory: it is the next one again.
     pub again: bool,
     /// The rules, and what they know of the message that is arriving.
     pub message: Message,
@@ -116,7 +117,7 @@ pub struct Reader {
     queue: VecDeque<Queued>,
     queued: usize,
     full_since: Option<Instant>,
-    /// Nobody receives while the connection closes: no data frame is delivered any more.
+    /// No thread receives while the connection closes, so data frames are dropped.
     pub dropping: bool,
     pub assembly: Option<Assembly>,
     /// Until when `wst_recv` may wait, and may spin; kept for when it goes on after a signal.
@@ -173,7 +174,7 @@ impl Reader {
         Some(frame)
     }
 
-    /// What is lent becomes the first frame of the queue.
+    /// Makes the lent frame the first one of the queue.
     pub fn put_back(&mut self) -> Result<(), NoMemory> {
         if let Some(frame) = self.lent {
             let lent = self.buffer.lent();
@@ -202,7 +203,7 @@ impl Reader {
         parsed
     }
 
-    /// Is there room for what would be read?
+    /// True if more may be read.
     pub fn has_room(&mut self, phase: Phase) -> bool {
         let unlimited = self.most == usize::MAX;
         let few = self.queue.len() < self.most
@@ -223,7 +224,7 @@ impl Reader {
         self.dropping
     }
 
-    /// What was received has no meaning any more.
+    /// Drops everything that was received.
     pub fn forget_received(&mut self) {
         self.queue.clear();
         self.queued = 0;

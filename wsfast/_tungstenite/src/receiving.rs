@@ -1,4 +1,4 @@
-//! Receiving: by `receive`, which sleeps in recv(2), and into the queue by whoever else reads.
+//! Receiving: `receive` sleeps in recv(2); other threads read without sleeping, into the queue.
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ use crate::stamps::{Stamp, Stamping};
 const SHORT: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_millis(10);
 
-/// A thread that spins looks for signals this often.
+/// A thread that spins returns this often, so that Python checks for signals.
 const SPIN: Duration = Duration::from_millis(5);
 
-/// Reads without sleeping in one go: a flood must not keep anybody from its deadline.
+/// Reads in one go: a flood must not keep a thread from its deadline.
 const READS: usize = 64;
 
 /// A TLS record at its longest (RFC 8446 section 5.2), a part of which may wait to be completed.
 const RECORD: usize = 5 + 16384 + 256;
 
-/// What `receive` shall do.
+/// Options of `receive`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wish {
     /// Goes on with the same deadline.
@@ -36,17 +36,24 @@ pub struct Wish {
     pub stream: bool,
     /// Checks that text is UTF-8.
     pub validate: bool,
-    /// What was lent could not be copied: it is to be given again.
+    /// The caller could not copy the lent frame: `receive` gives it again.
     pub again: bool,
 }
 
-/// What `receive` found.
+/// A message or a frame, lent to the caller.
 pub struct Received {
     pub kind: Kind,
     pub fin: bool,
     pub stamp: Stamp,
     pub data: *const u8,
     pub size: usize,
+}
+
+/// What one attempt to read the socket brought.
+pub(crate) enum Attempt {
+    Bytes,
+    Nothing,
+    Signal,
 }
 
 /// Why there is no frame.
@@ -56,7 +63,7 @@ pub(crate) enum Missing {
     Memory,
 }
 
-/// `frame` is lent: tells where.
+/// Notes that `frame` is lent, and returns where it lies.
 fn lend(reader: &mut Reader, frame: Frame) -> Received {
     reader.lent = Some(frame);
     let data = reader.buffer.lent();
@@ -67,7 +74,7 @@ impl Connection {
     /// Waits for a message, or for a frame of one if `stream` or if it is compressed. See wst_recv().
     ///
     /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
-    /// the caller has none for a copy, the frame is still there, and is what comes next.
+    /// the caller has none for a copy, the frame is still there, and comes next.
     pub fn receive(&self, timeout: Option<f64>, wish: Wish) -> Result<Received, Stop> {
         let user = self.wire.enter();
         let mut reader = locked(&self.reader);
@@ -185,20 +192,20 @@ impl Connection {
         }
     }
 
-    /// Sleeps until something arrives; once, and then it is the caller's turn.
+    /// Sleeps once until bytes arrive. Then the caller checks for signals.
     pub(crate) fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
         reader.buffer.make_room(need)?;
         let had = reader.buffer.unread().len();
         let now = Instant::now();
         let wake = earliest(self.timers(reader, now)?, reader.deadline);
         if reader.buffer.unread().len() > had {
-            return Ok(()); // the timers had to look for a sign of life
+            return Ok(()); // the timers have read, for a sign of life
         }
         let left = wake.map(|wake| wake.saturating_duration_since(now));
         let mut flags = libc::MSG_DONTWAIT;
         let over = reader.deadline.is_some_and(|deadline| deadline <= now);
         if over {
-            // One look at what is there.
+            // One attempt, without sleeping.
         } else if self.sender.has_residue() {
             match self.wire.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
                 Err(libc::EINTR) => return Err(Stop::Interrupted),
@@ -215,17 +222,28 @@ impl Connection {
             self.arm(reader, left);
             flags = 0;
         }
+        match self.attempt(reader, flags)? {
+            Attempt::Bytes => Ok(()),
+            Attempt::Nothing => {
+                reader.idle = flags == 0;
+                Err(if over { Stop::Timeout } else { Stop::Interrupted })
+            }
+            Attempt::Signal => Err(Stop::Interrupted),
+        }
+    }
+
+    /// Reads once. The connection is closed if the stream has ended or is broken. After `Stop::NoMemory` the same may be
+    /// tried again.
+    #[inline]
+    fn attempt(&self, reader: &mut Reader, flags: i32) -> Result<Attempt, Stop> {
         match self.read(reader, flags) {
             Ok(0) => {
                 self.end_of_stream(reader);
                 Err(Stop::Closed)
             }
-            Ok(_) => Ok(()),
-            Err(errno) if would_block(errno) => {
-                reader.idle = flags == 0;
-                Err(if over { Stop::Timeout } else { Stop::Interrupted })
-            }
-            Err(libc::EINTR) => Err(Stop::Interrupted),
+            Ok(_) => Ok(Attempt::Bytes),
+            Err(errno) if would_block(errno) => Ok(Attempt::Nothing),
+            Err(libc::EINTR) => Ok(Attempt::Signal),
             Err(NO_MEMORY) => Err(Stop::NoMemory),
             Err(errno) => Err(self.lost(errno)),
         }
@@ -255,19 +273,11 @@ impl Connection {
         let spin_until = reader.spin_until.unwrap_or(start);
         let until = earliest(left.map(|left| start + left), Some(spin_until.min(start + SPIN))).unwrap_or(start);
         loop {
-            match self.read(reader, libc::MSG_DONTWAIT) {
-                Ok(0) => {
-                    self.end_of_stream(reader);
-                    return Err(Stop::Closed);
-                }
-                Ok(_) => {
-                    self.counts.hits.add(1);
-                    return Ok(());
-                }
-                Err(errno) if would_block(errno) || errno == libc::EINTR => self.counts.misses.add(1),
-                Err(NO_MEMORY) => return Err(Stop::NoMemory),
-                Err(errno) => return Err(self.lost(errno)),
+            if let Attempt::Bytes = self.attempt(reader, libc::MSG_DONTWAIT)? {
+                self.counts.hits.add(1);
+                return Ok(());
             }
+            self.counts.misses.add(1);
             if Instant::now() >= until {
                 return Err(Stop::Interrupted); // the next call sleeps, if the time for spinning is over
             }
@@ -323,7 +333,7 @@ impl Connection {
         match ended {
             Ok(ended) => reader.ended = ended,
             Err(cause) => {
-                // What came before in the same read is to be parsed still.
+                // The bytes before the error, of the same read, are still to be parsed.
                 let told = got > 0 && self.phase() != Phase::Connecting;
                 let _ = locked(session).flush(&self.wire.socket);
                 self.finalize(cause);
@@ -373,30 +383,21 @@ impl Connection {
             if reader.buffer.make_room(need).is_err() {
                 return false;
             }
-            match self.read(reader, libc::MSG_DONTWAIT) {
-                Ok(0) => {
-                    self.end_of_stream(reader);
-                    return true;
-                }
-                Ok(_) => {}
-                Err(libc::EINTR) => {}
-                Err(NO_MEMORY) => return false,
-                Err(errno) if would_block(errno) => return true,
-                Err(errno) => {
-                    self.lost(errno);
-                    return true;
-                }
+            match self.attempt(reader, libc::MSG_DONTWAIT) {
+                Ok(Attempt::Bytes | Attempt::Signal) => {}
+                Err(Stop::NoMemory) => return false,
+                Ok(Attempt::Nothing) | Err(_) => return true,
             }
         }
         true
     }
 
-    /// Queues what is in the buffer, whether or not there is room: nothing more will be read.
+    /// Queues the frames in the buffer, whether or not there is room: nothing more will be read.
     pub(crate) fn queue_all(&self, reader: &mut Reader) {
         while self.parse(reader, Reader::parse_into_queue).is_ok() {}
     }
 
-    /// Reads what is there into the queue, and sleeps once until there is more. See wst_pump().
+    /// Reads into the queue, and sleeps once until there is more to read. See wst_pump().
     pub fn pump(&self, timeout: Option<f64>) -> Result<(), Stop> {
         let deadline = timeout.and_then(after);
         let _user = self.wire.enter().ok_or(Stop::Closed)?;

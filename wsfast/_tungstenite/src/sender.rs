@@ -1,4 +1,4 @@
-//! The writing half behind its lock, and what of it may be asked without: does something wait to be sent?
+//! The writing half behind its lock. Without the lock a thread may only ask whether bytes wait to be sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use crate::writer::{Sent, Writer};
 
 pub struct Sender {
     writer: Mutex<Writer>,
-    /// The writer keeps something that the kernel did not take.
+    /// The writer keeps bytes that the kernel did not take.
     residue: AtomicBool,
 }
 
@@ -27,18 +27,18 @@ impl Sender {
         self.residue.load(Ordering::Acquire)
     }
 
-    /// Nobody waits any more for what was not sent.
+    /// No thread waits any more for bytes that were not sent.
     pub fn forget_residue(&self) {
         self.residue.store(false, Ordering::Release);
     }
 
-    /// Notes whether something is left. If it failed nothing is: the reading half will tell, for it may have more to say
-    /// first.
+    /// Notes whether bytes are left. After a failure none are: the reading half reports it, after the messages that it
+    /// still has.
     fn settle(&self, sent: &Result<Sent, Errno>) {
         self.residue.store(*sent == Ok(Sent::Blocked), Ordering::Release);
     }
 
-    /// Sends a frame of the user's. The outer error is the user's, the inner one the socket's.
+    /// Sends a frame of the program's. The outer error is the program's, the inner one the socket's.
     pub fn send(&self, wire: &Wire, closer: &Closer, head: u8, payload: &[u8]) -> Result<Result<Sent, Errno>, Stop> {
         let mut writer = locked(&self.writer);
         if closer.phase() != Phase::Open {
@@ -56,7 +56,7 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Sends a frame of our own, unless others are before it or CLOSE was sent.
+    /// Sends a frame of wsfast's own, unless others wait before it or CLOSE was sent.
     pub fn send_control(&self, wire: &Wire, closer: &Closer, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         let mut writer = locked(&self.writer);
         if closer.phase() != Phase::Open {
@@ -92,7 +92,7 @@ impl Sender {
         self.flush_writer(&mut writer, wire)
     }
 
-    /// For whoever counts.
+    /// For the counts.
     pub fn writer(&self) -> MutexGuard<'_, Writer> {
         locked(&self.writer)
     }
@@ -103,12 +103,12 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Sends what waits.
+    /// Sends the bytes that wait.
     pub fn flush(&self, wire: &Wire) -> Result<Sent, Errno> {
         self.flush_writer(&mut locked(&self.writer), wire)
     }
 
-    /// As `flush`, for whoever cannot tell of a failure.
+    /// As `flush`, for a caller that cannot report a failure.
     pub fn flush_quietly(&self, wire: &Wire) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
@@ -124,7 +124,7 @@ impl Sender {
         self.settle(&writer.pong(wire, payload));
     }
 
-    /// Sends CLOSE, unless one was sent, and goes on to `phase`: nothing of the user's follows it.
+    /// Sends CLOSE, unless one was sent, and goes on to `phase`. No frame of the program's follows it.
     pub fn close(&self, wire: &Wire, closer: &Closer, close: &Close, phase: Phase) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
@@ -133,7 +133,7 @@ impl Sender {
         }
     }
 
-    /// Nothing follows our CLOSE.
+    /// Ends this direction: nothing follows our CLOSE.
     pub fn end(&self, wire: &Wire) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);

@@ -1,8 +1,8 @@
-//! Sending, for the user.
+//! Sending, for the program.
 
 use std::time::Instant;
 
-use crate::connection::{Connection, Stop, TURN};
+use crate::connection::{Connection, Stop, NAP};
 use crate::core::{FIN, PING};
 use crate::writer::Sent;
 
@@ -19,7 +19,7 @@ impl Connection {
         self.sender.cork(&self.wire, corked).map_err(|errno| self.broken(errno))
     }
 
-    /// Sends a ping of the user's.
+    /// Sends a ping of the program's.
     pub fn send_ping(&self, payload: &[u8]) -> Result<Sent, Stop> {
         self.pings.remember(payload, true, false)?;
         let sent = self.send(FIN | PING, payload);
@@ -29,7 +29,7 @@ impl Connection {
         sent
     }
 
-    /// Sends what waits, or sleeps once until more of it can be sent. See wst_flush().
+    /// Sends the bytes that wait, or sleeps once until the kernel takes more of them. See wst_flush().
     pub fn flush(&self) -> Result<(), Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         if self.sender.flush(&self.wire).map_err(|errno| self.broken(errno))? == Sent::All {
@@ -51,11 +51,11 @@ impl Connection {
         Err(self.wait(reads, true, wake, now))
     }
 
-    /// Sleeps without any lock, for a `TURN` at the most, and then it is the caller's turn: whatever woke it, a signal
-    /// may have come meanwhile.
+    /// Sleeps without any lock, for a `NAP` at most. Then the caller checks for signals: one may have come, whatever ended
+    /// the sleep.
     pub(crate) fn wait(&self, reads: bool, writes: bool, wake: Option<Instant>, now: Instant) -> Stop {
         let mut events = if reads { libc::POLLIN } else { 0 };
-        let left = wake.map_or(TURN, |wake| wake.saturating_duration_since(now).min(TURN));
+        let left = wake.map_or(NAP, |wake| wake.saturating_duration_since(now).min(NAP));
         if writes || self.sender.has_residue() {
             events |= libc::POLLOUT;
         }

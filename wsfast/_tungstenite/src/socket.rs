@@ -31,7 +31,7 @@ pub struct Socket {
     retired: AtomicBool,
 }
 
-/// Somebody uses the socket.
+/// A thread uses the socket.
 pub struct InUse<'s>(&'s Socket);
 
 impl Drop for InUse<'_> {
@@ -56,12 +56,12 @@ impl Socket {
 
     fn leave(&self) {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: nobody has it any more, and nobody can get it.
+            // SAFETY: no thread has it any more, and none can get it.
             unsafe { system::close(self.fd) };
         }
     }
 
-    /// Ends the connection, wakes whoever sleeps on it, and closes the descriptor when all have left.
+    /// Ends the connection, wakes the threads that sleep on it, and closes the descriptor when all have left.
     pub fn retire(&self) {
         if !self.retired.swap(true, Ordering::AcqRel) {
             self.shutdown(libc::SHUT_RDWR);
@@ -96,12 +96,7 @@ impl Socket {
     pub fn recv_into(&self, spare: &mut [MaybeUninit<u8>], flags: c_int) -> Result<usize, Errno> {
         debug_assert!(!spare.is_empty());
         // SAFETY: the kernel writes at most as much as there is room for.
-        let got = unsafe { system::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags) };
-        if got < 0 {
-            Err(errno())
-        } else {
-            Ok(got as usize)
-        }
+        count(unsafe { system::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags) })
     }
 
     /// As `recv_into`. Tells when the kernel got the last packet of it: nanoseconds of CLOCK_REALTIME, 0 if it did not say.
@@ -146,35 +141,25 @@ impl Socket {
         Ok(got)
     }
 
-    /// Sends what the kernel takes without sleeping.
+    /// Sends the bytes that the kernel takes, without sleeping.
     pub fn send(&self, data: &[u8]) -> Result<usize, Errno> {
         let flags = libc::MSG_DONTWAIT | NO_SIGNAL;
         // SAFETY: the kernel reads the slice.
-        let sent = unsafe { system::send(self.fd, data.as_ptr().cast::<c_void>(), data.len(), flags) };
-        if sent < 0 {
-            Err(errno())
-        } else {
-            Ok(sent as usize)
-        }
+        count(unsafe { system::send(self.fd, data.as_ptr().cast::<c_void>(), data.len(), flags) })
     }
 
     /// As `send`, for several slices.
     pub fn send_vectored(&self, slices: &[std::io::IoSlice<'_>]) -> Result<usize, Errno> {
         // SAFETY: an IoSlice is an iovec, and the kernel reads what they point at.
-        let sent = unsafe {
+        count(unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = slices.as_ptr() as *mut libc::iovec;
             message.msg_iovlen = slices.len() as _;
             system::sendmsg(self.fd, &message, libc::MSG_DONTWAIT | NO_SIGNAL)
-        };
-        if sent < 0 {
-            Err(errno())
-        } else {
-            Ok(sent as usize)
-        }
+        })
     }
 
-    /// Tells the kernel to acknowledge at once what was received. It forgets that when it sees fit.
+    /// Asks the kernel to acknowledge received bytes at once. The kernel forgets that when it sees fit.
     pub fn acknowledge(&self) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         // SAFETY: the kernel reads one int. A socket that is not TCP refuses, and has nothing to acknowledge.
@@ -186,10 +171,10 @@ impl Socket {
         }
     }
 
-    /// Sleeps until one of `events` happens, or the connection breaks. Returns what happened: 0 if time is over.
+    /// Sleeps until one of `events` happens, or the connection breaks. Returns the events; 0 after the time-out.
     ///
-    /// If there are no events time alone wakes: whoever waits for room in the queue cannot read why a connection broke, and
-    /// would ask again and again.
+    /// Without `events` only the time-out wakes: a thread that waits for room in the queue cannot read why the connection
+    /// broke, and would ask again and again.
     pub fn poll(&self, events: i16, timeout: Option<Duration>) -> Result<i16, Errno> {
         // Rounded up: to wake too early would mean to ask again and again.
         let millis = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as c_int);
@@ -217,12 +202,17 @@ impl Socket {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const NO_SIGNAL: c_int = libc::MSG_NOSIGNAL;
-// Python ignores SIGPIPE everywhere, so this matters only to who changed that.
+// Python ignores SIGPIPE everywhere, so this matters only to programs that changed that.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const NO_SIGNAL: c_int = 0;
 
 pub fn would_block(errno: Errno) -> bool {
     errno == libc::EAGAIN || errno == libc::EWOULDBLOCK
+}
+
+/// The bytes that a system call has moved.
+fn count(result: isize) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| errno())
 }
 
 fn errno() -> Errno {

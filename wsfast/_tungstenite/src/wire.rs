@@ -1,4 +1,4 @@
-//! The socket of a connection, and TLS above it if there is some.
+//! The socket of a connection, and the TLS above it, if any.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -25,7 +25,7 @@ impl Wire {
         self.session.get()
     }
 
-    /// Speaks TLS from now on; within the TLS that it speaks already, if it does.
+    /// Speaks TLS from now on, within the TLS that there is already, if any.
     pub fn secure(&self, session: Session) {
         match self.session.get() {
             Some(outer) => locked(outer).nest(session),

@@ -1,4 +1,4 @@
-//! The sending half: frames are masked into one buffer, and what the kernel does not take stays there.
+//! The writing half: it masks frames into one buffer, and keeps there the bytes that the kernel did not take.
 
 use crate::block::{Block, NoMemory, CACHE_LINE, LONG_FRAME};
 use crate::core::{append_masked, mask_key, CLOSE, FIN, PONG};
@@ -7,10 +7,10 @@ use crate::locked;
 use crate::socket::{would_block, Errno, CUT};
 use crate::wire::Wire;
 
-/// What is encrypted at once, and the memory that is always kept.
+/// Bytes that are encrypted at once, and the memory that is always kept.
 const PIECE: usize = 256 * 1024;
 
-/// Then frames that are held back leave: more in one write gains nothing.
+/// So many bytes of corked frames leave: more in one write gains nothing.
 const GATHER: usize = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -22,8 +22,8 @@ enum Half {
 }
 
 pub struct Writer {
-    /// Whole frames, but for what was sent of them. With TLS, but for what is encrypted of them: a piece at a time, for
-    /// rustls has no answer but to abort when there is no memory.
+    /// Frames, without the bytes of them that were sent. With TLS, without the bytes that are encrypted: one piece at a
+    /// time, because rustls aborts the process when there is no memory.
     out: Block,
     sent: usize,
     /// The payload of a PING that came while others waited to be sent. Only the latest wants an answer (RFC 6455
@@ -32,9 +32,9 @@ pub struct Writer {
     half: Half,
     /// A fragmented message is being sent.
     pub in_message: bool,
-    /// How many corks hold data frames back, and whether one is.
+    /// How many corks hold data frames back.
     pub corks: u32,
-    /// What was sent since the connection was made: frames, their bytes, and in how many writes.
+    /// Counts since the connection was made: frames, their bytes, and the writes they left in.
     pub frames: u64,
     pub bytes: u64,
     pub writes: u64,
@@ -42,15 +42,15 @@ pub struct Writer {
     pub longest_backlog: usize,
 }
 
-/// What became of bytes to send.
+/// The outcome of sending.
 #[derive(Debug, PartialEq)]
 pub enum Sent {
     All,
     /// The kernel has no room: the rest is kept.
     Blocked,
-    /// Nothing of the frame is kept either: others are before it.
+    /// The frame is not kept, because others wait before it.
     Full,
-    /// Corked: all of it is kept.
+    /// Corked: the whole frame is kept.
     Held,
 }
 
@@ -71,12 +71,12 @@ impl Writer {
         }
     }
 
-    /// Nothing waits to be sent.
+    /// No bytes wait to be sent.
     pub fn is_idle(&self, wire: &Wire) -> bool {
         self.out.is_empty() && self.pong.is_none() && !wire.session().is_some_and(|s| locked(s).wants_write())
     }
 
-    /// Sends a frame, or keeps what the kernel does not take of it. Whole frames may wait before it.
+    /// Sends a frame, or keeps the bytes of it that the kernel did not take. Whole frames may wait before it.
     ///
     /// The error may be NO_MEMORY, or, if there is none for the rest of a frame that has begun, CUT.
     pub fn put(&mut self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
@@ -112,7 +112,7 @@ impl Writer {
                 return Ok(sent);
             }
             if sent == Sent::Blocked {
-                // All of it, so that the caller's memory is not needed any longer, and `out` ends with a whole frame.
+                // The whole rest, so that the caller's memory is free again and `out` ends with a whole frame.
                 append_masked(&mut self.out, rest, key).map_err(|NoMemory| CUT)?;
                 return Ok(sent);
             }
@@ -124,7 +124,7 @@ impl Writer {
         self.corks > 0 && self.out.len() < self.sent + GATHER
     }
 
-    /// Answers a PING, at once if it can.
+    /// Answers a PING, at once if possible.
     pub fn pong(&mut self, wire: &Wire, payload: &[u8]) -> Result<Sent, Errno> {
         if !self.is_idle(wire) {
             self.pong = Some(Short::new(payload));
@@ -140,7 +140,7 @@ impl Writer {
         }
     }
 
-    /// Sends all that waits.
+    /// Sends all bytes that wait.
     pub fn flush(&mut self, wire: &Wire) -> Result<Sent, Errno> {
         loop {
             if self.send(wire)? == Sent::Blocked {
@@ -160,7 +160,7 @@ impl Writer {
             if let Some(session) = wire.session() {
                 let mut session = locked(session);
                 session.write_end();
-                // If this blocks the connection is dropped without; the CLOSE frames have said the same.
+                // If this blocks, the connection is dropped without it. The CLOSE frames have said the same.
                 session.flush(&wire.socket)?;
             }
             wire.socket.shutdown(libc::SHUT_WR);
@@ -200,7 +200,7 @@ impl Writer {
         Ok(Sent::All)
     }
 
-    /// Gives back what is sent of a long frame.
+    /// Gives back the memory of the sent part of a long frame.
     fn blocked(&mut self) -> Sent {
         self.longest_backlog = self.longest_backlog.max(self.out.len() - self.sent);
         if self.sent > PIECE && self.sent * 2 > self.out.len() {
