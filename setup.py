@@ -46,8 +46,7 @@ link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
 
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False}
-# So that inspect.signature() knows the methods that C calls, too.
-DIRECTIVES |= {"embedsignature": True, "embedsignature.format": "clinic"}
+DIRECTIVES |= {"embedsignature": True, "embedsignature.format": "clinic"}  # for inspect.signature()
 # Cython's own pickling would copy the C fields that it can copy, and silently skip the others.
 DIRECTIVES |= {"auto_pickle": False}
 # An object that __new__ alone made, or that the collector cleared, holds None where C expects another object.
@@ -95,4 +94,6 @@ if __name__ == "__main__":  # Cython's worker processes import this file where t
         annotate=bool(os.environ.get("WSFAST_ANNOTATE")),
         compiler_directives=DIRECTIVES,
     )
-    setup(cmdclass={"build_ext": BuildExt}, cffi_modules=[f"{CRATE}/binding.py:ffi"], ext_modules=modules)
+    options = {"editable_wheel": {"mode": "compat"}}  # a .pth file: type checkers see no import hooks
+    commands, binding = {"build_ext": BuildExt}, [f"{CRATE}/binding.py:ffi"]
+    setup(cmdclass=commands, options=options, cffi_modules=binding, ext_modules=modules)
