@@ -8,7 +8,7 @@ from wsfast._engine.frame import WSFrame
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.stats import WSStats
 from wsfast._engine.writer import mask_kernel
-from wsfast._opening.handshake import VERSION as __version__
+from wsfast._opening.handshake import VERSION
 from wsfast._opening.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
@@ -48,6 +48,8 @@ from wsfast.upgrade import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+
+__version__ = VERSION
 
 __all__ = [
     "TLS",

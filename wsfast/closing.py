@@ -100,7 +100,7 @@ def connection_closed(
     becomes ``__cause__``.
     """
     if rcvd is None or sent is None:
-        exception = ConnectionClosedError(rcvd, sent, None)
+        exception: ConnectionClosed = ConnectionClosedError(rcvd, sent, None)
     elif rcvd.code in _NORMAL and sent.code in _NORMAL and not isinstance(cause, ProtocolError):
         exception = ConnectionClosedOK(rcvd, sent, rcvd_then_sent)
     else:

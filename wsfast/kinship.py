@@ -1,7 +1,7 @@
 """Exceptions that an ``except`` clause with websockets' class of the same name catches, too.
 
 Python looks for an except clause's class among the real bases of an exception, not among virtual ones. So in a program
-that has imported websockets, an exception of wsfast's is made of a class with both bases, which is made when it is first
+that has imported websockets, an exception of wsfast's is of a class with both bases, which is made when it is first
 needed. It has the name of wsfast's class, is pickled as that, and takes from websockets' nothing but its place in the
 tree. A class that websockets has not, InvalidText for instance, becomes a relative of the next one above it.
 """
@@ -72,7 +72,8 @@ def _namesake(cls: type[BaseException], module: Any) -> type[Exception] | None:
 
 def _both(cls: type[Kind], theirs: type[Exception]) -> type[Kind]:
     def __reduce__(self: Any) -> tuple[Any, ...]:  # noqa: N807
-        make, arguments, *state = cls.__reduce__(self)
+        reduced: Any = cls.__reduce__(self)
+        make, arguments, *state = reduced
         arguments = tuple(cls if argument is type(self) else argument for argument in arguments)
         return (cls if make is type(self) else make), arguments, *state
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import logging
 import ssl
@@ -176,7 +175,9 @@ async def ws_connect(
     """
     look_for_websockets()
     if not callable(ws_listener_factory):
-        raise TypeError(f"ws_listener_factory, the first argument, must be callable, not {ws_listener_factory!r}")
+        raise TypeError(
+            f"ws_listener_factory, the first argument, must be callable, not {ws_listener_factory!r}"
+        )
     if not isinstance(url, str):
         raise TypeError(f"url, the second argument, must be str, not {url!r}")
     uri = parse_uri(url)

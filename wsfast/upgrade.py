@@ -131,7 +131,6 @@ class WSUpgradeResponseWithListener:
         self.response = response
         self.listener = listener
 
-
     def __repr__(self) -> str:
         return f"<WSUpgradeResponseWithListener {self.response!r} {self.listener!r}>"
 

@@ -11,6 +11,7 @@ import zlib
 
 import pytest
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
+from support.kinds import kind_of
 from sync_support.servers import Peer, scripted
 
 from wsfast.exceptions import (
@@ -86,7 +87,7 @@ def test_a_violation_that_is_found_after_the_end_is_its_cause():
         assert ws.recv() == "second"
         with pytest.raises(ConnectionClosedError) as raised:
             ws.recv()
-        assert type(raised.value.__cause__) is ProtocolError
+        assert kind_of(raised.value.__cause__) is ProtocolError
 
 
 def test_a_stream_that_ends_without_close_ends_by_eof():

@@ -8,6 +8,7 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.kinds import kind_of
 
 from wsfast import PayloadTooBig, ProtocolError, deflate
 from wsfast._engine.streams import TAIL, Deflater, Inflater
@@ -195,7 +196,7 @@ def test_an_answer_to_the_offer(offer, answer, agreed):
 def test_what_is_no_answer_to_the_offer(offer, answer, exception):
     with pytest.raises(exception) as caught:
         negotiate("permessage-deflate" + (f"; {answer}" if answer else ""), [offer])
-    assert type(caught.value) is exception
+    assert kind_of(caught.value) is exception
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support import frames
 from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Sent, binary, frame, header, text
+from support.kinds import kind_of
 from support.listeners import Got, Scripted
 from support.mock import Wire
 
@@ -278,7 +279,7 @@ def test_a_frame_over_the_limit_ends_the_connection_as_soon_as_its_header_is_kno
         wire.feed(text("a"), *pieces)
         assert wire.listener.payloads == [b"a"]
         error = assert_violation(wire, 1009, str(limit))
-        assert type(error) is PayloadTooBig
+        assert kind_of(error) is PayloadTooBig
 
 
 def test_the_limit_is_for_a_frame_not_for_a_message(loop):

@@ -11,6 +11,7 @@ from support import frames
 from support.awaiting import awaitable, compares, feed, turns
 from support.faces import FACES
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, frame
+from support.kinds import kind_of
 from support.listeners import Recorder
 from support.pair import pair
 from support.servers import COMPRESSING, serve
@@ -193,7 +194,7 @@ async def test_an_answer_that_is_wrong_fails_the_opening(answer, exception):
         ):
             with pytest.raises(NegotiationError) as caught:
                 await opening
-            assert type(caught.value) is exception
+            assert kind_of(caught.value) is exception
             assert caught.value.response.status == 101
 
 

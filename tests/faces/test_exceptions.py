@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import websockets.exceptions
+from support.kinds import kind_of
 
 from wsfast import exceptions
 from wsfast.codes import WSCloseCode
@@ -191,7 +192,7 @@ def test_every_exception_has_a_sample() -> None:
     defined = {
         value for value in defined if issubclass(value, Exception) and value.__module__ == exceptions.__name__
     }
-    assert defined == {of_ours(error) for error, _ in SAMPLES}
+    assert defined == {kind_of(error) for error, _ in SAMPLES}
     assert all(value.__doc__ for value in defined)
 
 
@@ -442,15 +443,11 @@ def test_invalid_text_is_caught_as(kind: type[Exception]) -> None:
 # In this process websockets is imported.
 
 
-def of_ours(error: Exception) -> type:
-    """The class of wsfast's that it is of."""
-    return next(base for base in type(error).__mro__ if base in vars(exceptions).values())
-
-
 @pytest.mark.parametrize("sample", [sample for sample, _ in SAMPLES], ids=repr)
 def test_an_exception_is_a_relative_of_websockets_namesake(sample, monkeypatch):
-    kind = of_ours(sample)
-    assert type(sample) is not kind and type(sample).__name__ == kind.__name__
+    kind = kind_of(sample)
+    assert type(sample) is not kind
+    assert type(sample).__name__ == kind.__name__
     namesakes = [vars(websockets.exceptions).get(base.__name__) for base in kind.__mro__]
     assert isinstance(sample, next(found for found in namesakes if found is not None))
     pickled = pickle.dumps(sample)
@@ -466,7 +463,7 @@ def test_an_exception_has_what_websockets_namesake_has(sample):
     theirs = vars(websockets.exceptions).get(type(sample).__name__)
     public = {name for name in (*dir(theirs), *inspect.get_annotations(theirs or object)) if name[0] != "_"}
     public -= {"set_current_size"}  # for who raises it
-    assert theirs is None or public <= {*dir(of_ours(sample)), *vars(sample)}
+    assert theirs is None or public <= {*dir(kind_of(sample)), *vars(sample)}
 
 
 def test_what_it_takes_is_told():

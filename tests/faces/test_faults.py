@@ -14,6 +14,7 @@ from support import certificates
 from support.certificates import WAYS
 from support.faces import FACES, Client
 from support.frames import pattern
+from support.kinds import kind_of
 from support.proxy import Proxy, proxy
 from support.servers import PEERS
 
@@ -125,7 +126,7 @@ async def test_in_the_reply_to_the_upgrade(face, secure, fault, count):
     if fault == "reset":
         assert type(exc) is ConnectionResetError
     else:
-        assert type(exc) is InvalidMessage
+        assert kind_of(exc) is InvalidMessage
         assert isinstance(exc.__cause__, EOFError)
 
 
@@ -137,7 +138,7 @@ async def ended(face, secure, fault, sent=None):
             yield between, client
             messages, end = await client.rest()
     assert messages == []
-    assert (end.received, end.sent, type(end.cause)) == (None, sent, behind(face, fault))
+    assert (end.received, end.sent, kind_of(end.cause)) == (None, sent, behind(face, fault))
 
 
 @secure
@@ -214,7 +215,7 @@ async def test_stalled_between_frames(face, secure):
             between.hold()
             messages, end = await client.rest()
     assert messages == []
-    assert (end.received, end.sent, type(end.cause)) == (None, 1011, KeepaliveTimeout)
+    assert (end.received, end.sent, kind_of(end.cause)) == (None, 1011, KeepaliveTimeout)
 
 
 @secure
@@ -226,4 +227,4 @@ async def test_stalled_in_the_closing_handshake(face, secure):
             await client.close()
             messages, end = await client.rest()
     assert messages == []
-    assert (end.received, end.sent, type(end.cause)) == (None, 1000, TimeoutError)
+    assert (end.received, end.sent, kind_of(end.cause)) == (None, 1000, TimeoutError)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+from support.kinds import kind_of
+
 from fuzz.handshake import check_is_over
 from fuzz.pieces import cut
 from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
@@ -51,7 +53,7 @@ def verdict(pieces: list[bytes]) -> Any:
 
 
 def refused(exc: ProxyError) -> Any:
-    assert type(exc) in (InvalidProxyMessage, InvalidProxyStatus), "untyped"
+    assert kind_of(exc) in (InvalidProxyMessage, InvalidProxyStatus), "untyped"
     same = pickle.loads(pickle.dumps(exc))
     assert (type(same), str(same)) == (type(exc), str(exc))
     assert "hunter2" not in str(exc)

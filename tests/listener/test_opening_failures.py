@@ -11,6 +11,7 @@ import pytest
 from support import certificates, frames
 from support.faces import FACES
 from support.frames import text
+from support.kinds import kind_of
 from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
 
@@ -426,7 +427,7 @@ async def test_wss_to_a_server_without_tls_says_so(options, handler, kind, words
         with pytest.raises(kind) as caught:
             async with face(server.url.replace("ws:", "wss:"), **options):
                 pass
-    assert type(caught.value) is kind
+    assert kind_of(caught.value) is kind
     assert caught.value.args[1] == words
 
 

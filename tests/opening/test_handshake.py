@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
+from support.kinds import kind_of
 
 from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.handshake import MAX_HEADERS, MAX_LINE, USER_AGENT, ClientHandshake
@@ -533,7 +534,7 @@ def test_wrong_upgrade(tokens: bytes, name: str, value: str | None) -> None:
     handshake = shake()
     data = reply_101(handshake).replace(TOKENS, tokens)
     error = failure(handshake, data + FRAMES)
-    assert type(error) is InvalidUpgrade
+    assert kind_of(error) is InvalidUpgrade
     assert (error.name, error.value) == (name, value)
     assert error.raw_header == data
     assert error.response is not None
@@ -560,7 +561,7 @@ def test_wrong_accept(number: int) -> None:
     token = accept_token(handshake)
     wrong = wrong_accept(token)[number]
     error = failure(handshake, reply_101(handshake).replace(token, wrong))
-    assert type(error) is InvalidHeaderValue
+    assert kind_of(error) is InvalidHeaderValue
     assert error.name == "Sec-WebSocket-Accept"
     assert error.value == wrong.decode("latin-1")
 
@@ -568,19 +569,19 @@ def test_wrong_accept(number: int) -> None:
 def test_missing_accept() -> None:
     handshake = shake()
     error = failure(handshake, reply_101(handshake).replace(b"Sec-WebSocket-Accept", b"X-Accept"))
-    assert type(error) is InvalidHeader
+    assert kind_of(error) is InvalidHeader
     assert str(error) == "missing Sec-WebSocket-Accept header"
 
 
 def test_accept_twice() -> None:
     handshake = shake()
     error = failure(handshake, reply_101(handshake, b"Sec-WebSocket-Accept: " + accept_token(handshake)))
-    assert type(error) is InvalidHeader
+    assert kind_of(error) is InvalidHeader
     assert error.name == "Sec-WebSocket-Accept"
 
 
 def test_accept_of_another_key() -> None:
-    assert type(failure(shake(), reply_101(shake()))) is InvalidHeaderValue
+    assert kind_of(failure(shake(), reply_101(shake()))) is InvalidHeaderValue
 
 
 def test_picked_subprotocol() -> None:
@@ -600,7 +601,7 @@ def test_no_picked_subprotocol() -> None:
 def test_a_subprotocol_that_was_not_offered(offered: list | None, picked: bytes) -> None:
     handshake = shake(subprotocols=offered)
     error = failure(handshake, reply_101(handshake, b"Sec-WebSocket-Protocol: " + picked))
-    assert type(error) is NegotiationError
+    assert kind_of(error) is NegotiationError
     assert repr(picked.decode("latin-1")) in str(error)
     assert error.response is not None
 
@@ -609,7 +610,7 @@ def test_two_subprotocols() -> None:
     handshake = shake(subprotocols=["a", "b"])
     two = [b"Sec-WebSocket-Protocol: a", b"Sec-WebSocket-Protocol: b"]
     error = failure(handshake, reply_101(handshake, *two))
-    assert type(error) is InvalidHeader
+    assert kind_of(error) is InvalidHeader
     assert error.name == "Sec-WebSocket-Protocol"
 
 
@@ -621,9 +622,9 @@ def test_an_unsolicited_extension(offered: dict | None, header: bytes) -> None:
     handshake = shake(extra_headers=offered)
     error = failure(handshake, reply_101(handshake, b"Sec-WebSocket-Extensions: " + header))
     if header in (b"\xe9", b'x-a; p="1, x-b", x-c'):
-        assert type(error) is InvalidHeaderFormat
+        assert kind_of(error) is InvalidHeaderFormat
     else:
-        assert type(error) is NegotiationError
+        assert kind_of(error) is NegotiationError
         assert "extension that wasn't offered" in str(error)
 
 
@@ -697,7 +698,7 @@ def test_interim_replies_cut_everywhere() -> None:
 
 def test_interim_replies_before_a_rejection() -> None:
     error = failure(shake(), INTERIM + b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno")
-    assert type(error) is InvalidStatus
+    assert kind_of(error) is InvalidStatus
     assert (error.response.status, error.response.body) == (403, b"no")
 
 
@@ -706,13 +707,13 @@ def test_interim_replies_without_end() -> None:
     interim = b"HTTP/1.1 103 Early Hints\r\n\r\n"
     for _ in range(MAX_HEADER // len(interim)):
         assert handshake.feed(interim) is None
-    assert type(failure(handshake, interim)) is SecurityError
+    assert kind_of(failure(handshake, interim)) is SecurityError
 
 
 def test_an_interim_reply_and_a_half_header_share_the_limit() -> None:
     handshake = shake()
     assert handshake.feed(b"HTTP/1.1 103 x\r\nLink: " + b"a" * 10000 + b"\r\n\r\n") is None
-    assert type(failure(handshake, b"HTTP/1.1 403 " + b"a" * 10000)) is SecurityError
+    assert kind_of(failure(handshake, b"HTTP/1.1 403 " + b"a" * 10000)) is SecurityError
 
 
 # Rejections
@@ -745,7 +746,7 @@ REJECTIONS = [
 def test_rejection_cut_everywhere(data: bytes, status: int, body: bytes, eof: bool) -> None:
     for pieces in splits(data):
         error = failure(shake(), *pieces, eof=eof)
-        assert type(error) is InvalidStatus
+        assert kind_of(error) is InvalidStatus
         assert error.response.status == error.response.status_code == status
         assert error.response.body == error.raw_body == body
         assert error.raw_header == data[: data.index(b"\r\n\r\n") + 4]
@@ -778,7 +779,7 @@ def test_headers_have_what_programs_for_websockets_call() -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_has_its_location(status: int) -> None:
     error = failure(shake(), b"HTTP/1.1 %d Moved\r\nlocation: /new\r\nContent-Length: 0\r\n\r\n" % status)
-    assert type(error) is InvalidStatus
+    assert kind_of(error) is InvalidStatus
     assert error.response.headers["Location"] == "/new"
 
 
@@ -808,7 +809,7 @@ def test_a_body_over_its_limit_in_one_piece() -> None:
 @pytest.mark.parametrize("tail", [b"zz\r\n", b"4\r\nbodyXX", b"x" * (MAX_HEADER + 1)])
 def test_a_body_with_broken_framing_keeps_the_rejection(tail: bytes) -> None:
     error = failure(shake(), b"HTTP/1.1 403 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n" + tail)
-    assert type(error) is InvalidStatus
+    assert kind_of(error) is InvalidStatus
     assert error.response.body[:2] == b"no"
     assert error.__cause__ is not None
 
@@ -834,7 +835,7 @@ def test_a_caller_who_will_not_wait_for_the_body() -> None:
 )
 def test_another_http_version(data: bytes) -> None:
     error = failure(shake(), data)
-    assert type(error) is InvalidMessage
+    assert kind_of(error) is InvalidMessage
     assert "unsupported HTTP version" in str(error)
     assert error.raw_header == data
     assert error.response is not None
@@ -861,7 +862,7 @@ def test_another_http_version(data: bytes) -> None:
 def test_garbage_is_told_at_once(data: bytes) -> None:
     for pieces in splits(data):
         error = failure(shake(), *pieces)
-        assert type(error) is InvalidMessage
+        assert kind_of(error) is InvalidMessage
         assert str(error) == "the server's reply isn't HTTP"
         assert data.startswith(error.raw_header)
         assert error.response is None
@@ -870,7 +871,7 @@ def test_garbage_is_told_at_once(data: bytes) -> None:
 @pytest.mark.parametrize("record", [b"\x15\x03\x01\x00\x02\x02\x46", b"\x16\x03\x03\x00\x7a\x02"])
 def test_tls_instead_of_http(record: bytes) -> None:
     error = failure(shake(), record)
-    assert type(error) is InvalidMessage
+    assert kind_of(error) is InvalidMessage
     assert "wss" in str(error)
     assert error.raw_header == record
 
@@ -898,7 +899,7 @@ def test_tls_instead_of_http(record: bytes) -> None:
 )
 def test_malformed_http(data: bytes) -> None:
     error = failure(shake(), data)
-    assert type(error) is InvalidMessage
+    assert kind_of(error) is InvalidMessage
     assert str(error).startswith("the server's reply isn't valid HTTP: ")
     assert error.raw_header == data
     assert error.__cause__ is not None
@@ -912,7 +913,7 @@ def long_header(size: int) -> bytes:
 
 
 def test_a_header_at_its_limit() -> None:
-    assert type(failure(shake(), long_header(MAX_HEADER))) is InvalidStatus
+    assert kind_of(failure(shake(), long_header(MAX_HEADER))) is InvalidStatus
 
 
 @pytest.mark.parametrize(
@@ -922,7 +923,7 @@ def test_a_header_at_its_limit() -> None:
 def test_a_header_over_its_limit(data: bytes, step: int) -> None:
     handshake = shake()
     error = failure(handshake, *[data[start : start + step] for start in range(0, len(data), step)])
-    assert type(error) is SecurityError
+    assert kind_of(error) is SecurityError
     assert str(MAX_HEADER) in str(error)
     assert error.raw_header == data[:MAX_HEADER]
     assert len(handshake._received) <= MAX_HEADER + step
@@ -938,23 +939,23 @@ LINES = [
 @pytest.mark.parametrize(("exception", "name", "value", "more"), LINES)
 def test_a_line_at_its_limit_and_over_it(exception, name: bytes, value: bytes, more: bytes) -> None:
     reply = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n%b: %b\r\n\r\n"
-    assert type(failure(shake(), reply % (name, value))) is InvalidStatus
+    assert kind_of(failure(shake(), reply % (name, value))) is InvalidStatus
     error = failure(shake(), reply % (name, value + more))
-    assert type(error) is exception
+    assert kind_of(error) is exception
     assert str(MAX_LINE) in str(error)
 
 
 def test_a_status_line_at_its_limit_and_over_it() -> None:
     reply = b"HTTP/1.1 403 %b\r\nContent-Length: 0\r\n\r\n"
-    assert type(failure(shake(), reply % (b"a" * MAX_LINE))) is InvalidStatus
-    assert type(failure(shake(), reply % (b"a" * (MAX_LINE + 1)))) is StatusLineTooLong
+    assert kind_of(failure(shake(), reply % (b"a" * MAX_LINE))) is InvalidStatus
+    assert kind_of(failure(shake(), reply % (b"a" * (MAX_LINE + 1)))) is StatusLineTooLong
 
 
 def test_as_many_headers_as_are_allowed_and_one_more() -> None:
     reply = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n%b\r\n"
-    assert type(failure(shake(), reply % (b"A: b\r\n" * (MAX_HEADERS - 1)))) is InvalidStatus
+    assert kind_of(failure(shake(), reply % (b"A: b\r\n" * (MAX_HEADERS - 1)))) is InvalidStatus
     error = failure(shake(), reply % (b"A: b\r\n" * MAX_HEADERS))
-    assert type(error) is TooManyHeaders
+    assert kind_of(error) is TooManyHeaders
     assert str(MAX_HEADERS) in str(error)
 
 

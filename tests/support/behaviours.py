@@ -32,8 +32,17 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "headers of the program's, by a function for each attempt, too",
-        [(SURFACE, "test_headers_by_either_name"), (SURFACE, "test_headers_are_made_for_each_attempt")],
+        "headers of the program's, by a function for each attempt, too; by a coroutine function where there is a loop",
+        [
+            (SURFACE, "test_headers_by_either_name"),
+            (SURFACE, "test_headers_are_made_for_each_attempt"),
+            (SURFACE, "test_headers_are_made_by_a_coroutine_function"),
+            (SURFACE, "test_a_blocking_client_cannot_await_headers"),
+        ],
+    ),
+    (
+        "the request and the reply in the log, without secrets",
+        [(SURFACE, "test_the_opening_is_logged_without_secrets")],
     ),
     (
         "the reply that rejects: status, headers, body, `retry_after`",

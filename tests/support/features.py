@@ -44,6 +44,7 @@ SAME_MEMBERS = [
     ("set_write_buffer_limits", "write_limit"),
 ]
 
+SETTING = "websockets' attribute, which may be set; a listener says it to `ws_connect` once"
 CREATE_CONNECTION = "of `loop.create_connection`"
 PICOWS_PINGS = "picows' names of `ping_interval` and `ping_timeout`"
 RECONNECTING = "of loops that reconnect, which the listener has not: {doc}`howto/reconnect` is a recipe"
@@ -64,7 +65,6 @@ OPTIONS = {
     "read_buffer_init_size": "accepted for picows' sake",
     "use_aiofastnet": "of the listener, for tests of an event loop",
     "write_policy": "a blocking `send` returns when the kernel has it: see `cork()`",
-    "timestamps": "not yet for the others",
     "process_exception": RECONNECTING,
     "reconnect_delays": RECONNECTING,
     "max_queue": QUEUE,
@@ -94,13 +94,13 @@ MEMBERS = {
     "logger": "websockets' name",
     "is_client_side": "picows' name",
     "is_secure": "picows' name",
-    "last_received": "not yet for the others",
+    "last_received": "`ws.protocol` has it in the awaitable client; the blocking one reads only while a method waits",
     "latency": "the listener has `measure_roundtrip_time()`",
     "local_address": "the listener has `underlying_transport.get_extra_info()`",
     "remote_address": "the listener has `underlying_transport.get_extra_info()`",
-    "close_timeout": "websockets' name; not yet to be changed on a `WSTransport`",
-    "ping_interval": "websockets' name; not yet to be changed on a `WSTransport`",
-    "ping_timeout": "websockets' name; not yet to be changed on a `WSTransport`",
+    "close_timeout": SETTING,
+    "ping_interval": SETTING,
+    "ping_timeout": SETTING,
     "protocol": "websockets' name: the `WSTransport` of an awaitable connection, and a blocking connection itself",
     "notify_user_specific_pong_received": CALLBACKS,
     "send_reuse_external_bytearray": "picows' name; for the lowest latency",
@@ -189,13 +189,8 @@ TAIL = """
 
 | matter | today |
 |---|---|
-| when a message was received, its type, and whether it was compressed | of frames: `timestamps` and `WSFrame` |
-| whether more messages of the same read follow | of frames: `WSFrame.last_in_buffer` |
-| a function for headers that is a coroutine function | a function that returns at once |
 | frames that the blocking client answers by itself, in its log | what the program sends and receives |
 | kernel TLS | an `ssl.SSLContext` with `OP_ENABLE_KTLS` is taken; no test says whether the kernel encrypts then |
-| the request and the reply of the opening, in the log at level DEBUG | frames are |
-| `except` clauses of websockets for others than `ConnectionClosed` and its subclasses | wsfast's own classes |
 
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
 `connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,

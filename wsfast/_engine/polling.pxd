@@ -25,9 +25,9 @@ cdef class Poller:
 
 cdef class PollingReader(FrameReader):
     cdef:
-        # Set by _begin_message(), while Messages and Inbox take a message out of its frame, and by WSTransport before a frame is
-        # delivered; tested by poll(), which would touch these bytes, or deliver what is behind them. Meanwhile the
-        # collector may run, and with it anything.
+        # Set by _begin_message() while Messages and Inbox take a message out of its frame, and by WSTransport before a
+        # frame is delivered; tested by poll(), which would touch these bytes, or deliver what is behind them. Meanwhile
+        # the collector may run, and with it anything.
         bint _takes_message
 
         # Set by WSTransport.

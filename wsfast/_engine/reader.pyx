@@ -94,17 +94,17 @@ cdef class FrameReader(FrameWriter):
         """Note for stats that the loop reported bytes which a poll had read already."""
         self._empty_wakeups += 1
 
-    cpdef get_buffer(self, Py_ssize_t hint):
+    cpdef get_buffer(self, Py_ssize_t sizehint):
         """For transports that know no C interface."""
         cdef:
             char *ptr
             char *again
             Py_ssize_t size
-        self.get_buffer_c(hint, &ptr, &size)
+        self.get_buffer_c(sizehint, &ptr, &size)
         while True:
             view = PyMemoryView_FromMemory(ptr, size, PyBUF_WRITE)
             again = ptr
-            self.get_buffer_c(hint, &ptr, &size)
+            self.get_buffer_c(sizehint, &ptr, &size)
             if ptr == again:
                 return view
             # To make the view has collected garbage, and a finalizer has read meanwhile.
@@ -206,8 +206,8 @@ cdef class FrameReader(FrameWriter):
 
     @property
     def last_received(self):
-        """When bytes were last received, by ``time.monotonic()``. It is 0.0 unless the connection is kept alive by pings
-        or was made with ``timestamps``."""
+        """When bytes were last received, by ``time.monotonic()``. It is 0.0 unless the connection is kept alive by
+        pings, or was made with ``timestamps``."""
         return self._last_received
 
     @property

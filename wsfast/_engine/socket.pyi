@@ -7,6 +7,7 @@ from typing_extensions import disjoint_base
 from wsfast._engine.reader import FrameReader
 
 def stamp_receipts(sock: socket.socket) -> None: ...
+
 @disjoint_base
 class SocketTransport(Transport):
     def __init__(

@@ -80,7 +80,6 @@ class Tuning:
         if microseconds:
             self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, min(microseconds, _MAX_INT)))
 
-
     def check_kernel_stamps(self, is_plain_tcp: bool) -> None:
         """Refuse ``timestamps="kernel"`` unless wsfast itself reads a TCP socket, without TLS."""
         if self.timestamps == "kernel" and not is_plain_tcp:

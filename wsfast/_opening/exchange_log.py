@@ -1,6 +1,6 @@
 """The request and the reply of an opening in the log, at level DEBUG, a record for each line, as websockets has them.
 
-What is_secret() takes for a secret is replaced by ``***``. So are the values of parameters in URLs that have such names.
+What is_secret() takes for a secret is replaced by ``***``. So are the values of parameters of URLs with such names.
 """
 
 from __future__ import annotations

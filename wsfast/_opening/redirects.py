@@ -148,7 +148,9 @@ class Redirects:
         if not self.crossed or headers is None:
             return headers
         pairs: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
-        return [(name, value) for name, value in pairs if name.lower() != "host" and not is_secret(name, value)]
+        return [
+            (name, value) for name, value in pairs if name.lower() != "host" and not is_secret(name, value)
+        ]
 
     def subprotocols(self, subprotocols: Sequence[str] | None) -> Sequence[str] | None:
         """Those that may be offered to `uri`."""

@@ -165,7 +165,17 @@ class Route:
 
     """
 
-    __slots__ = ("_addresses", "_logger", "_looked_up", "_redirects", "_routing", "phase", "proxy", "tunnel", "uri")
+    __slots__ = (
+        "_addresses",
+        "_logger",
+        "_looked_up",
+        "_redirects",
+        "_routing",
+        "phase",
+        "proxy",
+        "tunnel",
+        "uri",
+    )
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing

@@ -30,16 +30,7 @@ pub struct CMessage {
 
 impl CMessage {
     pub fn new() -> Self {
-        CMessage {
-            data: std::ptr::null(),
-            size: 0,
-            text: 0,
-            fin: 0,
-            compressed: 0,
-            last: 0,
-            returned: 0,
-            received: 0,
-        }
+        CMessage { data: std::ptr::null(), size: 0, text: 0, fin: 0, compressed: 0, last: 0, returned: 0, received: 0 }
     }
 
     pub fn tell(&mut self, received: &Received) {
