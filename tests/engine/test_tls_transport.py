@@ -333,7 +333,9 @@ async def test_within_the_tls_of_a_proxy(end):
     payloads = [b"%d" % number for number in range(50)] + [frames.pattern(300_000)]
 
     async def script(server):
-        server.send(b"".join(server.records(text(payload)) for payload in payloads[:50]) + server.key_update())
+        server.send(
+            b"".join(server.records(text(payload)) for payload in payloads[:50]) + server.key_update()
+        )
         server.send(server.records(frames.binary(payloads[50])))
         got = await server.frames(2)
         if end == "CLOSE":
