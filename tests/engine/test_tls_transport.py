@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from support import certificates, frames
+from support import certificates, frames, proxies
 from support.faces import FACES
 from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
@@ -325,6 +325,40 @@ async def test_close_notify_with_the_last_data():
         await served.result()  # it got close_notify
     assert listener.payloads == [b"last"]
     assert type(transport.close_info.cause) is EOFError
+
+
+@pytest.mark.parametrize("end", ["CLOSE", "EOF", "garbage"])
+async def test_within_the_tls_of_a_proxy(end):
+    """Whatever the proxy says, it is the server that must say that nothing follows."""
+    payloads = [b"%d" % number for number in range(50)] + [frames.pattern(300_000)]
+
+    async def script(server):
+        server.send(
+            b"".join(server.records(text(payload)) for payload in payloads[:50]) + server.key_update()
+        )
+        server.send(server.records(frames.binary(payloads[50])))
+        got = await server.frames(2)
+        if end == "CLOSE":
+            await closing(server)
+        elif end == "garbage":
+            server.send(b"garbage that is no record")
+            await until_it_ends(server)
+        return got
+
+    listener = Recorder()
+    with proxies.http(certificates.server_context()) as proxy:
+        options = {"proxy": proxy.url, "proxy_ssl_context": certificates.client_settings()}
+        async with connected(listener, script, **options) as (transport, served):
+            transport.send(WSMsgType.BINARY, payloads[50])
+            transport.send(TEXT, "last")
+            await listener.received(len(payloads))
+            if end == "CLOSE":
+                await finish(transport)
+            await transport.wait_disconnected()
+            assert await served.result() == [payloads[50], b"last"]
+    assert listener.payloads == payloads
+    cause = {"CLOSE": type(None), "EOF": EOFError, "garbage": ssl.SSLError}[end]
+    assert type(transport.close_info.cause) is cause
 
 
 # ---- callbacks in the middle of what was decrypted

@@ -15,7 +15,13 @@ from support.servers import Peer, serve
 
 from wsfast import TLS
 from wsfast._opening.reconnecting import process_exception
-from wsfast.exceptions import InvalidMessage, InvalidProxy, InvalidProxyMessage, InvalidProxyStatus, ProxyError
+from wsfast.exceptions import (
+    InvalidMessage,
+    InvalidProxy,
+    InvalidProxyMessage,
+    InvalidProxyStatus,
+    ProxyError,
+)
 
 NAME = "exchange.test"  # which only the proxies know
 SCHEMES = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"]

@@ -29,8 +29,8 @@ async def awaitable(
     *, kind: int = socket.SOCK_STREAM, headers: bytes = b"", secure: bool = False, **options: Any
 ) -> AsyncIterator[tuple[ClientConnection, Far]]:
     """An open connection and its far end. With SOCK_SEQPACKET the far end sees each write separately. The connection is
-    aborted at the end of the block if it is still open. `headers` are added to the server's reply. `secure`: over TLS by
-    rustls."""
+    aborted at the end of the block if it is still open. `headers` are added to the server's reply. `secure`: over
+    TLS by rustls."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     for sock in (ours, theirs):
         sock.setblocking(False)

@@ -71,7 +71,9 @@ class Taking(wsfast.WSListener):
 SMALL_RECORDS = "small records"
 
 
-def serve(listening: socket.socket, said: bytes, agrees: bool, glued: bool, tls: ssl.SSLContext | None) -> None:
+def serve(
+    listening: socket.socket, said: bytes, agrees: bool, glued: bool, tls: ssl.SSLContext | None
+) -> None:
     """Serve one connection: send the reply and `said`, and then nothing until the client disconnects."""
     sock, _ = listening.accept()
     if tls is not None:

@@ -492,11 +492,7 @@ pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_certificate(
-    stream: *const Stream,
-    index: usize,
-    der: *mut *const c_char,
-) -> i64 {
+pub unsafe extern "C" fn wst_stream_certificate(stream: *const Stream, index: usize, der: *mut *const c_char) -> i64 {
     tell_certificate(&(*stream).session.connection, index, der)
 }
 

@@ -7,7 +7,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, ClientConnection, CommonState, Error, OtherError, SupportedCipherSuite,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, CommonState, Error, OtherError,
+    SupportedCipherSuite,
 };
 
 use crate::buffer::Buffer;
