@@ -208,4 +208,6 @@ def chosen(case, wanted, section=None):
     """The contenders of a case, limited to `wanted` if given. Exit if one of the wanted ones does not exist."""
     if wanted and (unknown := set(wanted) - known()):
         raise SystemExit(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(known()))}")
-    return [name for name in contenders(case, section) if not wanted or name in wanted]
+    if wanted:
+        return [name for name in contenders(case) if name in wanted]
+    return contenders(case, section)

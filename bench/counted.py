@@ -18,6 +18,7 @@ and other machines have nothing to compare with until `--keep` writes theirs.
 import argparse
 import asyncio
 import ctypes
+import functools
 import gc
 import importlib
 import inspect
@@ -55,12 +56,12 @@ COMPARED = (
     "aiohttp_client", "wsfast_sync", "websocket_rs_sync", "websockets_sync", "websocket_client", "wsproto_sockets",
 )  # fmt: skip
 
-# What an instruction is for, by its object file and its function: the first pattern that is found.
+# What an instruction is for, by its function and the last parts of its object file: the first pattern that is found.
 KINDS = (
     ("masking", r"mask"),
-    ("Python", r"/(libpython[\d.]+|python[\d.]*)(\.so[\d.]*)?\b.* "),
-    ("event loop", r"(_asyncio|select|aiofastnet|uvloop|/transport)\S*\.so"),
-    ("framing and dispatch", r"(wsfast|picows|websockets|aiohttp|websocket_rs|_native)\S*\.so"),
+    ("event loop", r"lib-dynload/(_asyncio|select)|aiofastnet/|uvloop/"),
+    ("Python", r"bin/python|libpython|lib-dynload/"),
+    ("framing and dispatch", r"(wsfast|picows|websockets|aiohttp|websocket_rs)/"),
     ("C library: system calls, memory", r"(libc\.so|libc-|ld-linux|libpthread|vdso|libstdc)"),
     ("other modules", r"\.so"),
 )
@@ -175,11 +176,12 @@ def by_kind(text):
             inclusive = True
         elif line and line[0] in "+-*0123456789":
             if not inclusive:
-                counts[kind_of(f"{where} {function}")] += int((*line.split(), "0")[1])
+                counts[kind_of(f"{'/'.join(where.split('/')[-3:])} {function}")] += int((*line.split(), "0")[1])
             inclusive = False
     return counts
 
 
+@functools.cache
 def kind_of(place):
     return next((kind for kind, pattern in KINDS if re.search(pattern, place)), "other")
 
