@@ -222,6 +222,7 @@ lint-c: $(tools)
 
 lint-rust: | check
 	cargo fmt --check --manifest-path $(crate)/Cargo.toml
+	cargo fmt --check --manifest-path bench/floor/rust/Cargo.toml
 	MAKEFLAGS= cargo clippy --quiet --locked --all-targets --manifest-path $(crate)/Cargo.toml -- -D warnings
 
 # The whole suite, an hour. It keeps what it has measured and goes on there if it is interrupted. REPEATS=2 makes it

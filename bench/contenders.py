@@ -75,7 +75,9 @@ def clients():
     found = {}
     for file in sorted((BENCH / "clients").glob("*.py")):
         body = ast.parse(file.read_text()).body
-        assigned = [(target, node.value) for node in body if isinstance(node, ast.Assign) for target in node.targets]
+        assigned = [
+            (target, node.value) for node in body if isinstance(node, ast.Assign) for target in node.targets
+        ]
         facts = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
         if "REQUIRES" not in facts:
             continue
@@ -165,7 +167,9 @@ def why_not(name):
         version = ".".join(map(str, client.python))
         return f"{name} cannot run: its library has no package for CPython before {version}"
     if reason := importable(f"bench.clients.{name.split(':')[0]}"):
-        return f"{name} cannot run: {reason}. Install its library, or choose other contenders with --contenders"
+        return (
+            f"{name} cannot run: {reason}. Install its library, or choose other contenders with --contenders"
+        )
     return None
 
 

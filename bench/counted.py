@@ -1,4 +1,4 @@
-"""Instructions of the main rows, counted by callgrind in one process: the gate of `make test`, and where they are spent.
+"""Instructions of the main rows, counted by callgrind in one process: a gate of `make test`, and where they are spent.
 
     python -m bench.counted                  instructions of a round trip or an opening, and of the kept counts
     python -m bench.counted --keep           keep these counts (bench/counts.json)
@@ -135,7 +135,15 @@ def profiles(rows):
     cpu, _ = harness.cpus("same")
     with tempfile.TemporaryDirectory() as directory, harness.echo_server(cpu) as server:
         os.setpriority(os.PRIO_PROCESS, server.process.pid, LOWEST)
-        command = ["taskset", "-c", cpu, "valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={directory}/out"]
+        command = [
+            "taskset",
+            "-c",
+            cpu,
+            "valgrind",
+            "--tool=callgrind",
+            "--instr-atstart=no",
+            f"--callgrind-out-file={directory}/out",
+        ]
         command += [sys.executable, "-m", "bench.counted", "--process", server.url, requests(), *words]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         done = subprocess.run(
@@ -176,7 +184,9 @@ def by_kind(text):
             inclusive = True
         elif line and line[0] in "+-*0123456789":
             if not inclusive:
-                counts[kind_of(f"{'/'.join(where.split('/')[-3:])} {function}")] += int((*line.split(), "0")[1])
+                counts[kind_of(f"{'/'.join(where.split('/')[-3:])} {function}")] += int(
+                    (*line.split(), "0")[1]
+                )
             inclusive = False
     return counts
 

@@ -18,6 +18,7 @@ from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor, gap
 
 TIMEOUT = 300  # seconds for one run of one contender; longer than any run on a slow machine
+LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
 
 
 class RunFailedError(Exception):
@@ -79,7 +80,9 @@ def python_server(module, *words):
 def server_of(case, cpu):
     """The server of bench/servers for this case, pinned to `cpu`."""
     if case.function in ("deflate", "objects"):
-        return python_server("ticks", cpu, case.size, case.count, *(["plain"] if case.function == "objects" else []))
+        return python_server(
+            "ticks", cpu, case.size, case.count, *(["plain"] if case.function == "objects" else [])
+        )
     if case.function == "answers":
         return ticker(cpu, case.size, case.rounds, case.warmup, case.rate)
     if case.server == "tungstenite":
@@ -105,12 +108,15 @@ def cpus(cores):
 def run_once(name, case):
     """The summary of one run that the worker or the C program printed."""
     server_cpu, client_cpu = cpus(case.cores)
+    timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
     with server_of(case, server_cpu) as server:
         words = command(name, case, server, client_cpu)
         try:
-            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+            done = subprocess.run(
+                words, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+            )
         except subprocess.TimeoutExpired:
-            raise RunFailedError(f"{name} did not end within {TIMEOUT} s") from None
+            raise RunFailedError(f"{name} did not end within {timeout} s") from None
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
             raise RunFailedError(f"{name} failed: {said[-1]}")
@@ -144,7 +150,11 @@ class Result:
     def cpu(self, name):
         """Microseconds of processor time for one message: the median of the repeats; None if nobody counted them."""
         case = self.case
-        found = [run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup) for run in self.runs[name] if "cpu" in run]
+        found = [
+            run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup)
+            for run in self.runs[name]
+            if "cpu" in run
+        ]
         return stats.median(found) if found else None
 
     def rows(self):

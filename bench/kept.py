@@ -19,7 +19,16 @@ from bench.contenders import ROOT
 from bench.harness import Result
 
 KEPT = ROOT / "build" / "bench" / "rows"
-LIBRARIES = ("picows", "websockets", "aiohttp", "websocket-client", "wsproto", "websocket-rs", "uvloop", "rloop")
+LIBRARIES = (
+    "picows",
+    "websockets",
+    "aiohttp",
+    "websocket-client",
+    "wsproto",
+    "websocket-rs",
+    "uvloop",
+    "rloop",
+)
 
 
 def first_line(path, start):
@@ -38,9 +47,11 @@ def installed(package):
 def machine():
     """The facts about the machine and the software that a reader needs to compare numbers."""
     libraries = {name: installed(name) for name in LIBRARIES}
-    virtual = subprocess.run(["systemd-detect-virt"], capture_output=True, text=True, check=False) if (
-        Path("/usr/bin/systemd-detect-virt").exists()
-    ) else None
+    virtual = (
+        subprocess.run(["systemd-detect-virt"], capture_output=True, text=True, check=False)
+        if (Path("/usr/bin/systemd-detect-virt").exists())
+        else None
+    )
     hypervisor = "hypervisor" in (first_line("/proc/cpuinfo", "flags") or "")
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -17,7 +17,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from bench import cases, kept, tables
+from bench import cases, counted, kept, tables
 from bench.contenders import ROOT, chosen, gap
 from bench.harness import measure
 from bench.sections import SECTIONS
@@ -48,8 +48,12 @@ def options():
         "--quick", action="store_true", help="a tenth of the rounds, to check that everything runs"
     )
     parser.add_argument("--fresh", action="store_true", help="measure again what was kept")
-    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md, its plots and its page")
-    parser.add_argument("--write", action="store_true", help="measure nothing: write docs from docs/benchmarks")
+    parser.add_argument(
+        "--docs", action="store_true", help="write docs/benchmarks.md, its plots and its page"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="measure nothing: write docs from docs/benchmarks"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("build/bench/report"), metavar="PATH", help="(%(default)s)"
     )
@@ -79,7 +83,9 @@ def run(name, wanted):
     repeats = min(section.repeats, wanted.repeats or section.repeats)
     if wanted.repeats and (wanted.contenders or wanted.sizes):
         repeats = wanted.repeats  # a question of its own
-    as_it_is = not (wanted.sizes or wanted.contenders or wanted.quick or wanted.cores or wanted.loop or wanted.server)
+    as_it_is = not (
+        wanted.sizes or wanted.contenders or wanted.quick or wanted.cores or wanted.loop or wanted.server
+    )
     results = []
     for case in section_cases(name, wanted):
         names = chosen(case, wanted.contenders, section)
@@ -89,8 +95,16 @@ def run(name, wanted):
             continue
         runs = kept.load(name, case, names) if as_it_is and not wanted.fresh else {}
         done = min(map(len, runs.values()), default=0)
-        print(f"  {case.title}: {len(names)} contenders, repeats {done + 1}-{repeats}", file=sys.stderr, flush=True)
-        save = (lambda result, names=names: kept.save(name, names, result)) if as_it_is else (lambda result: None)
+        print(
+            f"  {case.title}: {len(names)} contenders, repeats {done + 1}-{repeats}",
+            file=sys.stderr,
+            flush=True,
+        )
+        save = (
+            (lambda result, names=names: kept.save(name, names, result))
+            if as_it_is
+            else (lambda result: None)
+        )
         result = measure(case, names, repeats, runs, save)
         for one, reason in result.gaps.items():
             print(f"    no figure: {reason if one in reason else f'{one}: {reason}'}", file=sys.stderr)
@@ -107,7 +121,8 @@ def collect(wanted):
         print(f"{number}/{len(names)} {name}", file=sys.stderr, flush=True)
         data += [tables.as_data(name, result) for result in run(name, wanted)]
         print(f"  {name} took {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
-    return {"machine": facts, "results": data}
+    where = None if wanted.sections or wanted.quick or counted.why_none() else counted.where()
+    return {"machine": facts, "where": where, "results": data}
 
 
 def write_docs():

@@ -12,5 +12,9 @@ def test_instructions_of_the_main_rows():
         pytest.skip(f"no counts are kept for {counted.key()}: python -m bench.counted --keep")
     now = counted.count()
     assert now.keys() == kept.keys()
-    more = {name: f"{now[name]:,} instead of {kept[name]:,}" for name in now if now[name] > kept[name] * (1 + counted.ALLOWED)}
+    more = {
+        name: f"{now[name]:,} instead of {kept[name]:,}"
+        for name in now
+        if now[name] > kept[name] * (1 + counted.ALLOWED)
+    }
     assert not more, "if the instructions are worth it: python -m bench.counted --keep"

@@ -12,19 +12,26 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def runs(*figures):
-    return [{**stats.summary([figure * 1000, figure * 1000 + 1]), "cpu": figure * 4_500_000} for figure in figures]
+    return [
+        {**stats.summary([figure * 1000, figure * 1000 + 1]), "cpu": figure * 4_500_000} for figure in figures
+    ]
 
 
 def results(**contenders):
     return [
-        Result(cases.request_response(size), {name: runs(*found) for name, found in contenders.items()}, {"aiohttp_client": "aiohttp_client cannot run: no aiohttp"})
+        Result(
+            cases.request_response(size),
+            {name: runs(*found) for name, found in contenders.items()},
+            {"aiohttp_client": "aiohttp_client cannot run: no aiohttp"},
+        )
         for size in (512, 1024)
     ]
 
 
 def report(**contenders):
     data = [tables.as_data("rr", result) for result in results(**contenders)]
-    return {"machine": dict(kept.machine()), "results": data}
+    where = {"wsfast_listener": {"masking": 124, "Python": 20_000}}
+    return {"machine": dict(kept.machine()), "where": where, "results": data}
 
 
 def test_an_interval_is_around_the_median_and_repeats():
@@ -50,8 +57,12 @@ def test_tables():
     text = "\n".join(tables.markdown(report(wsfast_listener=(9, 9, 9), **steady)))
     assert "| wsfast_listener / the fastest peer | 0.90 (0.90-0.90) of picows_listener |" in text
     assert "| wsfast_listener / C:epoll | 1.80 (1.80-1.80) |" in text
+    assert "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 1.80 (1.80-1.80) | no |" in text
+    assert "| wsfast_listener | 20,124 | 124 |" in text
     assert "No figure: aiohttp_client cannot run: no aiohttp." in text
-    assert "1.20 (1.20-1.20), slower of" in "\n".join(tables.markdown(report(wsfast_listener=(12, 12, 12), **steady)))
+    assert "1.20 (1.20-1.20), slower of" in "\n".join(
+        tables.markdown(report(wsfast_listener=(12, 12, 12), **steady))
+    )
     noise = "\n".join(tables.markdown(report(wsfast_listener=(9, 16, 40), **steady)))
     assert "| wsfast_listener | noise (9-40) |" in noise
 
@@ -121,8 +132,19 @@ def test_the_page_draws_in_a_browser(tmp_path):
         pytest.skip("no Chromium is installed")
     file = tmp_path / "page.html"
     page.write(file, [report(wsfast_listener=(9, 9), picows_listener=(10, 10))])
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    command += [f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=5000", "--dump-dom", file.as_uri()]
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ]
+    command += [
+        f"--user-data-dir={tmp_path}/profile",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+        file.as_uri(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "drawn: 2 series" in done.stdout
     assert "<td>wsfast_listener</td><td>9</td>" in done.stdout

@@ -34,7 +34,8 @@ COLUMNS = {
     "send": lambda section: section.cases[0].function in ("one_way", "window"),
     "receive": lambda section: section.cases[0].function in ("one_way", "window"),
     **dict.fromkeys(
-        ("median", "average", "peak", "standard deviation", "operations a second"), lambda section: section.rates
+        ("median", "average", "peak", "standard deviation", "operations a second"),
+        lambda section: section.rates,
     ),
 }
 

@@ -34,7 +34,10 @@ fn dial(port: &str) -> Socket {
 }
 
 fn request(size: usize, number: usize) -> Bytes {
-    (0..size).map(|i| ((number + i) % 251) as u8).collect::<Vec<u8>>().into()
+    (0..size)
+        .map(|i| ((number + i) % 251) as u8)
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 fn flooded(size: usize) -> String {
@@ -92,7 +95,10 @@ fn batches(ws: &mut Socket, size: usize, count: usize, rounds: usize) -> Vec<u64
             assert!(last.len() == size, "an echo is not what was sent");
         }
         samples.push(start.elapsed().as_nanos() as u64);
-        assert!(last == payloads[count - 1], "the last echo is not what was sent");
+        assert!(
+            last == payloads[count - 1],
+            "the last echo is not what was sent"
+        );
     }
     samples
 }
@@ -104,16 +110,25 @@ fn floods(ws: &mut Socket, size: usize, count: usize, rounds: usize) -> Vec<u64>
         let start = Instant::now();
         ws.send(Message::Text(ask.clone().into())).expect("send");
         for _ in 0..count {
-            assert!(payload(ws) == expected.as_bytes(), "a frame is not what was asked for");
+            assert!(
+                payload(ws) == expected.as_bytes(),
+                "a frame is not what was asked for"
+            );
         }
         samples.push(start.elapsed().as_nanos() as u64);
-        assert!(payload(ws) == "DONE".as_bytes(), "the flood does not end with DONE");
+        assert!(
+            payload(ws) == "DONE".as_bytes(),
+            "the flood does not end with DONE"
+        );
     }
     samples
 }
 
 fn print(mut ns: Vec<u64>) {
-    let mut cpu = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut cpu = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut cpu) };
     ns.sort_unstable();
     let n = ns.len();
@@ -128,9 +143,13 @@ fn print(mut ns: Vec<u64>) {
         ("p9999", 0.9999),
         ("max", 1.0),
     ];
-    let points: Vec<String> = points.iter().map(|(name, rank)| format!("\"{name}\": {}", at(*rank))).collect();
-    let curve: Vec<String> =
-        (0..CURVE).map(|i| at(1.0 - 10f64.powf(-(i as f64) / 10.0)).to_string()).collect();
+    let points: Vec<String> = points
+        .iter()
+        .map(|(name, rank)| format!("\"{name}\": {}", at(*rank)))
+        .collect();
+    let curve: Vec<String> = (0..CURVE)
+        .map(|i| at(1.0 - 10f64.powf(-(i as f64) / 10.0)).to_string())
+        .collect();
     println!(
         "{{\"n\": {n}, \"mean\": {mean:.1}, {}, \"cpu\": {}, \"curve\": [{}], \"checked\": true}}",
         points.join(", "),
@@ -150,7 +169,11 @@ fn answer(stream: TcpStream) -> tungstenite::Result<()> {
         let message = ws.read()?;
         match &message {
             Message::Text(text) if text.as_str().starts_with("FLOOD ") => {
-                let mut words = text.as_str().split(' ').skip(1).map(|word| word.parse().unwrap_or(0));
+                let mut words = text
+                    .as_str()
+                    .split(' ')
+                    .skip(1)
+                    .map(|word| word.parse().unwrap_or(0));
                 let (count, size) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
                 let frame: tungstenite::Utf8Bytes = flooded(size).into();
                 for number in 0..count {
