@@ -226,9 +226,9 @@ lint-rust: | check
 	MAKEFLAGS= cargo clippy --quiet --locked --all-targets --manifest-path $(crate)/Cargo.toml -- -D warnings
 
 # The whole suite, an hour. It keeps what it has measured and goes on there if it is interrupted. REPEATS=2 makes it
-# shorter, and SECTIONS="rr batch" measures a part, without docs.
+# shorter, and SECTIONS="rr batch" measures a part.
 bench: $(benching) $(built)
-	$(bin)/python -m bench.report $(SECTIONS) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(SECTIONS),,--docs)
+	$(bin)/python -m bench.report $(SECTIONS) $(if $(REPEATS),--repeats $(REPEATS)) --docs
 
 # `bench-quick` measures every work in three minutes. `bench-smoke`, which is a part of `test`, checks that every work runs.
 bench-quick bench-smoke: bench-%: $(testing) $(built)

@@ -180,7 +180,7 @@ def gap(name, case):
     if case.loop not in ("asyncio", "uvloop") and (reason := importable(case.loop)):
         return f"{name} cannot run on {case.loop}: {reason}"
     client = clients().get(name.split(":")[0])
-    if client and client.kind == "blocking":
+    if name == "Rust" or (client and client.kind == "blocking"):
         if case.function in ("batch", "window") and case.size * case.count > UNREAD:
             return f"{name} cannot run: it blocks, so it would send {case.count} messages before it reads one"
         if case.loop != "uvloop":

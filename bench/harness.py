@@ -129,15 +129,26 @@ def run_once(name, case):
 
 
 class Result:
-    """The runs of one case: `runs[name]` has a summary per repeat, and `gaps[name]` a reason why there are none."""
+    """The runs of one case: `runs[name]` has a summary per repeat, and `gaps[name]` a reason why there are none.
+    `failed` has the gaps of contenders that ran and failed."""
 
-    def __init__(self, case, runs, gaps=None):
-        self.case, self.runs, self.gaps = case, runs, gaps or {}
+    def __init__(self, case, runs, gaps=None, failed=None):
+        self.case, self.runs, self.gaps, self.failed = case, runs, gaps or {}, failed or {}
 
     def point(self, name, point=None):
         """One percentile per repeat, in the case's unit."""
         point = point or self.case.point
         return [run[point] / self.case.scale for run in self.runs[name] if point in run]
+
+    @property
+    def repeats(self):
+        """The repeats that every contender has."""
+        return min(map(len, self.runs.values()), default=0)
+
+    def evened(self):
+        """The same with as many repeats of every contender, since ratios are made within a repeat."""
+        runs = {name: runs[: self.repeats] for name, runs in self.runs.items()}
+        return Result(self.case, runs, self.gaps, self.failed)
 
     def part(self, name, way):
         """The median of `send` or `receive` per repeat, in the case's unit."""
@@ -170,15 +181,17 @@ class Result:
             }
 
 
-def measure(case, names, repeats, runs=None, after_each=lambda result: None):
-    """Run every contender `repeats` times, less the repeats in `runs`. A contender that fails leaves a gap.
+def measure(case, names, repeats, kept=None, after_each=lambda result: None):
+    """Run every contender `repeats` times, less the repeats that the Result `kept` has. A contender that cannot run or
+    that fails leaves a gap, and is not tried again.
 
     `after_each(result)` is called after each repeat.
     """
-    gaps = {name: reason for name in names if (reason := gap(name, case))}
+    failed = dict(kept.failed) if kept else {}
+    gaps = {name: reason for name in names if (reason := gap(name, case) or failed.get(name))}
     names = [name for name in names if name not in gaps]
-    runs = {name: list((runs or {}).get(name, [])) for name in names}
-    for repeat in range(min(map(len, runs.values()), default=repeats), repeats):
+    runs = {name: list(kept.runs.get(name, ())) if kept else [] for name in names}
+    for repeat in range(Result(case, runs).repeats if runs else repeats, repeats):
         turn = repeat % len(names)
         for name in [*names[turn:], *names[:turn]]:
             if name in gaps:
@@ -186,10 +199,10 @@ def measure(case, names, repeats, runs=None, after_each=lambda result: None):
             try:
                 runs[name].append(run_once(name, case))
             except RunFailedError as failure:
-                gaps[name] = str(failure)
+                gaps[name] = failed[name] = str(failure)
                 del runs[name]
-        after_each(Result(case, runs, gaps))
-    return Result(case, runs, gaps)
+        after_each(Result(case, runs, gaps, failed))
+    return Result(case, runs, gaps, failed)
 
 
 def versions(results):

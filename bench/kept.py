@@ -91,25 +91,21 @@ def file_of(section, case):
 
 
 def load(section, case, names):
-    """The runs that were kept, with every contender's as many; nothing if the machine or the contenders differ."""
+    """The Result that was kept, with every contender's as many runs; None if the machine or the contenders differ."""
     try:
         data = json.loads(file_of(section, case).read_text())
     except (OSError, ValueError):
-        return {}
+        return None
     if data["fingerprint"] != fingerprint() or data["names"] != names:
-        return {}
-    return data["runs"]
+        return None
+    return Result(case, data["runs"], data["gaps"], data["failed"])
 
 
 def save(section, names, result):
     file = file_of(section, result.case)
     file.parent.mkdir(parents=True, exist_ok=True)
-    data = {"fingerprint": fingerprint(), "names": names, "runs": result.runs, "gaps": result.gaps}
+    data = {"fingerprint": fingerprint(), "names": names}
+    data |= {"runs": result.runs, "gaps": result.gaps, "failed": result.failed}
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(data))
     fresh.replace(file)
-
-
-def shorter(result, repeats):
-    """The first `repeats` repeats only: every contender of a table has as many."""
-    return Result(result.case, {name: runs[:repeats] for name, runs in result.runs.items()}, result.gaps)

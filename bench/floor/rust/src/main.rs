@@ -158,6 +158,40 @@ fn print(mut ns: Vec<u64>) {
     );
 }
 
+/// The message, if it asks for a flood.
+fn flood_request(message: &Message) -> Option<&str> {
+    let data: &[u8] = match message {
+        Message::Text(text) => text.as_bytes(),
+        Message::Binary(data) => data,
+        _ => return None,
+    };
+    data.starts_with(b"FLOOD ")
+        .then(|| std::str::from_utf8(data).unwrap_or(""))
+}
+
+/// Answers "FLOOD <count> <size> <text|binary>".
+fn flood(ws: &mut Socket, request: &str) -> tungstenite::Result<()> {
+    let words: Vec<&str> = request.split(' ').collect();
+    let number = |at: usize| {
+        words
+            .get(at)
+            .and_then(|word| word.parse::<usize>().ok())
+            .unwrap_or(0)
+    };
+    let message = |payload: String| match words.get(3) {
+        Some(&"binary") => Message::Binary(payload.into()),
+        _ => Message::Text(payload.into()),
+    };
+    let frame = message(flooded(number(2)));
+    for sent in 0..number(1) {
+        ws.write(frame.clone())?;
+        if sent % BLOCK == 0 {
+            ws.flush()?;
+        }
+    }
+    ws.send(message("DONE".to_string()))
+}
+
 /// Answers until the client hangs up.
 fn answer(stream: TcpStream) -> tungstenite::Result<()> {
     stream.set_nodelay(true)?;
@@ -167,25 +201,12 @@ fn answer(stream: TcpStream) -> tungstenite::Result<()> {
     };
     loop {
         let message = ws.read()?;
-        match &message {
-            Message::Text(text) if text.as_str().starts_with("FLOOD ") => {
-                let mut words = text
-                    .as_str()
-                    .split(' ')
-                    .skip(1)
-                    .map(|word| word.parse().unwrap_or(0));
-                let (count, size) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
-                let frame: tungstenite::Utf8Bytes = flooded(size).into();
-                for number in 0..count {
-                    ws.write(Message::Text(frame.clone()))?;
-                    if number % BLOCK == 0 {
-                        ws.flush()?;
-                    }
-                }
-                ws.send(Message::Text("DONE".into()))?;
-            }
-            Message::Text(_) | Message::Binary(_) => ws.send(message)?,
-            _ => ws.flush()?, // tungstenite answers PING and CLOSE
+        if let Some(request) = flood_request(&message) {
+            flood(&mut ws, request)?;
+        } else if message.is_text() || message.is_binary() {
+            ws.send(message)?;
+        } else {
+            ws.flush()?; // tungstenite answers PING and CLOSE
         }
     }
 }
