@@ -4,6 +4,7 @@
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        all checks: linters, C tests, documentation, a short run of the benchmarks, pytest
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
+#   make bench-quick every work of the benchmarks, in three minutes; `make bench` writes docs/benchmarks.md
 #   make hammer      random scenarios, under sanitizers, for HAMMER_SECONDS= each
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; prints the tools that are missing
 #   make test-c test-asan test-debug test-fuzz lint bench docs clean
@@ -20,6 +21,7 @@ bin := $(VENV)/bin
 installed := $(VENV)/.installed-$(version)
 testing := $(VENV)/.testing-$(version)
 tools := $(VENV)/.tools-$(version)
+benching := $(VENV)/.benching-$(version)
 built := build/.built-$(version)
 crate := wsfast/_tungstenite
 # All builds of the crate share this directory, so cargo compiles its dependencies once.
@@ -33,7 +35,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
+.PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -45,7 +47,7 @@ demo: $(built)
 	@$(bin)/python -m bench.demo
 
 # pytest runs last, so that its summary is the last thing on the screen.
-test: side-by-side test-asan bench-quick pytest
+test: side-by-side test-asan bench-smoke pytest
 
 # Each of these targets keeps one processor busy, so make runs two at a time and keeps their output apart.
 # MAKEFLAGS is empty for cargo, which cannot share make's limit and would say so.
@@ -230,15 +232,19 @@ lint-c: $(tools)
 
 lint-rust: | check
 	cargo fmt --check --manifest-path $(crate)/Cargo.toml
+	cargo fmt --check --manifest-path bench/floor/rust/Cargo.toml
 	MAKEFLAGS= cargo clippy --quiet --locked --all-targets --manifest-path $(crate)/Cargo.toml -- -D warnings
 
-bench: $(built)
-	$(bin)/python -m bench.report
+# The whole suite, an hour. It keeps what it has measured and goes on there if it is interrupted. REPEATS=2 makes it
+# shorter, and SECTIONS="rr batch" measures a part.
+bench: $(benching) $(built)
+	$(bin)/python -m bench.report $(SECTIONS) $(if $(REPEATS),--repeats $(REPEATS)) --docs
 
-bench-quick: $(testing) $(built)
+# `bench-quick` measures every work in three minutes. `bench-smoke`, which is a part of `test`, checks that every work runs.
+bench-quick bench-smoke: bench-%: $(testing) $(built)
 	$(call part,6,a short bout of the benchmarks,40)
 	@if $(bin)/python -c 'import os, sys; sys.exit(len(os.sched_getaffinity(0)) < 2)' 2>/dev/null; then \
-	    $(bin)/python -m pytest bench --quick --repeats 1 --quiet; \
+	    $(bin)/python -m pytest bench --$* --quiet $(if $(filter smoke,$*),--benchmark-quiet); \
 	else \
 	    echo "skipped the benchmarks: they need Linux and two cores"; \
 	fi
@@ -299,6 +305,13 @@ $(installed): pyproject.toml setup.py | check
 
 $(testing): $(installed)
 	@$(call step,3,installing what the tests need,20,packages-tests) $(bin)/python -m pip install --group test
+	@touch $@
+
+# What the whole suite compares and draws with. uringcore exists for some versions of Python only, and may need a compiler.
+$(benching): $(testing)
+	@echo "installing what the benchmarks need into $(VENV)"
+	@$(bin)/python -m pip install --quiet --group bench
+	@$(bin)/python -m pip install --quiet uringcore || echo "uringcore could not be installed: its rows will say so"
 	@touch $@
 
 $(tools): $(installed)

@@ -25,7 +25,11 @@ WORKS = {
     "errors": ("recv() on a closed connection", "ns", lambda case: 1),
     "mixed": ("nine round trips of {size} to one error", "µs", lambda case: 1000),
     "varied": ("{rounds} requests of {size} to {upto}", "s", lambda case: 1e9 / case.rounds),
-    "fan_in": ("{count} connections, {size}", "µs/message", lambda case: 1000 * case.count * trips(case.count)),
+    "fan_in": (
+        "{count} connections, {size}",
+        "µs/message",
+        lambda case: 1000 * case.count * trips(case.count),
+    ),
     "answers": ("answering {rate} ticks of {size} a second", "µs", lambda case: 1000),
     "connect": ("opening a connection", "µs", lambda case: 1000),
     "idle": ("{count} idle connections, {used}", "KB", lambda case: 1),
@@ -85,8 +89,8 @@ class Case:
 
     @property
     def point(self):
-        """The figure that stands for a run: the usual round; in `varied`, whose unit is the total, the mean."""
-        return "mean" if self.function == "varied" else "p50"
+        """The figure that stands for a run: the usual round, or the mean of rounds that are meant to differ."""
+        return "mean" if self.function in ("varied", "mixed") else "p50"
 
     @property
     def messages(self):
@@ -168,7 +172,9 @@ def varied(low, high, rounds):
 
 
 def fan_in(count, size=512, cores="two", **options):
-    return Case("fan_in", size, count=count, rounds=30 if count < 500 else 10, warmup=3, cores=cores, **options)
+    return Case(
+        "fan_in", size, count=count, rounds=30 if count < 500 else 10, warmup=3, cores=cores, **options
+    )
 
 
 def answers(rate, seconds, size=512):

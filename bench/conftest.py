@@ -17,10 +17,19 @@ from bench.sections import SECTIONS, smoke
 def pytest_addoption(parser):
     group = parser.getgroup("wsfast benchmarks")
     quick = os.environ.get("BENCH_QUICK", "") not in ("", "0")
-    group.addoption("--quick", action="store_true", default=quick, help="a tenth of the rounds of every work, in three minutes")
-    group.addoption("--smoke", action="store_true", help="the smallest run that starts every work, to check that they do")
+    group.addoption(
+        "--quick",
+        action="store_true",
+        default=quick,
+        help="a tenth of the rounds of every work, in three minutes",
+    )
+    group.addoption(
+        "--smoke", action="store_true", help="the smallest run that starts every work, to check that they do"
+    )
     group.addoption("--sections", nargs="+", default=None, help="only these sections of bench/sections.py")
-    group.addoption("--repeats", type=int, default=None, help="fresh processes per contender (5; quick: 2; smoke: 1)")
+    group.addoption(
+        "--repeats", type=int, default=None, help="fresh processes per contender (5; quick: 2; smoke: 1)"
+    )
     group.addoption("--contenders", nargs="+", default=None, help="only these rows")
 
 
@@ -31,7 +40,9 @@ def rows(config):
         found = smoke(config.getoption("quick"))
     else:
         wanted = config.getoption("sections") or SECTIONS
-        found = [(name, case, contenders(case, SECTIONS[name])) for name in wanted for case in SECTIONS[name].cases]
+        found = [
+            (name, case, contenders(case, SECTIONS[name])) for name in wanted for case in SECTIONS[name].cases
+        ]
     return [(name, case, one) for name, case, names in found for one in names if not chosen or one in chosen]
 
 
@@ -71,7 +82,9 @@ def replay(request, benchmark, results):
         if contender in found.gaps:
             pytest.fail(found.gaps[contender], pytrace=False)
         runs = found.runs[contender]
-        nanoseconds = 1e9 if case.unit != "KB" else 1  # memory has no time, and pytest-benchmark no other unit
+        nanoseconds = (
+            1e9 if case.unit != "KB" else 1
+        )  # memory has no time, and pytest-benchmark no other unit
         durations = iter([run[case.point] / case.messages / nanoseconds for run in runs])
         benchmark.group = case.title
         benchmark.extra_info["work"] = case.function

@@ -75,7 +75,9 @@ def clients():
     found = {}
     for file in sorted((BENCH / "clients").glob("*.py")):
         body = ast.parse(file.read_text()).body
-        assigned = [(target, node.value) for node in body if isinstance(node, ast.Assign) for target in node.targets]
+        assigned = [
+            (target, node.value) for node in body if isinstance(node, ast.Assign) for target in node.targets
+        ]
         facts = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
         if "REQUIRES" not in facts:
             continue
@@ -165,7 +167,9 @@ def why_not(name):
         version = ".".join(map(str, client.python))
         return f"{name} cannot run: its library has no package for CPython before {version}"
     if reason := importable(f"bench.clients.{name.split(':')[0]}"):
-        return f"{name} cannot run: {reason}. Install its library, or choose other contenders with --contenders"
+        return (
+            f"{name} cannot run: {reason}. Install its library, or choose other contenders with --contenders"
+        )
     return None
 
 
@@ -176,7 +180,7 @@ def gap(name, case):
     if case.loop not in ("asyncio", "uvloop") and (reason := importable(case.loop)):
         return f"{name} cannot run on {case.loop}: {reason}"
     client = clients().get(name.split(":")[0])
-    if client and client.kind == "blocking":
+    if name == "Rust" or (client and client.kind == "blocking"):
         if case.function in ("batch", "window") and case.size * case.count > UNREAD:
             return f"{name} cannot run: it blocks, so it would send {case.count} messages before it reads one"
         if case.loop != "uvloop":
@@ -208,4 +212,6 @@ def chosen(case, wanted, section=None):
     """The contenders of a case, limited to `wanted` if given. Exit if one of the wanted ones does not exist."""
     if wanted and (unknown := set(wanted) - known()):
         raise SystemExit(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(known()))}")
-    return [name for name in contenders(case, section) if not wanted or name in wanted]
+    if wanted:
+        return [name for name in contenders(case) if name in wanted]
+    return contenders(case, section)

@@ -18,6 +18,7 @@ from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor, gap
 
 TIMEOUT = 300  # seconds for one run of one contender; longer than any run on a slow machine
+LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
 
 
 class RunFailedError(Exception):
@@ -79,7 +80,9 @@ def python_server(module, *words):
 def server_of(case, cpu):
     """The server of bench/servers for this case, pinned to `cpu`."""
     if case.function in ("deflate", "objects"):
-        return python_server("ticks", cpu, case.size, case.count, *(["plain"] if case.function == "objects" else []))
+        return python_server(
+            "ticks", cpu, case.size, case.count, *(["plain"] if case.function == "objects" else [])
+        )
     if case.function == "answers":
         return ticker(cpu, case.size, case.rounds, case.warmup, case.rate)
     if case.server == "tungstenite":
@@ -105,12 +108,15 @@ def cpus(cores):
 def run_once(name, case):
     """The summary of one run that the worker or the C program printed."""
     server_cpu, client_cpu = cpus(case.cores)
+    timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
     with server_of(case, server_cpu) as server:
         words = command(name, case, server, client_cpu)
         try:
-            done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+            done = subprocess.run(
+                words, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+            )
         except subprocess.TimeoutExpired:
-            raise RunFailedError(f"{name} did not end within {TIMEOUT} s") from None
+            raise RunFailedError(f"{name} did not end within {timeout} s") from None
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
             raise RunFailedError(f"{name} failed: {said[-1]}")
@@ -123,15 +129,26 @@ def run_once(name, case):
 
 
 class Result:
-    """The runs of one case: `runs[name]` has a summary per repeat, and `gaps[name]` a reason why there are none."""
+    """The runs of one case: `runs[name]` has a summary per repeat, and `gaps[name]` a reason why there are none.
+    `failed` has the gaps of contenders that ran and failed."""
 
-    def __init__(self, case, runs, gaps=None):
-        self.case, self.runs, self.gaps = case, runs, gaps or {}
+    def __init__(self, case, runs, gaps=None, failed=None):
+        self.case, self.runs, self.gaps, self.failed = case, runs, gaps or {}, failed or {}
 
     def point(self, name, point=None):
         """One percentile per repeat, in the case's unit."""
         point = point or self.case.point
         return [run[point] / self.case.scale for run in self.runs[name] if point in run]
+
+    @property
+    def repeats(self):
+        """The repeats that every contender has."""
+        return min(map(len, self.runs.values()), default=0)
+
+    def evened(self):
+        """The same with as many repeats of every contender, since ratios are made within a repeat."""
+        runs = {name: runs[: self.repeats] for name, runs in self.runs.items()}
+        return Result(self.case, runs, self.gaps, self.failed)
 
     def part(self, name, way):
         """The median of `send` or `receive` per repeat, in the case's unit."""
@@ -144,7 +161,11 @@ class Result:
     def cpu(self, name):
         """Microseconds of processor time for one message: the median of the repeats; None if nobody counted them."""
         case = self.case
-        found = [run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup) for run in self.runs[name] if "cpu" in run]
+        found = [
+            run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup)
+            for run in self.runs[name]
+            if "cpu" in run
+        ]
         return stats.median(found) if found else None
 
     def rows(self):
@@ -160,15 +181,17 @@ class Result:
             }
 
 
-def measure(case, names, repeats, runs=None, after_each=lambda result: None):
-    """Run every contender `repeats` times, less the repeats in `runs`. A contender that fails leaves a gap.
+def measure(case, names, repeats, kept=None, after_each=lambda result: None):
+    """Run every contender `repeats` times, less the repeats that the Result `kept` has. A contender that cannot run or
+    that fails leaves a gap, and is not tried again.
 
     `after_each(result)` is called after each repeat.
     """
-    gaps = {name: reason for name in names if (reason := gap(name, case))}
+    failed = dict(kept.failed) if kept else {}
+    gaps = {name: reason for name in names if (reason := gap(name, case) or failed.get(name))}
     names = [name for name in names if name not in gaps]
-    runs = {name: list((runs or {}).get(name, [])) for name in names}
-    for repeat in range(min(map(len, runs.values()), default=repeats), repeats):
+    runs = {name: list(kept.runs.get(name, ())) if kept else [] for name in names}
+    for repeat in range(Result(case, runs).repeats if runs else repeats, repeats):
         turn = repeat % len(names)
         for name in [*names[turn:], *names[:turn]]:
             if name in gaps:
@@ -176,10 +199,10 @@ def measure(case, names, repeats, runs=None, after_each=lambda result: None):
             try:
                 runs[name].append(run_once(name, case))
             except RunFailedError as failure:
-                gaps[name] = str(failure)
+                gaps[name] = failed[name] = str(failure)
                 del runs[name]
-        after_each(Result(case, runs, gaps))
-    return Result(case, runs, gaps)
+        after_each(Result(case, runs, gaps, failed))
+    return Result(case, runs, gaps, failed)
 
 
 def versions(results):

@@ -19,7 +19,16 @@ from bench.contenders import ROOT
 from bench.harness import Result
 
 KEPT = ROOT / "build" / "bench" / "rows"
-LIBRARIES = ("picows", "websockets", "aiohttp", "websocket-client", "wsproto", "websocket-rs", "uvloop", "rloop")
+LIBRARIES = (
+    "picows",
+    "websockets",
+    "aiohttp",
+    "websocket-client",
+    "wsproto",
+    "websocket-rs",
+    "uvloop",
+    "rloop",
+)
 
 
 def first_line(path, start):
@@ -38,9 +47,11 @@ def installed(package):
 def machine():
     """The facts about the machine and the software that a reader needs to compare numbers."""
     libraries = {name: installed(name) for name in LIBRARIES}
-    virtual = subprocess.run(["systemd-detect-virt"], capture_output=True, text=True, check=False) if (
-        Path("/usr/bin/systemd-detect-virt").exists()
-    ) else None
+    virtual = (
+        subprocess.run(["systemd-detect-virt"], capture_output=True, text=True, check=False)
+        if (Path("/usr/bin/systemd-detect-virt").exists())
+        else None
+    )
     hypervisor = "hypervisor" in (first_line("/proc/cpuinfo", "flags") or "")
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -80,25 +91,21 @@ def file_of(section, case):
 
 
 def load(section, case, names):
-    """The runs that were kept, with every contender's as many; nothing if the machine or the contenders differ."""
+    """The Result that was kept, with every contender's as many runs; None if the machine or the contenders differ."""
     try:
         data = json.loads(file_of(section, case).read_text())
     except (OSError, ValueError):
-        return {}
+        return None
     if data["fingerprint"] != fingerprint() or data["names"] != names:
-        return {}
-    return data["runs"]
+        return None
+    return Result(case, data["runs"], data["gaps"], data["failed"])
 
 
 def save(section, names, result):
     file = file_of(section, result.case)
     file.parent.mkdir(parents=True, exist_ok=True)
-    data = {"fingerprint": fingerprint(), "names": names, "runs": result.runs, "gaps": result.gaps}
+    data = {"fingerprint": fingerprint(), "names": names}
+    data |= {"runs": result.runs, "gaps": result.gaps, "failed": result.failed}
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(data))
     fresh.replace(file)
-
-
-def shorter(result, repeats):
-    """The first `repeats` repeats only: every contender of a table has as many."""
-    return Result(result.case, {name: runs[:repeats] for name, runs in result.runs.items()}, result.gaps)

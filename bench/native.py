@@ -54,7 +54,15 @@ def crate():
     target = Path(os.environ.get("CARGO_TARGET_DIR", BENCH.parent / "build" / "cargo"))
     built = target / "release" / "bench_tungstenite"
     if stale(built, [*CRATE.glob("src/*.rs"), *CRATE.glob("Cargo.*")]):
-        words = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", CRATE / "Cargo.toml"]
+        words = [
+            "cargo",
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--manifest-path",
+            CRATE / "Cargo.toml",
+        ]
         environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "MAKEFLAGS": ""}
         subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
         built.touch()

@@ -38,7 +38,11 @@ def bars(axes, results):
     width = 0.8 / max(1, len(names))
     floor = next((name for name in ("C:epoll", "C") if name in results[0]["rows"]), names[0])
     for number, name in enumerate(names):
-        found = [(at, r["rows"][name]["median"] / r["rows"][floor]["median"]) for at, r in enumerate(results) if name in r["rows"] and floor in r["rows"]]
+        found = [
+            (at, r["rows"][name]["median"] / r["rows"][floor]["median"])
+            for at, r in enumerate(results)
+            if name in r["rows"] and floor in r["rows"]
+        ]
         places = [at + number * width for at, _ in found]
         axes.bar(places, [value for _, value in found], width, label=name, color=COLOURS[name])
     axes.set_yscale("log", base=2)
@@ -53,7 +57,9 @@ def distributions(axes, results):
     for result in results[:1]:
         for name, row in result["rows"].items():
             curve = row["curve"]
-            axes.plot([10 ** (at / 10) for at in range(len(curve))], curve, label=name, color=COLOURS.get(name))
+            axes.plot(
+                [10 ** (at / 10) for at in range(len(curve))], curve, label=name, color=COLOURS.get(name)
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks([1, 10, 100, 1000, 10000], ["0", "90 %", "99 %", "99.9 %", "99.99 %"])

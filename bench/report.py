@@ -4,6 +4,7 @@ python -m bench.report                                        all of it, into bu
 python -m bench.report rr batch --sizes 512 8192 --repeats 5  some of it
 python -m bench.report flood --contenders picows_listener C   some rows
 python -m bench.report --docs                                 all of it, and docs/benchmarks.md, its plots and its page
+python -m bench.report rr tls --docs                          these, and what earlier runs kept of the others
 python -m bench.report --write                                the same from the kept data, without measuring
 
 What has been measured is kept in build/bench/rows, so an interrupted run goes on where it stopped. Options that change
@@ -17,7 +18,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from bench import cases, kept, tables
+from bench import cases, counted, kept, tables
 from bench.contenders import ROOT, chosen, gap
 from bench.harness import measure
 from bench.sections import SECTIONS
@@ -48,8 +49,12 @@ def options():
         "--quick", action="store_true", help="a tenth of the rounds, to check that everything runs"
     )
     parser.add_argument("--fresh", action="store_true", help="measure again what was kept")
-    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md, its plots and its page")
-    parser.add_argument("--write", action="store_true", help="measure nothing: write docs from docs/benchmarks")
+    parser.add_argument(
+        "--docs", action="store_true", help="write docs/benchmarks.md, its plots and its page"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="measure nothing: write docs from docs/benchmarks"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("build/bench/report"), metavar="PATH", help="(%(default)s)"
     )
@@ -73,41 +78,87 @@ def section_cases(section, wanted):
     return list(dict.fromkeys(found))
 
 
-def run(name, wanted):
-    """Measure one section. Returns its results."""
-    section = SECTIONS[name]
-    repeats = min(section.repeats, wanted.repeats or section.repeats)
+def repeats_of(section, wanted):
     if wanted.repeats and (wanted.contenders or wanted.sizes):
-        repeats = wanted.repeats  # a question of its own
-    as_it_is = not (wanted.sizes or wanted.contenders or wanted.quick or wanted.cores or wanted.loop or wanted.server)
-    results = []
+        return wanted.repeats  # a question of its own
+    return min(section.repeats, wanted.repeats or section.repeats)
+
+
+class Progress:
+    """Prints what is being measured, and how long the rest will take, by the runs that are done."""
+
+    def __init__(self, plan):
+        self.left, self.done, self.start = sum(plan), 0, time.monotonic()
+
+    def say(self, *words):
+        print(*words, file=sys.stderr, flush=True)
+
+    def case(self, title, names, kept_already, repeats):
+        self.left -= kept_already * len(names)
+        spent = time.monotonic() - self.start
+        rest = f", {spent / self.done * self.left / 60:.0f} min left" if self.done else ""
+        self.say(f"  {title}: {len(names)} contenders, repeats {kept_already + 1}-{repeats}{rest}")
+
+    def ran(self, count):
+        self.done += count
+        self.left -= count
+
+
+def run(name, wanted, progress):
+    """Measure one section. Returns its results."""
+    section, results = SECTIONS[name], []
+    repeats = repeats_of(section, wanted)
+    changed = (
+        wanted.sizes or wanted.contenders or wanted.quick or wanted.cores or wanted.loop or wanted.server
+    )
     for case in section_cases(name, wanted):
         names = chosen(case, wanted.contenders, section)
         if wanted.contenders and (problems := [why for one in names if (why := gap(one, case))]):
             raise SystemExit("\n".join(problems))
         if not names:
             continue
-        runs = kept.load(name, case, names) if as_it_is and not wanted.fresh else {}
-        done = min(map(len, runs.values()), default=0)
-        print(f"  {case.title}: {len(names)} contenders, repeats {done + 1}-{repeats}", file=sys.stderr, flush=True)
-        save = (lambda result, names=names: kept.save(name, names, result)) if as_it_is else (lambda result: None)
-        result = measure(case, names, repeats, runs, save)
+        before = None if changed or wanted.fresh else kept.load(name, case, names)
+        already = min(repeats, before.repeats) if before else 0
+        progress.case(case.title, names, already, repeats)
+
+        def after_each(result, names=names):
+            progress.ran(len(names))
+            if not changed:
+                kept.save(name, names, result)
+
+        result = measure(case, names, repeats, before, after_each)
         for one, reason in result.gaps.items():
-            print(f"    no figure: {reason if one in reason else f'{one}: {reason}'}", file=sys.stderr)
-        results.append(kept.shorter(result, repeats))
+            progress.say(f"    no figure: {reason if one in reason else f'{one}: {reason}'}")
+        results.append(result.evened())
     return results
 
 
+def kept_section(name):
+    """What an earlier run kept of a section that this run does not measure."""
+    section = SECTIONS[name]
+    found = [kept.load(name, case, chosen(case, None, section)) for case in section.cases]
+    return [result.evened() for result in found if result]
+
+
 def collect(wanted):
-    """Measure all sections. Returns the data of the report, for which JSON has types."""
-    facts = dict(kept.machine())
-    data, names = [], wanted.sections or list(SECTIONS)
-    for number, name in enumerate(names, 1):
+    """Measure the sections. Returns the data of the report, for which JSON has types."""
+    facts, data = dict(kept.machine()), []
+    names = wanted.sections or list(SECTIONS)
+    progress = Progress(
+        len(chosen(case, wanted.contenders, SECTIONS[name])) * repeats_of(SECTIONS[name], wanted)
+        for name in names
+        for case in section_cases(name, wanted)
+    )
+    for name in SECTIONS if wanted.docs else names:
+        if name not in names:
+            data += [tables.as_data(name, result) for result in kept_section(name)]
+            continue
         start = time.monotonic()
-        print(f"{number}/{len(names)} {name}", file=sys.stderr, flush=True)
-        data += [tables.as_data(name, result) for result in run(name, wanted)]
-        print(f"  {name} took {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
-    return {"machine": facts, "results": data}
+        progress.say(f"{names.index(name) + 1}/{len(names)} {name}")
+        data += [tables.as_data(name, result) for result in run(name, wanted, progress)]
+        progress.say(f"  {name} took {time.monotonic() - start:.0f} s")
+    where = counted.where() if wanted.docs and not counted.why_none() else None
+    return {"machine": facts, "where": where, "results": data}
 
 
 def write_docs():

@@ -28,10 +28,22 @@ class Section:
 
 
 MAIN = 10
-WSFAST_AND_PEERS = ("wsfast_listener", "wsfast_awaitable", "picows_listener", "picows_websockets", "websockets_asyncio")
+WSFAST_AND_PEERS = (
+    "wsfast_listener",
+    "wsfast_awaitable",
+    "picows_listener",
+    "picows_websockets",
+    "websockets_asyncio",
+)
 
 SECTIONS = {
-    "rr": Section("Request-response", [cases.request_response(size) for size in [*DOUBLING, KIB * KIB]], MAIN, rates=True, cpu=True),
+    "rr": Section(
+        "Request-response",
+        [cases.request_response(size) for size in [*DOUBLING, KIB * KIB]],
+        MAIN,
+        rates=True,
+        cpu=True,
+    ),
     "rr-two": Section(
         "Request-response on two cores",
         [cases.request_response(size, cores="two") for size in ROUND_TRIPS],
@@ -44,13 +56,18 @@ SECTIONS = {
         clients=("wsfast_listener", "wsfast_awaitable", "wsfast_sync", "picows_listener"),
     ),
     "one-way": Section(
-        "Request-response, client to server and back", [cases.one_way(size) for size in (512, 4 * KIB, 64 * KIB)]
+        "Request-response, client to server and back",
+        [cases.one_way(size) for size in (512, 4 * KIB, 64 * KIB)],
     ),
     "large": Section("Large frames", [cases.request_response(size) for size in LARGE], 3),
     "batch": Section("Batches", [cases.batch(size) for size in PIPELINED], MAIN, rates=True),
+    "batch-one": Section("Batches on one core", [cases.batch(size, cores="same") for size in (64, 512)]),
     "window": Section("Sliding window", [cases.window(size) for size in PIPELINED], MAIN, cpu=True),
     "flood": Section(
-        "Floods", [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")], MAIN, cpu=True
+        "Floods",
+        [cases.flood(size, how=how) for size in (128, KIB) for how in ("bytes", "str")],
+        MAIN,
+        cpu=True,
     ),
     "deflate": Section("Compressed feeds", [cases.deflate(size) for size in (128, 300, KIB, 2000)], 3),
     "objects": Section("From the wire to an object", [cases.objects(300, how) for how in DECODERS], 3),
@@ -74,8 +91,12 @@ SECTIONS = {
     "fan-in": Section("Many connections", [cases.fan_in(count) for count in (1, 10, 100, 1000)], rates=True),
     # Two series of five runs each, as the report of rwrk has them, at its two numbers of connections.
     "load": Section("Load", [cases.fan_in(count) for count in (704, 768)], MAIN, rates=True),
-    "fan-in-tls": Section("Many connections over TLS", [cases.fan_in(count, tls=True) for count in (1, 100)], 3),
-    "open-loop": Section("Ticks on schedule", [cases.answers(20_000, 5), cases.answers(5_000, 4)], 2, tail=True),
+    "fan-in-tls": Section(
+        "Many connections over TLS", [cases.fan_in(count, tls=True) for count in (1, 100)], 3
+    ),
+    "open-loop": Section(
+        "Ticks on schedule", [cases.answers(20_000, 5), cases.answers(5_000, 4)], 2, tail=True
+    ),
     "connect": Section("Opening", [cases.connect(), cases.connect(tls=True)], rates=True),
     "idle": Section(
         "Idle connections",
@@ -148,7 +169,13 @@ def smoke(thorough=False):
     found = [(name, case.shorter(10), SECTIONS[name]) for name, case in chosen + (more if thorough else [])]
     found = [(name, case, contenders(case, section)) for name, case, section in found]
     few = ["wsfast_listener", "websockets_asyncio"]
-    found.append(("variants", cases.request_response(512, cores="two").shorter(10), ["wsfast_listener:busy_poll", "wsfast_listener:poll"]))
+    found.append(
+        (
+            "variants",
+            cases.request_response(512, cores="two").shorter(10),
+            ["wsfast_listener:busy_poll", "wsfast_listener:poll"],
+        )
+    )
     for server in ("picows", "websockets"):
         found.append((f"{server}-server", cases.request_response(512, server=server).shorter(10), few))
     for how in ("create_task", "ws_send", "ws_cancel_recv"):

@@ -51,7 +51,7 @@ def with_spread(values):
 
 def interval(values):
     """The bootstrap interval of the median: 95 of a hundred resamples have their median in it."""
-    chance = random.Random(0)  # noqa: S311: the same report from the same data
+    chance = random.Random(0)  # the same report from the same data
     medians = sorted(median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
     return [percentile(medians, 0.025), percentile(medians, 0.975)]
 

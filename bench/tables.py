@@ -8,7 +8,7 @@ with its bootstrap interval. "noise" stands where the spread leaves nothing to c
 from dataclasses import asdict
 from statistics import mean, stdev
 
-from bench import stats
+from bench import counted, goals, stats
 from bench.cases import Case, size_name
 from bench.contenders import clients, floor, is_floor
 from bench.sections import SECTIONS
@@ -36,9 +36,12 @@ def as_data(section, result):
         values = result.point(name)
         if not values:
             continue
-        rates = [1e9 / (value * case.scale / case.messages) for value in values] if case.unit not in ("KB", "s") else []
+        means = result.point(name, "mean")
+        rates = [1e9 * case.messages / (value * case.scale) for value in means]
         row = {**stats.with_spread(values), "n": len(values), "cpu": result.cpu(name)}
         row["rates"] = rates
+        kernel = [run["system"] for run in result.runs[name] if "system" in run]
+        row["system"] = stats.median(kernel) if kernel else None
         row |= {way: stats.median(parts) for way in PARTS if (parts := result.part(name, way))}
         row |= {point: stats.median(tail) for point in TAIL if (tail := result.point(name, point))}
         curves = [run["curve"] for run in result.runs[name] if "curve" in run]
@@ -58,6 +61,11 @@ def as_data(section, result):
         "case": asdict(case),
         "rows": rows,
         "ratios": ratios,
+        "goals": [
+            {"work": goal.work, "of": goal.of, "goal": goal.goal, **found}
+            for goal in goals.of_case(section, case)
+            if (found := goals.reached(goal, result))
+        ],
         "gaps": result.gaps,
         "runs": result.runs,
     }
@@ -90,7 +98,10 @@ def column(case):
     """What distinguishes a case from the others of its section."""
     case = Case(**case)
     words = [size_name(case.size) if case.size else ""]
-    words += [f"to {size_name(case.upto)}, {case.rounds}" if case.upto else "", f"{case.rate}/s" if case.rate else ""]
+    words += [
+        f"to {size_name(case.upto)}, {case.rounds}" if case.upto else "",
+        f"{case.rate}/s" if case.rate else "",
+    ]
     words += [f"{case.count} connections" if case.function in ("fan_in", "idle") else ""]
     words += [case.how if case.how != "bytes" and case.function != "primitive" else ""]
     words += [case.how.removeprefix("ws_") if case.function == "primitive" else ""]
@@ -112,7 +123,9 @@ def pivot(results, cell):
     """Contenders by cases."""
     names = list(dict.fromkeys(name for result in results for name in result["rows"]))
     head = ["", *(f"{column(result['case'])}, {result['unit']}" for result in results)]
-    return grid(head, ([name, *(cell(result, result["rows"].get(name)) for result in results)] for name in names))
+    return grid(
+        head, ([name, *(cell(result, result["rows"].get(name)) for result in results)] for name in names)
+    )
 
 
 def ratio_rows(results):
@@ -143,11 +156,55 @@ def operations(result, row):
         return "-"
     rates = row["rates"]
     deviation = f" ± {number(stdev(rates))}" if len(rates) > 1 else ""
-    return f"{number(mean(rates))}{deviation}, median {number(stats.median(rates))}, peak {number(max(rates))}"
+    return (
+        f"{number(mean(rates))}{deviation}, median {number(stats.median(rates))}, peak {number(max(rates))}"
+    )
 
 
 def ways(result, row):
     return "-" if row is None or "send" not in row else f"{number(row['send'])} + {number(row['receive'])}"
+
+
+def processor(result, row):
+    if row is None or row["cpu"] is None:
+        return "-"
+    return number(row["cpu"]) + ("" if row["system"] is None else f", {row['system']:.0%}")
+
+
+def reached_goals(results):
+    """Every goal with what was reached. A figure without a peer is in KB."""
+    rows = []
+    for result in results:
+        for found in result["goals"]:
+            words = [found["work"], size_name(result["case"]["size"]) if result["case"]["size"] else ""]
+            words += [found["of"], found["to"] or "KB", number(found["goal"])]
+            low = found["interval"][0] if found["interval"] else found["median"]
+            if found["to"] and stats.is_noise(found):
+                words += [ratio(found), "unknown"]
+            else:
+                words += [ratio(found) if found["to"] else number(found["median"])]
+                words += [
+                    "yes"
+                    if found["median"] <= found["goal"]
+                    else "within the noise"
+                    if low <= found["goal"]
+                    else "no"
+                ]
+            rows.append(words)
+    if rows:
+        yield "#### Goals"
+        yield ""
+        yield from grid(["work", "size", "wsfast", "relative to", "goal", "reached", "met"], rows)
+
+
+def instructions(where):
+    """Where the instructions of a round trip go (bench/counted.py)."""
+    yield "#### Where the instructions of a round trip go"
+    yield ""
+    yield "512 B, on asyncio's loop, counted by callgrind, which does not see the kernel."
+    yield ""
+    yield from counted.where_table(where)
+    yield ""
 
 
 def section_text(name, results):
@@ -171,11 +228,13 @@ def section_text(name, results):
         yield ""
         yield from pivot(results, operations)
     if section.cpu:
-        yield "Processor time of the client, µs a message:"
+        yield "Processor time of the client, µs a message, and the kernel's part of it:"
         yield ""
-        yield from pivot(results, lambda result, row: number(row and row["cpu"]))
+        yield from pivot(results, processor)
     reasons = dict.fromkeys(
-        reason if name in reason else f"{name}: {reason}" for r in results for name, reason in r["gaps"].items()
+        reason if name in reason else f"{name}: {reason}"
+        for r in results
+        for name, reason in r["gaps"].items()
     )
     if reasons:
         yield f"No figure: {'; '.join(reasons)}."
@@ -196,6 +255,9 @@ def markdown(report):
     yield ""
     yield "; ".join(f"{name} {value}" for name, value in report["machine"].items()) + "."
     yield ""
+    yield from reached_goals(report["results"])
+    if report.get("where"):
+        yield from instructions(report["where"])
     for name in dict.fromkeys(result["section"] for result in report["results"]):
         yield from section_text(name, [result for result in report["results"] if result["section"] == name])
 

@@ -127,7 +127,9 @@ def arguments():
     parser.add_argument("--count", type=int, default=100, help="messages of a batch or flood, or connections")
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--loop", default="uvloop", help="asyncio, or a module with an event loop (%(default)s)")
+    parser.add_argument(
+        "--loop", default="uvloop", help="asyncio, or a module with an event loop (%(default)s)"
+    )
     parser.add_argument("--how", default="bytes", help="what messages become, or which primitive runs")
     parser.add_argument("--upto", type=int, default=0, help="the largest size")
     parser.add_argument("--cpu", type=int, default=-1, help="pin the process to this CPU")

@@ -1,4 +1,4 @@
-"""An event loop alone: what its primitives and wsfast's own awaitables take. Only the first kind needs no connection."""
+"""An event loop alone: its primitives, and wsfast's own awaitables beside them. Only the latter need a connection."""
 
 import asyncio
 import socket

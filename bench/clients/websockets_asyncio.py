@@ -1,5 +1,7 @@
 """websockets' asyncio client. It offers compression only if the server supports it."""
 
+import asyncio
+
 import websockets.asyncio.client
 
 from bench.clients import awaiting
@@ -20,3 +22,15 @@ async def open_compressed(url, ssl):
 
 async def deflate(url, size, count, rounds, ssl=None):
     return await awaiting.websockets_deflate(open_compressed, url, size, count, rounds, ssl)
+
+
+async def batch_gather(url, size, count, rounds, ssl=None):
+    """A task for each send, as programs do that await `asyncio.gather(*[ws.send(...) ...])`."""
+
+    async def work(ws):
+        async def send_all(payloads):
+            await asyncio.gather(*map(ws.send, payloads))
+
+        return await awaiting.batch(ws.send, ws.recv, size, count, rounds, send_all)
+
+    return await awaiting.run(work, open_one, url, ssl)

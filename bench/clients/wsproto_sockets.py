@@ -46,7 +46,7 @@ class Connection:
             elif isinstance(event, CloseConnection):
                 raise ConnectionError("closed")
 
-    recv_raw = recv  # wsproto decodes TEXT
+    recv_raw, decodes = recv, True  # wsproto returns TEXT only as str
 
     def close(self):
         self.sock.sendall(self.ws.send(CloseConnection(1000)))

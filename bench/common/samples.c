@@ -19,8 +19,8 @@ void samples_print(uint64_t *ns, size_t n) {
     static const struct {
         const char *name;
         double rank;
-    } points[] = {{"min", 0},      {"p50", .5},     {"p90", .9}, {"p99", .99},
-                {"p999", .999}, {"p9999", .9999}, {"max", 1}};
+    } points[] = {{"min", 0},     {"p50", .5},      {"p90", .9}, {"p99", .99},
+                  {"p999", .999}, {"p9999", .9999}, {"max", 1}};
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
 

@@ -2,7 +2,8 @@
  *
  *   many <port> <cpu> <size> <connections> <rounds> <warmup> [authority]
  *
- * A round is as long as that of bench/works: every connection makes TRIPS(connections) round trips. */
+ * A round is as long as that of bench/works: every connection makes TRIPS(connections) round trips.
+ */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -19,8 +19,8 @@
 
 enum { READ_SIZE = 256 * 1024 };
 
-static const char usage[] =
-    "usage: rr <blocking|vectored|epoll|spin> <port> <cpu> <size[-upto]> <rounds> <warmup> [authority]";
+static const char usage[] = "usage: rr <blocking|vectored|epoll|spin> <port> <cpu> <size[-upto]> "
+                            "<rounds> <warmup> [authority]";
 
 static void fill_blocking(struct reader *r, int epoll) {
     (void)epoll;

@@ -7,7 +7,23 @@ import json
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ROW = ("median", "q1", "q3", "low", "high", "n", "send", "receive", "p50", "p99", "p999", "p9999", "max", "cpu", "curve")
+ROW = (
+    "median",
+    "q1",
+    "q3",
+    "low",
+    "high",
+    "n",
+    "send",
+    "receive",
+    "p50",
+    "p99",
+    "p999",
+    "p9999",
+    "max",
+    "cpu",
+    "curve",
+)
 
 
 def slim(report):

@@ -20,14 +20,16 @@ class Echo(WSListener):
         if frame.msg_type == CLOSE:
             transport.send_close(frame.get_close_code(), frame.get_close_message())
             transport.disconnect()
-        elif frame.msg_type == TEXT and (request := frame.get_payload_as_bytes()).startswith(b"FLOOD "):
-            _, count, size, *_ = request.split()
-            payload = flooded(int(size))
-            for _ in range(int(count)):
-                transport.send(TEXT, payload)
-            transport.send(TEXT, b"DONE")
         elif frame.msg_type in (TEXT, BINARY):
-            transport.send(frame.msg_type, frame.get_payload_as_bytes())
+            message = frame.get_payload_as_bytes()
+            if not message.startswith(b"FLOOD "):
+                transport.send(frame.msg_type, message)
+                return
+            _, count, size, kind = message.split()
+            payload, opcode = flooded(int(size)), TEXT if kind == b"text" else BINARY
+            for _ in range(int(count)):
+                transport.send(opcode, payload)
+            transport.send(opcode, b"DONE")
 
     def pause_writing(self):
         """Do nothing: a flood fills the socket on purpose."""

@@ -15,12 +15,13 @@ from bench.worker import die_with_parent
 
 async def echo(ws):
     async for message in ws:
-        if isinstance(message, str) and message.startswith("FLOOD "):
-            _, count, size, *_ = message.split()
-            payload = flooded(int(size)).decode()
+        if message[:6] in ("FLOOD ", b"FLOOD "):
+            _, count, size, kind = message.split()
+            text = kind in ("text", b"text")
+            payload = flooded(int(size))
             for _ in range(int(count)):
-                await ws.send(payload)
-            await ws.send("DONE")
+                await ws.send(payload, text=text)
+            await ws.send(b"DONE", text=text)
         else:
             await ws.send(message)
 

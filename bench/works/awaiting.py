@@ -194,4 +194,3 @@ async def answers(client, url, ssl=None):
         except Exception:
             return
         await send(message)
-

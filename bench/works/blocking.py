@@ -77,8 +77,9 @@ def batch(client, url, size, count, rounds, ssl=None):
 def flood(client, url, size, count, rounds, how="bytes", ssl=None):
     def work(ws):
         ask, payload, done = flood_request(size, count), flooded(size), b"DONE"
-        recv = ws.recv if how == "str" else recv_raw(ws)
-        if how == "str":
+        as_str = how == "str" or getattr(ws, "decodes", False)
+        recv = ws.recv if as_str else recv_raw(ws)
+        if as_str:
             payload, done = payload.decode(), done.decode()
         samples = []
         for _ in range(rounds):

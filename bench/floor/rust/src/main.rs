@@ -34,7 +34,10 @@ fn dial(port: &str) -> Socket {
 }
 
 fn request(size: usize, number: usize) -> Bytes {
-    (0..size).map(|i| ((number + i) % 251) as u8).collect::<Vec<u8>>().into()
+    (0..size)
+        .map(|i| ((number + i) % 251) as u8)
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 fn flooded(size: usize) -> String {
@@ -92,7 +95,10 @@ fn batches(ws: &mut Socket, size: usize, count: usize, rounds: usize) -> Vec<u64
             assert!(last.len() == size, "an echo is not what was sent");
         }
         samples.push(start.elapsed().as_nanos() as u64);
-        assert!(last == payloads[count - 1], "the last echo is not what was sent");
+        assert!(
+            last == payloads[count - 1],
+            "the last echo is not what was sent"
+        );
     }
     samples
 }
@@ -104,16 +110,25 @@ fn floods(ws: &mut Socket, size: usize, count: usize, rounds: usize) -> Vec<u64>
         let start = Instant::now();
         ws.send(Message::Text(ask.clone().into())).expect("send");
         for _ in 0..count {
-            assert!(payload(ws) == expected.as_bytes(), "a frame is not what was asked for");
+            assert!(
+                payload(ws) == expected.as_bytes(),
+                "a frame is not what was asked for"
+            );
         }
         samples.push(start.elapsed().as_nanos() as u64);
-        assert!(payload(ws) == "DONE".as_bytes(), "the flood does not end with DONE");
+        assert!(
+            payload(ws) == "DONE".as_bytes(),
+            "the flood does not end with DONE"
+        );
     }
     samples
 }
 
 fn print(mut ns: Vec<u64>) {
-    let mut cpu = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut cpu = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut cpu) };
     ns.sort_unstable();
     let n = ns.len();
@@ -128,15 +143,53 @@ fn print(mut ns: Vec<u64>) {
         ("p9999", 0.9999),
         ("max", 1.0),
     ];
-    let points: Vec<String> = points.iter().map(|(name, rank)| format!("\"{name}\": {}", at(*rank))).collect();
-    let curve: Vec<String> =
-        (0..CURVE).map(|i| at(1.0 - 10f64.powf(-(i as f64) / 10.0)).to_string()).collect();
+    let points: Vec<String> = points
+        .iter()
+        .map(|(name, rank)| format!("\"{name}\": {}", at(*rank)))
+        .collect();
+    let curve: Vec<String> = (0..CURVE)
+        .map(|i| at(1.0 - 10f64.powf(-(i as f64) / 10.0)).to_string())
+        .collect();
     println!(
         "{{\"n\": {n}, \"mean\": {mean:.1}, {}, \"cpu\": {}, \"curve\": [{}], \"checked\": true}}",
         points.join(", "),
         cpu.tv_sec as i64 * 1_000_000_000 + cpu.tv_nsec as i64,
         curve.join(", ")
     );
+}
+
+/// The message, if it asks for a flood.
+fn flood_request(message: &Message) -> Option<&str> {
+    let data: &[u8] = match message {
+        Message::Text(text) => text.as_bytes(),
+        Message::Binary(data) => data,
+        _ => return None,
+    };
+    data.starts_with(b"FLOOD ")
+        .then(|| std::str::from_utf8(data).unwrap_or(""))
+}
+
+/// Answers "FLOOD <count> <size> <text|binary>".
+fn flood(ws: &mut Socket, request: &str) -> tungstenite::Result<()> {
+    let words: Vec<&str> = request.split(' ').collect();
+    let number = |at: usize| {
+        words
+            .get(at)
+            .and_then(|word| word.parse::<usize>().ok())
+            .unwrap_or(0)
+    };
+    let message = |payload: String| match words.get(3) {
+        Some(&"binary") => Message::Binary(payload.into()),
+        _ => Message::Text(payload.into()),
+    };
+    let frame = message(flooded(number(2)));
+    for sent in 0..number(1) {
+        ws.write(frame.clone())?;
+        if sent % BLOCK == 0 {
+            ws.flush()?;
+        }
+    }
+    ws.send(message("DONE".to_string()))
 }
 
 /// Answers until the client hangs up.
@@ -148,21 +201,12 @@ fn answer(stream: TcpStream) -> tungstenite::Result<()> {
     };
     loop {
         let message = ws.read()?;
-        match &message {
-            Message::Text(text) if text.as_str().starts_with("FLOOD ") => {
-                let mut words = text.as_str().split(' ').skip(1).map(|word| word.parse().unwrap_or(0));
-                let (count, size) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
-                let frame: tungstenite::Utf8Bytes = flooded(size).into();
-                for number in 0..count {
-                    ws.write(Message::Text(frame.clone()))?;
-                    if number % BLOCK == 0 {
-                        ws.flush()?;
-                    }
-                }
-                ws.send(Message::Text("DONE".into()))?;
-            }
-            Message::Text(_) | Message::Binary(_) => ws.send(message)?,
-            _ => ws.flush()?, // tungstenite answers PING and CLOSE
+        if let Some(request) = flood_request(&message) {
+            flood(&mut ws, request)?;
+        } else if message.is_text() || message.is_binary() {
+            ws.send(message)?;
+        } else {
+            ws.flush()?; // tungstenite answers PING and CLOSE
         }
     }
 }
