@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import wsfast
+from wsfast.asyncio import ClientConnection
 from wsfast.cli import target
 from wsfast.cli.outcome import CANNOT_CONNECT, ERRORS, OK, cannot_connect, why
 from wsfast.cli.target import Target
@@ -60,8 +61,12 @@ class _Pinger:
         assert task is not None
         loop.add_signal_handler(signal.SIGINT, task.cancel)
         try:
-            async with wsfast.connect(where.url, ping_interval=None, close_timeout=1, **where.options()) as ws:
-                with suppress(asyncio.CancelledError):  # Ctrl-C ends the pings, and then the connection is closed
+            async with wsfast.connect(
+                where.url, ping_interval=None, close_timeout=1, **where.options()
+            ) as ws:
+                with suppress(
+                    asyncio.CancelledError
+                ):  # Ctrl-C ends the pings, and then the connection is closed
                     await self._ping(ws)
         except CANNOT_CONNECT as exc:
             self.error = cannot_connect(where.url, exc)
@@ -70,7 +75,7 @@ class _Pinger:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
-    async def _ping(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    async def _ping(self, ws: ClientConnection) -> None:
         arguments = self._arguments
         host, port = ws.remote_address[:2]
         due = time.monotonic()

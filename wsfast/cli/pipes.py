@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
 import threading
@@ -12,12 +13,12 @@ from typing import Any
 from wsfast.cli.commands import Action, from_hex
 from wsfast.cli.session import Session
 
-__all__ = ["BadLine", "feed"]
+__all__ = ["BadLineError", "feed"]
 
 _CHUNK = 65536
 
 
-class BadLine(ValueError):
+class BadLineError(ValueError):
     """A line of stdin that cannot be sent."""
 
 
@@ -30,10 +31,10 @@ def feed(binary: bool, wait: float) -> Callable[[Session], Coroutine[Any, Any, N
 
     async def send_lines(session: Session) -> None:
         await session.connected()
-        number = 0
+        numbers = itertools.count(1)
         async for lines in _Lines():
-            for number, line in enumerate(lines, number + 1):
-                await session.do(Action("send", _message(line, number, binary)))
+            for line in lines:
+                await session.do(Action("send", _message(line, next(numbers), binary)))
         while True:
             received = session.received
             await asyncio.sleep(min(wait, 86400))
@@ -48,9 +49,11 @@ def _message(line: bytes, number: int, binary: bool) -> str | bytes:
         text = line.decode()
         return from_hex(text) if binary else text
     except UnicodeDecodeError:
-        raise BadLine(f"line {number} of stdin is not UTF-8: --binary sends hex as binary messages") from None
+        raise BadLineError(
+            f"line {number} of stdin is not UTF-8: --binary sends hex as binary messages"
+        ) from None
     except ValueError as exc:
-        raise BadLine(f"line {number} of stdin: {exc}") from None
+        raise BadLineError(f"line {number} of stdin: {exc}") from None
 
 
 class _Lines:
