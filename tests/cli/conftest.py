@@ -4,6 +4,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,9 @@ def run(capfd, monkeypatch, tmp_path):
                 code = main([str(argument) for argument in arguments])
             except SystemExit as exc:
                 code = exc.code
+        for thread in threading.enumerate():  # asyncio's, one for each process that it waited for
+            if thread.name.startswith("asyncio-waitpid"):
+                thread.join()
         return Ran(code, *capfd.readouterr())
 
     return run

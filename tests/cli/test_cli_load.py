@@ -9,8 +9,8 @@ import pytest
 
 from wsfast.cli.engine import Engine
 from wsfast.cli.histogram import Histogram
-from wsfast.cli.main import parser
 from wsfast.cli.load import _plan
+from wsfast.cli.main import parser
 from wsfast.cli.results import Run, Series, spread
 from wsfast.cli.schedule import Schedule
 from wsfast.cli.text import buckets, duration
@@ -69,7 +69,9 @@ def test_two_series_of_runs_have_their_statistics(run, server, tmp_path):
 def test_messages_of_a_file_and_wrong_answers(run, server, tmp_path):
     file = tmp_path / "messages"
     file.write_text("buy\nsell\nhold\n")
-    done, content = load(run, f"{server.plain}/wrong", "-n", "9", "-c", "3", "--messages-from", file, "--verify")
+    done, content = load(
+        run, f"{server.plain}/wrong", "-n", "9", "-c", "3", "--messages-from", file, "--verify"
+    )
     assert done.code == 1
     assert content["errors"] == {"answer differs from its message": 9}
 
@@ -220,7 +222,11 @@ def test_histogram_keeps_three_digits():
 
 
 def test_statistics_of_runs():
-    runs = [Run(1, 1, counted=10, seconds=1), Run(1, 2, counted=30, seconds=1), Run(1, 3, counted=20, seconds=1)]
+    runs = [
+        Run(1, 1, counted=10, seconds=1),
+        Run(1, 2, counted=30, seconds=1),
+        Run(1, 3, counted=20, seconds=1),
+    ]
     ((name, values),) = Series(runs).groups()
     assert (name, spread(values)) == ("series 1", {"mean": 20, "median": 20, "peak": 30, "stdev": 10})
 
