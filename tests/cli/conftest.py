@@ -54,8 +54,9 @@ def run(capfd, monkeypatch, tmp_path):
                 code = main([str(argument) for argument in arguments])
             except SystemExit as exc:
                 code = exc.code
-        for thread in threading.enumerate():  # asyncio's, one for each process that it waited for
-            if thread.name.startswith("asyncio-waitpid"):
+        # asyncio has a thread for each process that it waited for, and `connect` one that reads.
+        for thread in threading.enumerate():
+            if thread.name.startswith(("asyncio-waitpid", "wsfast-stdin")):
                 thread.join()
         return Ran(code, *capfd.readouterr())
 

@@ -7,6 +7,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -203,6 +204,9 @@ class Terminal:
                 self.seen += data
 
     def ended(self):
+        with suppress(OSError):  # that is how a terminal ends
+            while os.read(self._file, 65536):
+                pass
         os.close(self._file)
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 

@@ -15,10 +15,23 @@ from wsfast.sync.client import connect
 if importlib.util.find_spec("locust") is None:
     pytest.skip("locust is not installed: pip install 'wsfast[locust]'", allow_module_level=True)
 
+# Each user stops after 20 requests, and the master when it has heard of all 80, and of 4 connects.
 LOCUSTFILE = """
-from locust import constant, task
+import gevent
+import locust.runners
+from locust import constant, events, task
 from locust.exception import StopUser
 from wsfast.locust import WebSocketUser
+
+locust.runners.WORKER_REPORT_INTERVAL = 0.1
+
+@events.init.add_listener
+def watch(environment, **_):
+    if isinstance(environment.runner, locust.runners.MasterRunner):
+        @environment.events.worker_report.add_listener
+        def report(**_):
+            if environment.stats.total.num_requests >= 84:
+                gevent.spawn(environment.runner.quit)
 
 class Trader(WebSocketUser):
     wait_time = constant(0)
@@ -44,7 +57,7 @@ def test_a_master_and_two_workers(server, tmp_path):
         master = subprocess.Popen(
             [
                 *locust, "--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--headless",
-                "--expect-workers", "2", "--users", "4", "--spawn-rate", "4", "--run-time", "2s", "--json",
+                "--expect-workers", "2", "--users", "4", "--spawn-rate", "4", "--run-time", "40s", "--json",
                 "--host", server.plain,
             ],
             **options,

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
 from typing import Any
 
 from wsfast.cli.commands import Action, from_hex
@@ -16,6 +17,7 @@ from wsfast.cli.session import Session
 __all__ = ["BadLineError", "feed"]
 
 _CHUNK = 65536
+_LOOK = 0.1  # seconds
 
 
 class BadLineError(ValueError):
@@ -63,7 +65,7 @@ class _Lines:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue(1)
-        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read, name="wsfast-stdin", daemon=True).start()
 
     def __aiter__(self) -> _Lines:
         return self
@@ -78,7 +80,7 @@ class _Lines:
         # Not by sys.stdin: a thread that waits in it holds its lock, which stops the interpreter at exit.
         descriptor = sys.stdin.fileno()
         rest = b""
-        while chunk := os.read(descriptor, _CHUNK):
+        while chunk := _read(descriptor):
             *lines, rest = (rest + chunk).split(b"\n")
             if lines and not self._put([line.removesuffix(b"\r") for line in lines]):
                 return
@@ -90,8 +92,19 @@ class _Lines:
         """Wait until the loop takes the lines. False if it has ended."""
         putting = self._queue.put(lines)
         try:
-            asyncio.run_coroutine_threadsafe(putting, self._loop).result()
-        except Exception:  # the loop is closed, or the task was cancelled at its end
+            future = asyncio.run_coroutine_threadsafe(putting, self._loop)
+        except RuntimeError:  # the loop is closed
             putting.close()
             return False
-        return True
+        # A loop that ends just now may never look at it.
+        while not future.done() and not self._loop.is_closed():
+            wait([future], timeout=_LOOK)
+        return future.done() and not future.cancelled()
+
+
+def _read(descriptor: int) -> bytes:
+    """Some bytes; none at the end, or if the descriptor cannot be read (any more)."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError:
+        return b""

@@ -162,6 +162,7 @@ class Session:
                     await ws.close()
                 else:
                     assert isinstance(action.message, str)
+                    self._leaving = True
                     await ws.close(action.code, action.message)
             except wsfast.ConnectionClosed as exc:
                 self._open.clear()
