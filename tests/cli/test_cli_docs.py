@@ -26,7 +26,7 @@ def test_there_are_examples():
     assert len(list(examples())) >= 8
 
 
-@pytest.mark.parametrize(("stdin", "arguments", "output"), examples())
+@pytest.mark.parametrize(("stdin", "arguments", "output"), list(examples()))
 def test_example(run, server, monkeypatch, tmp_path, stdin, arguments, output):
     monkeypatch.chdir(tmp_path)
     words = shlex.split(arguments.replace("ws://127.0.0.1:8765", server.plain))
