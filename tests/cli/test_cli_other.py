@@ -1,5 +1,6 @@
 """`wsfast doctor`, `wsfast bench`, the ways to start a command, and what is said where an extra is missing."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -27,8 +28,11 @@ def test_doctor_keeps_passwords_to_itself(run, monkeypatch):
     assert "secret" not in done.out + done.err
 
 
+FACTS = functools.cache(doctor.facts)
+
+
 def advised(**changes):
-    known = {(fact.section, fact.name): fact.value for fact in doctor.facts()}
+    known = {(fact.section, fact.name): fact.value for fact in FACTS()}
     known |= {("machine", "load"): "0.00", ("machine", "open files"): 65536, ("loop", "uvloop"): "1"}
     known |= {tuple(name.split("__")): value for name, value in changes.items()}
     found = [Fact(section, name.replace("_", " "), value) for (section, name), value in known.items()]
