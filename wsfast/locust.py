@@ -21,6 +21,7 @@ from gevent.event import Event
 from gevent.threadpool import ThreadPool
 
 import wsfast
+from wsfast.asyncio import ClientConnection
 
 __all__ = ["WebSocketClient", "WebSocketUser"]
 
@@ -107,7 +108,7 @@ class WebSocketClient:
         self._url = url
         self._timeout = timeout
         self._options = {"resolver": _addresses, **options}
-        self._ws: wsfast.asyncio.ClientConnection | None = None
+        self._ws: ClientConnection | None = None
 
     def connect(self) -> bool:
         """Open the connection, unless it is open. Returns whether it is."""
@@ -162,7 +163,7 @@ class WebSocketClient:
         )
         return result
 
-    async def _connect(self) -> wsfast.asyncio.ClientConnection:
+    async def _connect(self) -> ClientConnection:
         return await wsfast.connect(self._url, **self._options)
 
     async def _request(self, message: Message) -> Message:

@@ -67,9 +67,15 @@ def add_to(commands: Any) -> None:
         "--seconds", type=target.positive, default=30.0, metavar="N", help="for all of it, about (30)"
     )
     parser.add_argument(
-        "--only", metavar="NAME", action="append", default=[], help="of the clients, by a part of its name; may be repeated"
+        "--only",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="of the clients, by a part of its name; may be repeated",
     )
-    parser.add_argument("--loop", choices=loops.CHOICES, default="auto", help="event loop (uvloop if installed)")
+    parser.add_argument(
+        "--loop", choices=loops.CHOICES, default="auto", help="event loop (uvloop if installed)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write all rounds as JSON; - is stdout")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
 
@@ -171,7 +177,10 @@ def _measure(names: list[str], loop: str, arguments: argparse.Namespace, stack: 
     own, servers = _processors()
     server = stack.enter_context(
         subprocess.Popen(
-            [sys.executable, "-m", "wsfast.cli.echo"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "wsfast.cli.echo"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
     )
     stack.callback(server.kill)
@@ -247,7 +256,9 @@ def _report(clients: list[_Client], missing: list[str], content: dict[str, Any])
     lines += [f"\n{client.name} failed: {client.failure}" for client in clients if client.failure]
     if missing:
         packages = sorted({CONTENDERS[name].package for name in missing})
-        lines.append(f"\nnot installed, so not compared: {', '.join(missing)} (pip install {' '.join(packages)})")
+        lines.append(
+            f"\nnot installed, so not compared: {', '.join(missing)} (pip install {' '.join(packages)})"
+        )
     if doubtful:
         lines.append(
             "\nWARNING: rows marked NOISY mean little: the middle half of their rounds spreads over more than "

@@ -10,7 +10,7 @@ __all__ = ["HELP", "NAMES", "Action", "from_hex", "parse"]
 HELP = """\
 /ping [TEXT]           send a PING, and show its round trip
 /binary HEX            send a binary message: /binary 00 ff
-/close [CODE [REASON]] close the connection, with 1000 if no code is given
+/close [CODE [REASON]] close the connection, with 1000 if no code is given, and leave
 /reconnect             close, and connect again
 /help                  this list
 /quit, Ctrl-D          close, and leave

@@ -92,5 +92,5 @@ def _run(arguments: argparse.Namespace) -> int:
 
     try:
         return asyncio.run(at_the_prompt() if by_hand else by_pipe())
-    except pipes.BadLine as exc:
+    except pipes.BadLineError as exc:
         raise Usage(str(exc)) from exc

@@ -59,7 +59,7 @@ def _wrong(length: int) -> ValueError:
 async def _listening(base: Any, ws_connect: Any, send_batch: Any, url: str) -> None:
     """A client with picows' listener API. Callbacks start the next exchange."""
 
-    class Rounds(base):  # type: ignore[misc]
+    class Rounds(base):
         def start(self, transport: Any, batch: int, payload: bytes, exchanges: int) -> None:
             self.batch, self.size, self.left, self.missing = batch, len(payload), exchanges, batch
             self.payloads = [payload] * batch

@@ -1,10 +1,9 @@
-"""``wsfast doctor``: what wsfast uses on this machine, and what would make it faster here. It needs no other package."""
+"""``wsfast doctor``: what wsfast uses on this machine, and what would make it faster here. It needs no extra."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import os
 import platform
 import resource
@@ -79,7 +78,15 @@ def _facts() -> Iterator[tuple[str, str, str | int | None]]:
     yield "tls", "authorities", len(ssl.create_default_context().get_ca_certs()) or _authority_paths()
     yield "tls", "SSLKEYLOGFILE", os.environ.get("SSLKEYLOGFILE")
     yield "compression", "libraries", ", ".join(_libraries())
-    for name in ("wss_proxy", "ws_proxy", "https_proxy", "http_proxy", "socks_proxy", "all_proxy", "no_proxy"):
+    for name in (
+        "wss_proxy",
+        "ws_proxy",
+        "https_proxy",
+        "http_proxy",
+        "socks_proxy",
+        "all_proxy",
+        "no_proxy",
+    ):
         if value := os.environ.get(name) or os.environ.get(name.upper()):
             yield "proxy", name, _without_password(value)
     yield "machine", "processor", machine.processor()
@@ -163,9 +170,15 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
             "pip install 'wsfast[compression]'",
         )
     if known["tls", "SSLKEYLOGFILE"]:
-        yield Advice("TLS", "SSLKEYLOGFILE is set: anyone with that file can read the traffic.", "unset SSLKEYLOGFILE")
+        yield Advice(
+            "TLS", "SSLKEYLOGFILE is set: anyone with that file can read the traffic.", "unset SSLKEYLOGFILE"
+        )
     if known["python", "debug build"] == "yes":
-        yield Advice("Python", "This is a debug build of Python, which is several times slower.", "Use a release build.")
+        yield Advice(
+            "Python",
+            "This is a debug build of Python, which is several times slower.",
+            "Use a release build.",
+        )
     governor = known["machine", "governor"]
     if governor not in (None, "performance"):
         yield Advice(
@@ -175,7 +188,11 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
         )
     clock = known["machine", "clock"]
     if clock is not None and clock not in _FAST_CLOCKS:
-        yield Advice("clock", f"The clock {clock!r} is read by a system call.", "Boot with clocksource=tsc, if it is stable.")
+        yield Advice(
+            "clock",
+            f"The clock {clock!r} is read by a system call.",
+            "Boot with clocksource=tsc, if it is stable.",
+        )
     if float(known["machine", "load"]) > processors / 2:
         yield Advice(
             "load",
@@ -184,7 +201,11 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
         )
     limit = known["machine", "open files"]
     if 0 <= limit < _FEW_DESCRIPTORS:
-        yield Advice("connections", f"This process may open {limit} files, so many connections at most.", "ulimit -n 65536")
+        yield Advice(
+            "connections",
+            f"This process may open {limit} files, so many connections at most.",
+            "ulimit -n 65536",
+        )
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -207,5 +228,7 @@ def _run(arguments: argparse.Namespace) -> int:
         sections: dict[str, dict[str, Any]] = {}
         for fact in found:
             sections.setdefault(fact.section, {})[fact.name] = fact.value
-        write_json(arguments.json, {"facts": sections, "advice": [dataclasses.asdict(one) for one in advised]})
+        write_json(
+            arguments.json, {"facts": sections, "advice": [dataclasses.asdict(one) for one in advised]}
+        )
     return ERRORS if any(one.broken for one in advised) else OK

@@ -9,6 +9,7 @@ import asyncio
 from array import array
 from collections import Counter, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
 
@@ -115,8 +116,9 @@ class Engine:
         self.sent = self.received = self._given_up = 0
         self.counted = 0  # answers that came while it was measured
         # A closed loop with a number of messages: how many are left to send, and to be answered.
-        limited = self.closed_loop and plan.messages is not None
-        self._budget = self.owed = plan.share(plan.messages, number) if limited else _FOREVER
+        self._budget = self.owed = _FOREVER
+        if self.closed_loop and plan.messages is not None:
+            self._budget = self.owed = plan.share(plan.messages, number)
         self.errors: Counter[str] = Counter()
         # In nanoseconds, since they were handed out last: from due to answered, and from due to sent.
         self.latencies, self.lags = array("q"), array("q")
@@ -221,7 +223,7 @@ class Engine:
             schedule = Schedule(start, self._plan.rate, self._number, self._plan.processes)
             loop.call_soon(self._send_due, schedule, loop)
         if self.ends != _FOREVER:
-            loop.call_later((self.ends - monotonic_ns()) / 1e9, self.stop)
+            loop.call_later((self.ends - monotonic_ns()) / 1e9, self._send_no_more)
         await self._ended.wait()
         unanswered = sum(len(connection.waiting) for connection in self._connections)
         if unanswered:
@@ -243,8 +245,8 @@ class Engine:
             if not self._connections:
                 return
         if due >= self.ends:
-            self.stop()
-        elif due - now < _AWAKE and self._plan.awake:
+            return  # the timer of run() ends it
+        if due - now < _AWAKE and self._plan.awake:
             loop.call_soon(self._send_due, schedule, loop)
         else:
             margin = _AWAKE / 2 if self._plan.awake else 0
@@ -253,10 +255,15 @@ class Engine:
     # the end
 
     def stop(self) -> None:
-        """Send no more. The run is over when the answers have come, or the time for them is up."""
+        """End before the time: what is measured is what came until now."""
+        if self.sending:
+            self.ends = min(self.ends, monotonic_ns())
+            self._send_no_more()
+
+    def _send_no_more(self) -> None:
+        """The run is over when the answers have come, or the time for them is up."""
         if self.sending:
             self.sending = False
-            self.ends = min(self.ends, monotonic_ns())
             asyncio.get_running_loop().call_later(self._plan.drain, self._ended.set)
             self.look_for_the_end()
 
@@ -293,7 +300,5 @@ class Engine:
 
 
 async def _closed(transport: WSTransport) -> None:
-    try:
+    with suppress(Exception):  # the run is over, and counted
         await transport.wait_disconnected()
-    except Exception:  # noqa: S110 - the run is over, and counted
-        pass

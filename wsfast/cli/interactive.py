@@ -24,7 +24,8 @@ _COMMAND = re.compile(r"^/\w*")
 
 def output() -> AbstractContextManager[None]:
     """While this is open, what is printed appears above the prompt."""
-    return patch_stdout(raw=True)
+    shown: AbstractContextManager[None] = patch_stdout(raw=True)
+    return shown
 
 
 def feed(*, keep_history: bool) -> Callable[[Session], Coroutine[Any, Any, None]]:

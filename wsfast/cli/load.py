@@ -81,7 +81,9 @@ def add_to(commands: Any) -> None:
     load.add_argument(
         "--processes", metavar="N", type=target.whole, default=1, help="share the work among so many (1)"
     )
-    load.add_argument("--loop", choices=loops.CHOICES, default="auto", help="event loop (uvloop if installed)")
+    load.add_argument(
+        "--loop", choices=loops.CHOICES, default="auto", help="event loop (uvloop if installed)"
+    )
     load.add_argument(
         "--sleep",
         action="store_true",
@@ -102,7 +104,9 @@ def add_to(commands: Any) -> None:
     kind.add_argument("--binary", dest="binary", action="store_true", help="send binary messages")
     messages.add_argument("--messages-from", metavar="FILE", help="send the lines of a file, again and again")
     messages.add_argument("--seed", metavar="N", type=int, default=1, help="of random messages (1)")
-    messages.add_argument("--verify", action="store_true", help="the answer must be the message, as an echo's is")
+    messages.add_argument(
+        "--verify", action="store_true", help="the answer must be the message, as an echo's is"
+    )
     output = parser.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write all figures as JSON; - is stdout")
     output.add_argument("--html", metavar="FILE", help="write a page with plots that needs no other file")

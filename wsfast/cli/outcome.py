@@ -7,7 +7,19 @@ import ssl
 
 from wsfast.exceptions import InvalidStatus, WebSocketException
 
-__all__ = ["CANNOT_CONNECT", "ERRORS", "INTERRUPTED", "OK", "USAGE", "MissingExtra", "Usage", "cannot_connect", "printable", "require", "why"]
+__all__ = [
+    "CANNOT_CONNECT",
+    "ERRORS",
+    "INTERRUPTED",
+    "OK",
+    "USAGE",
+    "MissingExtra",
+    "Usage",
+    "cannot_connect",
+    "printable",
+    "require",
+    "why",
+]
 
 OK = 0
 ERRORS = 1

@@ -34,13 +34,22 @@ def page(content: dict[str, Any], series: Series) -> str:
     """The whole page. `content`: what is written as JSON, too; the page has it at its end."""
     latencies, runs = series.latencies, series.runs
     levels = latencies.percentiles() if len(latencies) else {}
-    parts = [f"<h1>Load of {escape(content['url'])}</h1>", f"<p>{escape(content['began'])}, wsfast {content['wsfast']}</p>"]
-    parts.append(_table(["", ""], [[name, _shown(value)] for name, value in content["plan"].items() if value is not None]))
+    parts = [
+        f"<h1>Load of {escape(content['url'])}</h1>",
+        f"<p>{escape(content['began'])}, wsfast {content['wsfast']}</p>",
+    ]
+    parts.append(
+        _table(
+            ["", ""], [[name, _shown(value)] for name, value in content["plan"].items() if value is not None]
+        )
+    )
     parts.append("<h2>Throughput, answers per second</h2>")
     rows = []
     for name, values in series.groups():
         found = spread(values)
-        rows.append([name, str(len(values)), *(f"{found[key]:,.0f}" for key in ("median", "mean", "peak", "stdev"))])
+        rows.append(
+            [name, str(len(values)), *(f"{found[key]:,.0f}" for key in ("median", "mean", "peak", "stdev"))]
+        )
     parts.append(_table(["", "runs", "median", "mean", "peak", "std dev"], rows))
     if len(runs) > 1:
         each = [(f"{run.series}.{run.number}", run.throughput) for run in runs]
@@ -48,13 +57,18 @@ def page(content: dict[str, Any], series: Series) -> str:
     elif runs:
         parts.append(
             plots.line(
-                runs[0].timeline, lambda second: f"{second:.1f} s", lambda rate: f"{rate:,.0f}", x_name="time, with warm-up"
+                runs[0].timeline,
+                lambda second: f"{second:.1f} s",
+                lambda rate: f"{rate:,.0f}",
+                x_name="time, with warm-up",
             )
         )
     parts.append("<h2>Latency</h2>")
     if content["plan"]["loop"] == "open":
         parts.append("<p>From the time when each message was due, whether it left in time or not.</p>")
-    parts.append(_table([f"p{level:g}" for level in levels], [[duration(value) for value in levels.values()]]))
+    parts.append(
+        _table([f"p{level:g}" for level in levels], [[duration(value) for value in levels.values()]])
+    )
     if len(latencies):
         parts.append(_distribution(latencies.curve()))
         found_buckets = [(duration(low), float(count)) for low, _, count in buckets(latencies, 24)]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import wsfast
+from wsfast.asyncio import ClientConnection
 from wsfast.cli import target
 from wsfast.cli.outcome import CANNOT_CONNECT, ERRORS, OK, cannot_connect, why
 from wsfast.cli.target import Target
@@ -49,6 +50,7 @@ class _Pinger:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._out = beside(arguments.json)
+        self._stopping = False
         self.sent = 0
         self.times: list[float] = []
         self.error: str | None = None
@@ -58,10 +60,19 @@ class _Pinger:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        loop.add_signal_handler(signal.SIGINT, task.cancel)
+
+        def stop() -> None:
+            # wait_for() may swallow a cancellation that comes together with the PONG, so there is a flag, too.
+            self._stopping = True
+            task.cancel()
+
+        loop.add_signal_handler(signal.SIGINT, stop)
         try:
-            async with wsfast.connect(where.url, ping_interval=None, close_timeout=1, **where.options()) as ws:
-                with suppress(asyncio.CancelledError):  # Ctrl-C ends the pings, and then the connection is closed
+            async with wsfast.connect(
+                where.url, ping_interval=None, close_timeout=1, **where.options()
+            ) as ws:
+                # Ctrl-C ends the pings, and then the connection is closed.
+                with suppress(asyncio.CancelledError):
                     await self._ping(ws)
         except CANNOT_CONNECT as exc:
             self.error = cannot_connect(where.url, exc)
@@ -70,11 +81,11 @@ class _Pinger:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
-    async def _ping(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    async def _ping(self, ws: ClientConnection) -> None:
         arguments = self._arguments
         host, port = ws.remote_address[:2]
         due = time.monotonic()
-        while arguments.count is None or self.sent < arguments.count:
+        while not self._stopping and (arguments.count is None or self.sent < arguments.count):
             await asyncio.sleep(due - time.monotonic())
             due = max(due + arguments.interval, time.monotonic())
             self.sent += 1

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
 from typing import Any
 
 from wsfast.cli.commands import Action, from_hex
 from wsfast.cli.session import Session
 
-__all__ = ["BadLine", "feed"]
+__all__ = ["BadLineError", "feed"]
 
 _CHUNK = 65536
+_LOOK = 0.1  # seconds
 
 
-class BadLine(ValueError):
+class BadLineError(ValueError):
     """A line of stdin that cannot be sent."""
 
 
@@ -30,10 +33,10 @@ def feed(binary: bool, wait: float) -> Callable[[Session], Coroutine[Any, Any, N
 
     async def send_lines(session: Session) -> None:
         await session.connected()
-        number = 0
+        numbers = itertools.count(1)
         async for lines in _Lines():
-            for number, line in enumerate(lines, number + 1):
-                await session.do(Action("send", _message(line, number, binary)))
+            for line in lines:
+                await session.do(Action("send", _message(line, next(numbers), binary)))
         while True:
             received = session.received
             await asyncio.sleep(min(wait, 86400))
@@ -48,9 +51,11 @@ def _message(line: bytes, number: int, binary: bool) -> str | bytes:
         text = line.decode()
         return from_hex(text) if binary else text
     except UnicodeDecodeError:
-        raise BadLine(f"line {number} of stdin is not UTF-8: --binary sends hex as binary messages") from None
+        raise BadLineError(
+            f"line {number} of stdin is not UTF-8: --binary sends hex as binary messages"
+        ) from None
     except ValueError as exc:
-        raise BadLine(f"line {number} of stdin: {exc}") from None
+        raise BadLineError(f"line {number} of stdin: {exc}") from None
 
 
 class _Lines:
@@ -60,7 +65,7 @@ class _Lines:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue(1)
-        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read, name="wsfast-stdin", daemon=True).start()
 
     def __aiter__(self) -> _Lines:
         return self
@@ -75,7 +80,7 @@ class _Lines:
         # Not by sys.stdin: a thread that waits in it holds its lock, which stops the interpreter at exit.
         descriptor = sys.stdin.fileno()
         rest = b""
-        while chunk := os.read(descriptor, _CHUNK):
+        while chunk := _read(descriptor):
             *lines, rest = (rest + chunk).split(b"\n")
             if lines and not self._put([line.removesuffix(b"\r") for line in lines]):
                 return
@@ -87,8 +92,19 @@ class _Lines:
         """Wait until the loop takes the lines. False if it has ended."""
         putting = self._queue.put(lines)
         try:
-            asyncio.run_coroutine_threadsafe(putting, self._loop).result()
-        except Exception:  # the loop is closed, or the task was cancelled at its end
+            future = asyncio.run_coroutine_threadsafe(putting, self._loop)
+        except RuntimeError:  # the loop is closed
             putting.close()
             return False
-        return True
+        # A loop that ends just now may never look at it.
+        while not future.done() and not self._loop.is_closed():
+            wait([future], timeout=_LOOK)
+        return future.done() and not future.cancelled()
+
+
+def _read(descriptor: int) -> bytes:
+    """Some bytes; none at the end, or if the descriptor cannot be read (any more)."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError:
+        return b""

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-import wsfast
+from wsfast.asyncio import ClientConnection
 from wsfast.cli.outcome import printable
 from wsfast.cli.text import duration
 
@@ -19,7 +19,7 @@ Message = str | bytes
 class Printer:
     """Messages go to stdout, and everything else to stderr."""
 
-    def opened(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    def opened(self, ws: ClientConnection) -> None:
         """A connection is open."""
 
     def message(self, message: Message) -> None:
@@ -28,7 +28,7 @@ class Printer:
     def pong(self, seconds: float) -> None:
         """The server has answered a PING."""
 
-    def closed(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    def closed(self, ws: ClientConnection) -> None:
         """A connection has ended."""
 
     def note(self, text: str) -> None:
@@ -46,7 +46,7 @@ class LinePrinter(Printer):
     def pong(self, seconds: float) -> None:
         self.note(f"pong: {duration(seconds * 1e9)}")
 
-    def closed(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    def closed(self, ws: ClientConnection) -> None:
         if ws.close_code not in (1000, 1001, 1005):
             self.note(ending(ws))
 
@@ -58,7 +58,7 @@ class JSONPrinter(Printer):
         line = {"event": event, "time": round(time.time(), 6), **fields}
         print(json.dumps(line, ensure_ascii=False), flush=True)
 
-    def opened(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    def opened(self, ws: ClientConnection) -> None:
         self._print(
             "open",
             address=list(ws.remote_address[:2]),
@@ -77,7 +77,7 @@ class JSONPrinter(Printer):
     def pong(self, seconds: float) -> None:
         self._print("pong", seconds=seconds)
 
-    def closed(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    def closed(self, ws: ClientConnection) -> None:
         info = ws.close_info
         by = None if info is None else info.initiator
         self._print("close", code=ws.close_code, reason=ws.close_reason, by=by)
@@ -98,7 +98,7 @@ class RichPrinter(Printer):
     def _print(self, text: str, style: str) -> None:
         self._console.print(text, style=style, markup=False)
 
-    def opened(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    def opened(self, ws: ClientConnection) -> None:
         host, port = ws.remote_address[:2]
         facts = [f"connected to {host}:{port}"]
         if ws.tls is not None:
@@ -129,14 +129,14 @@ class RichPrinter(Printer):
     def pong(self, seconds: float) -> None:
         self.note(f"pong: {duration(seconds * 1e9)}")
 
-    def closed(self, ws: wsfast.asyncio.ClientConnection) -> None:
+    def closed(self, ws: ClientConnection) -> None:
         self.note(ending(ws))
 
     def note(self, text: str) -> None:
         self._print(printable(text), "dim")
 
 
-def ending(ws: wsfast.asyncio.ClientConnection) -> str:
+def ending(ws: ClientConnection) -> str:
     """How a connection ended, in a line."""
     info = ws.close_info
     if info is None:

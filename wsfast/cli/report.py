@@ -33,7 +33,11 @@ def settings(plan: Plan) -> dict[str, Any]:
 
 def _head(plan: Plan) -> str:
     workload = plan.workload
-    sizes = size(workload.most) if workload.least == workload.most else f"{size(workload.least)}-{size(workload.most)}"
+    sizes = (
+        size(workload.most)
+        if workload.least == workload.most
+        else f"{size(workload.least)}-{size(workload.most)}"
+    )
     what = f"lines of {workload.file}" if workload.file is not None else sizes
     if plan.rate is None:
         loop = "closed loop" + (f", {plan.window} unanswered messages each" if plan.window > 1 else "")
@@ -52,7 +56,8 @@ def text(plan: Plan, series: Series) -> str:
         return "\n".join([*lines, *_errors(series), "nothing was measured"])
     tls = runs[0].tls
     lines.append(
-        f"connected {runs[0].connections} in {duration(runs[0].connecting * 1e9)}" + (f" ({tls})" if tls else "")
+        f"connected {runs[0].connections} in {duration(runs[0].connecting * 1e9)}"
+        + (f" ({tls})" if tls else "")
     )
     lines.append("")
     if len(runs) == 1:
@@ -80,7 +85,10 @@ def _one(run: Run) -> list[str]:
 
 def _several(series: Series) -> list[str]:
     rows = [
-        [f"{run.series}.{run.number}" + (" (interrupted)" if run.interrupted else ""), f"{run.throughput:,.0f}"]
+        [
+            f"{run.series}.{run.number}" + (" (interrupted)" if run.interrupted else ""),
+            f"{run.throughput:,.0f}",
+        ]
         + [duration(run.latencies.percentiles()[level]) for level in (50.0, 99.0)]
         + [f"{sum(run.errors.values()):,}"]
         for run in series.runs
@@ -89,7 +97,14 @@ def _several(series: Series) -> list[str]:
     rows = []
     for name, values in series.groups():
         found = spread(values)
-        rows.append([name, str(len(values)), *(f"{found[key]:,.0f}" for key in ("median", "mean", "peak")), f"±{found['stdev']:,.0f}"])
+        rows.append(
+            [
+                name,
+                str(len(values)),
+                *(f"{found[key]:,.0f}" for key in ("median", "mean", "peak")),
+                f"±{found['stdev']:,.0f}",
+            ]
+        )
     lines.append(table(["messages/s", "runs", "median", "mean", "peak", "std dev"], rows))
     return lines
 
@@ -116,4 +131,8 @@ def _errors(series: Series) -> list[str]:
     errors = series.errors
     if not errors:
         return ["", "no errors"]
-    return ["", f"errors: {sum(errors.values()):,}", *(f"  {count:,}  {kind}" for kind, count in errors.most_common())]
+    return [
+        "",
+        f"errors: {sum(errors.values()):,}",
+        *(f"  {count:,}  {kind}" for kind, count in errors.most_common()),
+    ]

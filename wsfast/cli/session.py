@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import wsfast
-from wsfast.asyncio.client import process_exception
+from wsfast.asyncio.client import ClientConnection, process_exception
 from wsfast.cli.commands import HELP, Action
 from wsfast.cli.outcome import CANNOT_CONNECT, ERRORS, INTERRUPTED, OK, cannot_connect, why
 from wsfast.cli.printers import Printer
@@ -44,7 +45,7 @@ class Session:
         self._again = False
         self._leaving = False
         self._interrupted = False
-        self._ws: wsfast.asyncio.ClientConnection | None = None
+        self._ws: ClientConnection | None = None
         self._open = asyncio.Event()
         self._pings: set[asyncio.Task[None]] = set()
         self._feeding: asyncio.Task[None] | None = None
@@ -115,7 +116,7 @@ class Session:
             self._printer.note(f"{cannot_connect(self._target.url, exc)}; trying again")
         return verdict
 
-    async def _serve(self, ws: wsfast.asyncio.ClientConnection) -> int:
+    async def _serve(self, ws: ClientConnection) -> int:
         """Print what arrives until the connection ends. Returns the exit code."""
         self._ws = ws
         self._printer.opened(ws)
@@ -161,6 +162,7 @@ class Session:
                     await ws.close()
                 else:
                     assert isinstance(action.message, str)
+                    self._leaving = True
                     await ws.close(action.code, action.message)
             except wsfast.ConnectionClosed as exc:
                 self._open.clear()
@@ -172,10 +174,8 @@ class Session:
 
     def _ping(self, pong: Any) -> None:
         async def wait() -> None:
-            try:
+            with suppress(wsfast.ConnectionClosed):  # closed() says so
                 self._printer.pong(await pong)
-            except wsfast.ConnectionClosed:  # closed() says so
-                pass
 
         task = asyncio.ensure_future(wait())
         self._pings.add(task)

@@ -32,7 +32,10 @@ class View:
         self._shows = self._console.is_terminal and not quiet
         self._drawn = 0.0
         self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn()
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:.0f} %"),
+            TimeRemainingColumn(),
         )
         self._live: Live | None = None
 
@@ -71,9 +74,21 @@ class View:
         else:
             assert self._plan.messages is not None
             done = len(run.latencies) / self._plan.messages
-        state = "connecting" if not starts else "warm-up" if seconds < 0 else "measuring" if done < 1 else "last answers"
-        self._progress.update(self._task, completed=min(max(done, 0), 1), description=f"{self._name}: {state}")
-        self._live.update(Group(self._progress, Text(self._figures(run)), Text(bars(run.latencies, 12))), refresh=True)
+        state = (
+            "connecting"
+            if not starts
+            else "warm-up"
+            if seconds < 0
+            else "measuring"
+            if done < 1
+            else "last answers"
+        )
+        self._progress.update(
+            self._task, completed=min(max(done, 0), 1), description=f"{self._name}: {state}"
+        )
+        self._live.update(
+            Group(self._progress, Text(self._figures(run)), Text(bars(run.latencies, 12))), refresh=True
+        )
 
     def _figures(self, run: Run) -> str:
         rate = f"{run.timeline[-1][1]:,.0f}/s" if run.timeline else "-"

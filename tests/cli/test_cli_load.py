@@ -1,0 +1,252 @@
+"""`wsfast load`: what it measures, writes and returns."""
+
+import json
+import re
+import signal
+from array import array
+
+import pytest
+
+from wsfast.cli.engine import Engine
+from wsfast.cli.histogram import Histogram
+from wsfast.cli.load import _plan
+from wsfast.cli.main import parser
+from wsfast.cli.results import Run, Series, spread
+from wsfast.cli.schedule import Schedule
+from wsfast.cli.text import buckets, duration
+from wsfast.cli.workload import Workload, parse_sizes
+
+QUICK = ("--warmup", "0", "--quiet")
+
+
+def load(run, *arguments):
+    """Run a load, and return how it ended, with its JSON."""
+    done = run("load", *arguments, *QUICK, "--json", "-")
+    return done, json.loads(done.out)
+
+
+def test_closed_loop_counts_each_answer_once(run, server):
+    done, content = load(run, server.plain, "-n", "300", "-c", "7", "--window", "3", "--verify")
+    assert (done.code, content["errors"]) == (0, {})
+    (one,) = content["runs"]
+    assert one["messages"] == {"sent": 300, "answered": 300, "counted": 300}
+    assert one["latency"]["count"] == content["latency"]["count"] == 300
+    assert one["connections"] == 7
+    assert one["messages_per_second"] == pytest.approx(300 / one["seconds"], rel=0.01)
+    latency = one["latency"]
+    assert 0 < latency["min"] <= latency["p50"] <= latency["p99"] <= latency["p99.99"] <= latency["max"]
+    assert "messages/s answered: 300" in done.err
+    assert content["plan"]["loop"] == "closed"
+
+
+def test_open_loop_follows_its_schedule_in_several_processes(run, server):
+    done, content = load(run, server.plain, "-r", "400", "-d", "0.5", "-c", "4", "--processes", "2")
+    assert (done.code, content["errors"]) == (0, {})
+    (one,) = content["runs"]
+    # By the clock, whatever the server does: 400 x 0.5, and each of them measured.
+    assert one["messages"]["sent"] == one["latency"]["count"] == one["lag"]["count"] == 200
+    assert one["seconds"] == pytest.approx(0.5)
+    assert "schedule: messages left late by p50" in done.err
+
+
+def test_two_series_of_runs_have_their_statistics(run, server, tmp_path):
+    page = tmp_path / "load.html"
+    done, content = load(run, server.plain, "-n", "40", "--series", "2", "--runs", "1", "--html", page)
+    assert done.code == 0
+    assert [(one["series"], one["run"]) for one in content["runs"]] == [(1, 1), (2, 1)]
+    rates = [one["messages_per_second"] for one in content["runs"]]
+    found = content["messages_per_second"]
+    assert set(found) == {"series_1", "series_2", "all_runs"}
+    assert found["all_runs"]["mean"] == pytest.approx(sum(rates) / 2, rel=1e-3)
+    assert found["all_runs"]["peak"] == pytest.approx(max(rates), rel=1e-3)
+    assert content["latency"]["count"] == 80
+    html = page.read_text()
+    assert html.count("<svg") == 3
+    assert not re.search(r"(src|href)=|https?://", html.partition("<details>")[0]), "it must load nothing"
+    assert re.search(r"all runs\s+2", done.err)
+
+
+def test_messages_of_a_file_and_wrong_answers(run, server, tmp_path):
+    file = tmp_path / "messages"
+    file.write_text("buy\nsell\nhold\n")
+    done, content = load(
+        run, f"{server.plain}/wrong", "-n", "9", "-c", "3", "--messages-from", file, "--verify"
+    )
+    assert done.code == 1
+    assert content["errors"] == {"answer differs from its message": 9}
+
+
+def test_a_server_that_closes_in_the_middle(run, server):
+    done, content = load(run, f"{server.plain}/fail", "-d", "5", "-c", "3")
+    assert done.code == 1
+    kinds = dict(content["errors"])
+    assert kinds.pop("unanswered: the connection was closed") == 3
+    (kind,) = kinds
+    assert kinds[kind] == 3
+    assert "1011" in kind
+    assert "broken" in kind
+
+
+def test_a_server_that_vanishes_for_some(run, server):
+    done, content = load(run, f"{server.plain}/vanish", "-r", "500", "-d", "0.3", "-c", "4")
+    assert done.code == 1
+    (one,) = content["runs"]
+    lost = content["errors"]["unanswered: the connection was closed"]
+    assert one["messages"]["answered"] + lost == one["messages"]["sent"]
+
+
+def test_a_server_that_does_not_answer(run, server):
+    done, content = load(run, f"{server.plain}/silent", "-d", "0.2", "-c", "3", "--drain", "0.1")
+    assert done.code == 1
+    assert content["errors"] == {"unanswered after 0.1 s": 3}
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("ws://127.0.0.1:1/", "connecting: .*refused"),
+        ("{plain}/forbidden", "connecting: .*403"),
+        ("{tls}/", "connecting: .*certificate verify failed"),
+    ],
+)
+def test_no_connection(run, server, url, error):
+    done, content = load(run, url.format(plain=server.plain, tls=server.tls), "-c", "2")
+    assert done.code == 1
+    (kind,) = content["errors"]
+    assert content["errors"][kind] == 2
+    assert re.match(error, kind)
+    assert "nothing was measured" in done.err
+
+
+def test_over_tls(run, server):
+    done, content = load(run, server.tls, "-n", "5", "-c", "1", "--cacert", server.cacert, "--size", "1-2k")
+    assert done.code == 0
+    assert content["runs"][0]["tls"] == "TLSv1.3, rustls"
+
+
+def test_ctrl_c_prints_what_was_measured(started, server):
+    process = started("load", server.plain, "-d", "60", *QUICK, "--json", "-")
+    # It answers once something has been sent, and says so by its JSON only at the end, so ask the server.
+    wait_for_traffic(server)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    content = json.loads(out)
+    assert process.returncode == 130
+    assert content["interrupted"]
+    assert content["latency"]["count"] > 0
+    assert 0 < content["runs"][0]["seconds"] < 60
+    assert "interrupted" in err
+
+
+def wait_for_traffic(server):
+    from wsfast.sync.client import connect
+
+    def count():
+        with connect(f"{server.plain}/counts") as ws:
+            return json.loads(ws.recv()).get("/", 0)
+
+    before = count()
+    while count() <= before:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["http://127.0.0.1/"], "scheme isn't ws or wss"),
+        (["ws://x/", "-n", "1", "-d", "1"], "not allowed with"),
+        (["ws://x/", "--size", "8-4"], "'8-4' is not a size"),
+        (["ws://x/", "--rate", "0"], "'0' is not a positive number"),
+        (["ws://x/", "--rate", "5", "--window", "2"], "--window is for the closed loop"),
+        (["ws://x/", "--processes", "3", "-c", "2"], "there are only 2 connections"),
+        (["ws://x/", "--messages-from", "/nowhere/at/all"], "/nowhere/at/all: No such file"),
+        (["ws://x/", "--json", "/nowhere/at/all"], "/nowhere/at/all: No such file"),
+        (["ws://x/", "--cacert", "/nowhere/ca.pem"], "/nowhere/ca.pem: No such file"),
+        (["wss://x/", "--cacert", "/nowhere/ca.pem"], "/nowhere/ca.pem: No such file"),
+        (["wss://x/", "--insecure", "--cacert", "x"], "--insecure accepts any certificate"),
+        (["ws://x/", "-H", "nonsense"], "'nonsense' is not 'NAME: VALUE'"),
+    ],
+)
+def test_wrong_usage(run, arguments, error):
+    done = run("load", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert error in done.err
+    assert "Traceback" not in done.err
+
+
+def test_schedule_is_fixed_by_its_start_alone():
+    first, second = Schedule(1000, 3, 0, 2), Schedule(1000, 3, 1, 2)
+    found = []
+    for schedule in (first, second) * 3:
+        found.append(schedule.due())
+        schedule.sent += 1
+    assert found == [1000 + number * 10**9 // 3 for number in range(6)]
+
+
+def test_a_latency_counts_from_when_its_message_was_due():
+    """A stall of the client delays messages, and every one of them counts with what it had to wait."""
+    plan = _plan(parser().parse_args(["load", "ws://x/", "--rate", "1000", "-c", "1"]))
+    engine = Engine(plan, 0)
+
+    class Transport:
+        def send(self, msg_type, message):
+            pass
+
+    from wsfast.cli.engine import Connection
+
+    connection = Connection(engine)
+    connection.transport = Transport()
+    engine.begins, engine.sending = 0, True
+    connection.send(due=5)
+
+    class Frame:
+        fin, msg_type = True, 1
+
+    connection.on_ws_frame(connection.transport, Frame())
+    import time
+
+    assert engine.latencies[0] == pytest.approx(time.monotonic_ns() - 5, rel=1e-3)
+
+
+def test_histogram_keeps_three_digits():
+    histogram = Histogram()
+    histogram.add(array("q", [50_000] * 98 + [1_000_000, 2_000_000_000]))
+    assert len(histogram) == 100
+    levels = histogram.percentiles()
+    assert levels[50.0] == pytest.approx(50_000, rel=2e-3)
+    assert levels[99.0] == pytest.approx(1_000_000, rel=2e-3)
+    assert levels[99.99] == pytest.approx(2e9, rel=2e-3)
+    again = Histogram()
+    again.merge(histogram)
+    assert again.percentiles() == levels
+
+
+def test_statistics_of_runs():
+    runs = [
+        Run(1, 1, counted=10, seconds=1),
+        Run(1, 2, counted=30, seconds=1),
+        Run(1, 3, counted=20, seconds=1),
+    ]
+    ((name, values),) = Series(runs).groups()
+    assert (name, spread(values)) == ("series 1", {"mean": 20, "median": 20, "peak": 30, "stdev": 10})
+
+
+def test_buckets_count_everything():
+    found = buckets([(100, 1), (1e3, 2), (1e6, 3), (1e9, 4)], rows=12)
+    assert sum(count for *_, count in found) == 10
+    assert len(found) <= 12
+    assert all(low < high for low, high, _ in found)
+
+
+def test_durations_and_sizes():
+    assert [duration(value) for value in (5, 1234, 99_960, 12_345_678, 3e9)] == [
+        "5.00 ns",
+        "1.23 µs",
+        "100 µs",
+        "12.3 ms",
+        "3.00 s",
+    ]
+    assert parse_sizes("64-8k") == (64, 8192)
+    messages = Workload(64, 128, False, None, 1).messages()
+    assert messages == Workload(64, 128, False, None, 1).messages()
+    assert {len(message) for message in messages} <= set(range(64, 129))

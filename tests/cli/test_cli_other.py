@@ -1,0 +1,133 @@
+"""`wsfast doctor`, `wsfast bench`, the ways to start a command, and what is said where an extra is missing."""
+
+import functools
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points, requires, version
+
+import pytest
+
+from wsfast.cli import bench, doctor
+from wsfast.cli.doctor import Fact
+
+
+def test_doctor(run):
+    done = run("doctor", "--json", "-")
+    content = json.loads(done.out)
+    assert done.code == int(any(one["broken"] for one in content["advice"]))
+    assert content["facts"]["wsfast"]["version"] == version("wsfast")
+    assert content["facts"]["tls"]["encrypted by"].startswith("rustls")
+    assert "zlib" in content["facts"]["compression"]["libraries"]
+
+
+def test_doctor_keeps_passwords_to_itself(run, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@proxy.example:3128")
+    done = run("doctor", "--json", "-")
+    assert json.loads(done.out)["facts"]["proxy"] == {"https_proxy": "http://proxy.example:3128"}
+    assert "secret" not in done.out + done.err
+
+
+FACTS = functools.cache(doctor.facts)
+
+
+def advised(**changes):
+    known = {(fact.section, fact.name): fact.value for fact in FACTS()}
+    known |= {("machine", "load"): "0.00", ("machine", "open files"): 65536, ("loop", "uvloop"): "1"}
+    known |= {tuple(name.split("__")): value for name, value in changes.items()}
+    found = [Fact(section, name.replace("_", " "), value) for (section, name), value in known.items()]
+    return {one.topic: one for one in doctor.advice(found)}
+
+
+def test_what_doctor_advises():
+    usual = advised(machine__processors=2)
+    assert "busy_poll=0.001" in usual["latency"].do
+    assert "load" not in usual
+    assert "event loop" not in usual
+    assert advised(machine__processors=1)["latency"].do == "Leave busy_poll off."
+    assert "uvloop" in advised(loop__uvloop="not installed")["event loop"].do
+    assert "powersave" in advised(machine__governor="powersave")["processor"].text
+    assert "hpet" in advised(machine__clock="hpet")["clock"].text
+    assert advised(tls__authorities=0)["TLS"].broken
+    assert "load" in advised(machine__load="9.50", machine__processors=2)
+
+
+def test_bench_compares_what_is_installed(run, monkeypatch):
+    monkeypatch.setattr(bench, "_ROUND", 0.001)
+    monkeypatch.setattr(bench, "_WORKS", bench._WORKS[:1])
+    done = run("bench", "--seconds", "0.01", "--only", "wsfast", "--only", "picows", "--json", "-")
+    content = json.loads(done.out)
+    clients = {client["name"]: client for client in content["clients"]}
+    assert list(clients) == ["wsfast listener", "wsfast awaitable", "wsfast blocking", "picows"]
+    for client in clients.values():
+        assert client["failure"] is None
+        assert client["version"]
+        assert len(client["us"]["round trip, 512 B"]) >= 5
+    assert done.code == (1 if "NOISY" in done.err else 0)
+    assert "to wsfast listener" in done.err
+
+
+def test_bench_says_what_fails_and_what_is_missing(run, monkeypatch):
+    monkeypatch.setattr(bench, "_ROUND", 0.001)
+    listener = bench.CONTENDERS["wsfast listener"]
+    gone = bench.CONTENDERS | {
+        "wsfast gone": listener,
+        "wsfast absent": type(listener)("absent", "absent", None),
+    }
+    monkeypatch.setattr(bench, "CONTENDERS", gone)
+    done = run("bench", "--seconds", "0.01", "--only", "gone", "--only", "absent")
+    assert done.code == 1
+    assert "wsfast gone failed: KeyError: 'wsfast gone'" in done.out
+    assert "not installed, so not compared: wsfast absent (pip install absent)" in done.out
+    assert run("bench", "--only", "nobody").code == 2
+
+
+def test_a_noisy_row_is_said_to_be_one():
+    assert bench.quartiles([1, 2, 3, 4, 5]) == (2, 3, 4)
+    assert bench.noisy([1, 2, 3, 4, 5])
+    assert not bench.noisy([100, 101, 102, 103, 104])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module", "error"),
+    [
+        (["load", "ws://127.0.0.1:1/"], "hdrh", "hdrhistogram is not installed: pip install 'wsfast[cli]'"),
+        (["load", "ws://127.0.0.1:1/"], "rich", "rich is not installed: pip install 'wsfast[cli]'"),
+    ],
+)
+def test_a_missing_extra_is_told_in_a_line(run, monkeypatch, arguments, module, error):
+    from wsfast.cli import outcome
+
+    found = outcome.importlib.util.find_spec
+    monkeypatch.setattr(
+        outcome.importlib.util, "find_spec", lambda name: found(name) if name != module else None
+    )
+    done = run(*arguments)
+    assert (done.code, done.out, done.err) == (2, "", f"wsfast: {error}\n")
+
+
+def test_importing_the_command_line_needs_no_extra():
+    extras = ("hdrh", "rich", "prompt_toolkit", "locust", "gevent", "uvloop")
+    blocked = "; ".join(f"sys.modules[{name!r}] = None" for name in extras)
+    code = f"import sys; {blocked}; from wsfast.cli.main import main; sys.exit(main(['doctor']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert "masking" in done.stdout, done.stderr
+
+
+def test_ways_to_start():
+    (script,) = (one for one in entry_points(group="console_scripts") if one.name == "wsfast")
+    assert script.value == "wsfast.cli.main:main"
+    command = [sys.executable, "-m", "wsfast", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout) == (0, f"wsfast {version('wsfast')}\n")
+    extras = [entry for entry in requires("wsfast") if "extra ==" in entry]
+    assert any(entry.startswith("locust") for entry in extras)
+
+
+@pytest.mark.parametrize("command", ["connect", "ping", "load", "bench", "doctor"])
+def test_help(run, command):
+    done = run(command, "--help")
+    assert done.code == 0
+    assert f"usage: wsfast {command}" in done.out.replace("pytest", "wsfast")
