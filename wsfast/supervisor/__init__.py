@@ -9,6 +9,7 @@ from wsfast.listener import ListenerFactory
 from wsfast.supervisor.backoff import full_jitter
 from wsfast.supervisor.liveness import Heartbeat
 from wsfast.supervisor.rollover import Rollover
+from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State, StateChange
 from wsfast.supervisor.stats import RTT, SupervisorStats
 from wsfast.supervisor.subscriptions import Subscription
@@ -69,4 +70,25 @@ def supervise(
     Functions that get a message get what the program gets: what :meth:`recv` returns, the payload of
     ``on_ws_message``, or, for a listener that has only ``on_ws_frame``, the bytes of a frame that is a whole message.
     """
-    raise NotImplementedError
+    return Supervisor(
+        Shared(
+            url,
+            listener_factory,
+            by_turns=by_turns,
+            classify=classify,
+            delays=delays,
+            min_lifetime=min_lifetime,
+            max_attempts=max_attempts,
+            max_downtime=max_downtime,
+            window=window,
+            max_silence=max_silence,
+            silence_is_normal=silence_is_normal,
+            topic=topic,
+            heartbeat=heartbeat,
+            rollover=rollover,
+            key=key,
+            remember=remember,
+            on_state=on_state,
+            options=options,
+        )
+    )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from wsfast.logs import guarded
 from wsfast.supervisor.callbacks import Callbacks
 
 __all__ = ["Announcer", "State", "StateChange"]
@@ -39,14 +41,35 @@ class StateChange(NamedTuple):
 
 
 class Announcer:
-    """Calls ``on_state``: in a turn of the event loop of its own, so whatever it does happens to a supervisor that is
-    not in the midst of anything."""
+    """Calls ``on_state``, and writes the log: in turns of the event loop of their own, so whatever they do happens to a
+    supervisor that is not in the midst of anything."""
 
-    def __init__(self, on_state: Callable[[StateChange], object] | None, callbacks: Callbacks) -> None:
+    def __init__(
+        self, on_state: Callable[[StateChange], object] | None, callbacks: Callbacks, logger: Any
+    ) -> None:
         self._on_state = on_state
         self._callbacks = callbacks
+        self._logger = logger
         self._loop = asyncio.get_running_loop()
 
-    def announce(self, change: StateChange) -> None:
-        if self._on_state is not None and not self._loop.is_closed():
+    def announce(self, change: StateChange, connection: int | None) -> None:
+        """`connection`: the number of the one that is open."""
+        if self._loop.is_closed():
+            return
+        delay = None if change.next_attempt is None else change.next_attempt - self._loop.time()
+        extra = {
+            "state": change.state.value,
+            "previous": change.previous.value,
+            "cause": change.cause,
+            "delay": delay,
+            "connection": connection,
+        }
+        why = "" if change.cause is None else f": {type(change.cause).__name__}: {change.cause}"
+        until = "" if delay is None else f" for {delay:.1f} seconds"
+        self.log("%s%s%s", change.state.value, until, why, extra=extra)
+        if self._on_state is not None:
             self._loop.call_soon(self._callbacks.call, "on_state", None, self._on_state, change)
+
+    def log(self, text: str, *args: object, extra: dict[str, object] | None = None) -> None:
+        """`extra`: attributes of the record, for structured logs."""
+        self._loop.call_soon(functools.partial(guarded, self._logger.info, text, *args, extra=extra))
