@@ -346,3 +346,22 @@ async def test_ending_a_task_that_waits_for_a_rollover(how):
         else:
             feed.abort()
             assert not await rolling
+
+
+async def test_a_rollover_that_is_not_begun_is_answered():
+    """The program receives nothing, so there is no room for another connection; and then this one ends."""
+
+    async def script(peer):
+        peer.send(text("x"))
+        await go.wait()
+        await close(peer)
+
+    go = asyncio.Event()
+    async with sessions(script) as server, supervise(server.url) as feed:
+        await feed.ready()
+        while feed.stats.rollovers < 2:
+            await feed.roll_over()
+        rolling = asyncio.ensure_future(feed.roll_over())
+        await asyncio.sleep(0)
+        go.set()
+        assert not await rolling
