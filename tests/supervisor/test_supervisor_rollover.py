@@ -105,6 +105,28 @@ async def test_a_slow_program_loses_nothing_either():
         assert got == list(range(1, exchange.number + 1))
 
 
+async def test_megabytes_that_wait_are_not_lost_either():
+    """A connection that closes reads only so much further, so the old one is not closed before the program is near."""
+
+    async def script(peer):
+        await peer.frame()
+        if peer.number == 1:
+            peer.send(b"".join(text(f"{n}" + " " * 4000) for n in range(1000)))
+        peer.send(text("last"))
+        await idle(peer)
+
+    async with sessions(script) as server:
+        async with supervise(server.url, max_queue=4, key=str.strip) as feed:
+            feed.subscribe("sub")
+            await feed.ready()
+            assert await feed.roll_over()
+            await asyncio.sleep(0.4)  # longer than the patience of a connection that closes
+            got = []
+            while got[-1:] != ["last"]:
+                got.append((await feed.recv()).strip())
+            assert got == [*map(str, range(1000)), "last"]
+
+
 async def test_the_old_connection_stays_until_the_new_one_has_its_first_message():
     exchange = Feed()
     async with sessions(exchange) as server:

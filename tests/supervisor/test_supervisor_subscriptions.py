@@ -141,6 +141,7 @@ async def test_nothing_is_shown_once_all_is_acknowledged():
         await feed.ready()
         await feed.send("b")
         assert [await feed.recv() for _ in range(4)] == ["ack a", "data a 1", "ack b", "data b 1"]
+        assert not feed._core.leg._is_shown
     assert shown == ["ack a"]
 
 
@@ -198,6 +199,7 @@ async def test_a_message_that_cannot_be_made_is_no_reason_to_try_for_ever(wrong)
         feed.subscribe(wrong, key="k")
         with pytest.raises((TypeError, ZeroDivisionError, UnicodeEncodeError)):
             await feed.recv()
+        assert sum(feed.stats.failures.values()) == 1
 
 
 async def test_send_waits_for_a_connection_and_survives_the_end_of_one():
@@ -334,13 +336,13 @@ async def test_ten_thousand_subscriptions():
 async def test_acknowledgements_are_seen_behind_a_full_queue():
     async def script(peer):
         await texts_of(peer, 1)
-        peer.send(text("data") * 200 + text("ack a"))
+        peer.send(text("data" * 1000) * 200 + text("ack a"))  # several reads
         await idle(peer)
 
     async with sessions(script) as server, supervise(server.url, max_queue=4) as feed:
         feed.subscribe("a", ack=acknowledges("a"))
         await feed.ready()
-        assert [await feed.recv() for _ in range(201)] == ["data"] * 200 + ["ack a"]
+        assert [await feed.recv() for _ in range(201)] == ["data" * 1000] * 200 + ["ack a"]
 
 
 async def test_acknowledgements_in_compressed_messages():
