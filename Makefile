@@ -45,6 +45,7 @@ endif
 demo: $(built)
 	@echo "[3/3] comparing wsfast with picows (about 40 s)"
 	@$(bin)/python -m bench.demo
+	@echo && $(bin)/python examples/rollover.py
 
 # pytest runs last, so that its summary is the last thing on the screen.
 test: side-by-side test-asan bench-smoke pytest

@@ -1,5 +1,7 @@
 """wsfast: the fastest WebSocket client for Python."""
 
+from typing import TYPE_CHECKING, Any
+
 from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
     WSListener,
     WSTransport,
@@ -48,6 +50,9 @@ from wsfast.upgrade import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+
+if TYPE_CHECKING:
+    from wsfast.supervisor import supervise
 
 __version__ = VERSION
 
@@ -98,5 +103,17 @@ __all__ = [
     "__version__",
     "connect",
     "mask_kernel",
+    "supervise",
     "ws_connect",
 ]
+
+if not TYPE_CHECKING:  # or no name would be wrong
+
+    def __getattr__(name: str) -> Any:
+        """What few programs use is imported with its first use."""
+        if name != "supervise":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from wsfast.supervisor import supervise
+
+        globals()[name] = supervise
+        return supervise

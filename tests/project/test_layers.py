@@ -14,6 +14,7 @@ LAYERS = [
     {"__main__"},
     {"cli", "locust"},
     {"__init__"},
+    {"supervisor"},
     {"listener"},
     {"asyncio"},
     {"sync"},
