@@ -25,6 +25,7 @@
     │   └── ProtocolError
     │       ├── PayloadTooBig, TooManyFragments
     │       └── InvalidText (also a UnicodeDecodeError)
+    ├── QueueOverflow
     ├── KeepaliveTimeout (also a TimeoutError)
     ├── TLSUnavailable (also a NotImplementedError)
     ├── InvalidState (also an AssertionError)
@@ -80,6 +81,7 @@ __all__ = [
     "PayloadTooBig",
     "ProtocolError",
     "ProxyError",
+    "QueueOverflow",
     "RequestLineTooLong",
     "SecurityError",
     "StatusLineTooLong",
@@ -564,6 +566,10 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
 
 class KeepaliveTimeout(WebSocketException, TimeoutError):
     """The server sent no byte within the time-out of a keepalive ping."""
+
+
+class QueueOverflow(WebSocketException):
+    """The program received more slowly than the server sent, and ``overflow="fail"`` ended the connection."""
 
 
 class TLSUnavailable(WebSocketException, NotImplementedError):

@@ -11,6 +11,9 @@ of a message, its fragments are put together as they arrive.
 Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it. It
 also counts what they cost, amid a read: when they cost too much, the rest of the read is held back as it came from the
 wire, and what is compressed is not inflated, until there is room again.
+
+That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Then every
+queued frame is a whole message: fragments are put together before they are queued, so no message is dropped in part.
 """
 
 cimport cython
@@ -19,6 +22,7 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
@@ -61,12 +65,23 @@ cdef enum:
 cdef double PATIENCE = WSF_CLOSING_PATIENCE / 1000.0
 
 
+cdef class Policy:
+    """What becomes of messages that arrive faster than the program receives them. See _overflow.pyx."""
+
+    cdef int queued(self, Inbox inbox) except -1:
+        return 0
+
+    cdef bint limit(self, Inbox inbox) except -1:
+        raise NotImplementedError
+
+
 @cython.final
 cdef class Inbox(WSListener):
     """The listener of an awaitable connection."""
 
-    def __init__(self, owner, WSTransport transport not None, high, low, max_message, max_fragment):
+    def __init__(self, owner, WSTransport transport not None, high, low, max_message, max_fragment, Policy policy=None):
         self.owner = owner
+        self._policy = policy
         self.transport = transport
         self.waiter = Waiter.__new__(Waiter)
         self.waiter._loop = transport._loop
@@ -86,7 +101,7 @@ cdef class Inbox(WSListener):
         cdef Slot *slot
         while self.frames > 0:
             self.frames -= 1
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
             Py_XDECREF(slot.owner)
         PyMem_RawFree(self._ring)
 
@@ -113,17 +128,24 @@ cdef class Inbox(WSListener):
             self._unsettled = False
             if self._capacity > SMALLEST_RING:
                 self._shrink()
-        elif self._unsettled and (not self.receiving or self.streaming or self.waiter.is_armed()):
-            self._settle()
+        else:
+            if self._unsettled:
+                if not self.receiving or self.streaming or self.waiter.is_armed():
+                    self._settle(0)
+                elif self._policy is not None:
+                    self._settle(1)
+            if self._policy is not None:
+                self._policy.queued(self)
         if self.frames > self._high >= 0 or self.transport._held is not None:
             self._control_flow()
         return 0
 
     cpdef on_ws_disconnected(self, WSTransport transport):
         self.closed = True
+        self.on_high_water = None
         self._stop_waiting()
         if self._unsettled:
-            self._settle()
+            self._settle(0)
         owner, self.owner = self.owner, None
         try:
             owner._connection_lost()
@@ -146,13 +168,15 @@ cdef class Inbox(WSListener):
             Slot part
             FrameFields fields = frame
         if self._discarding:
+            self.dropped += fields.fin
             return 0
         if self._incoming is None or self.transport is None:
             raise RuntimeError("the inbox was not initialised")
         if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._incoming.is_plain:
             if self.frames == self._capacity:
                 self._grow()
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
+            slot.opcode = fields.msg_type
             Py_INCREF(fields.buffer)
             slot.owner = <PyObject *>fields.buffer
             slot.data = fields.payload_ptr
@@ -163,14 +187,16 @@ cdef class Inbox(WSListener):
                 owner = self._note_part(frame, &part)  # which may run anything, so no slot is taken before
             finally:
                 self.transport._takes_message = False
+            if owner is None:
+                return 0
             if self.frames == self._capacity:
                 self._grow()
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
+            slot.opcode = part.opcode
             Py_INCREF(owner)
             slot.owner = <PyObject *>owner
             slot.data = part.data
             slot.size = part.size
-        slot.opcode = fields.msg_type
         slot.fin = fields.fin
         slot.settled = False
         self._unsettled = True
@@ -182,38 +208,53 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef object _note_part(self, WSFrame frame, Slot *part):
-        """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload."""
+        """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload, or None if there
+        is nothing to queue yet."""
         cdef:
             FrameFields fields = frame
             bytes inflated = self._incoming.add(frame)
-        if inflated is None:
-            part.data = fields.payload_ptr
-            part.size = fields.payload_size
-            return fields.buffer
-        part.data = PyBytes_AS_STRING(inflated)
-        part.size = PyBytes_GET_SIZE(inflated)
-        return inflated
+            object owner = fields.buffer
+        part.opcode = fields.msg_type
+        part.data = fields.payload_ptr
+        part.size = fields.payload_size
+        if inflated is not None:
+            owner = inflated
+            part.data = PyBytes_AS_STRING(inflated)
+            part.size = PyBytes_GET_SIZE(inflated)
+        if self._policy is None or (fields.fin and fields.msg_type != WSMsgType.CONTINUATION):
+            return owner
+        return self._note_fragment(fields.fin, part)
+
+    cdef object _note_fragment(self, bint fin, Slot *part):
+        """Put fragments together before they are queued. Returns the whole payload with the last one, else None."""
+        cdef bytes payload
+        self._fragments.append(part.data, part.size)
+        if not fin:
+            return None
+        payload = PyBytes_FromStringAndSize(self._fragments.data, self._fragments.size)
+        self._fragments.clear()
+        part.opcode = self._incoming.msg_type
+        part.data = PyBytes_AS_STRING(payload)
+        part.size = PyBytes_GET_SIZE(payload)
+        return payload
 
     cdef int _grow(self) except -1:
         cdef:
             Py_ssize_t capacity = max(SMALLEST_RING, 2 * self._capacity)
-            Py_ssize_t first = self._capacity - self._head
+            Py_ssize_t i
             Slot *ring = <Slot *>PyMem_RawMalloc(capacity * sizeof(Slot))
         if ring == NULL:
             raise MemoryError(f"no memory for a queue of {capacity} frames")
-        if self._ring != NULL:
-            memcpy(ring, self._ring + self._head, first * sizeof(Slot))
-            memcpy(ring + first, self._ring, self._head * sizeof(Slot))
-            PyMem_RawFree(self._ring)
+        for i in range(self.frames):
+            ring[(self._head + i) & (capacity - 1)] = self._at(i)[0]
+        PyMem_RawFree(self._ring)
         self._ring = ring
         self._capacity = capacity
-        self._head = 0
         self._peak = capacity
         return 0
 
     cdef int _shrink(self) except -1:
         """The queue is empty: give the ring back some reads after it was last full."""
-        self._head = 0
         if self._peak > 0:
             self._peak -= max(1, self._peak >> 4)
             return 0
@@ -228,19 +269,27 @@ cdef class Inbox(WSListener):
             return self._join()  # the receiver waits for the end of this message, which is as long as it may be at most
         return self.transport._hold_back()
 
-    cdef int _settle(self) except -1:
-        """Nobody takes these at once: copy what still lies in a read buffer, and check what is text."""
+    cdef int _settle(self, Py_ssize_t spared) except -1:
+        """Nobody takes these at once: copy what still lies in a read buffer, and check what is text.
+
+        :param spared: 1 leaves out the first message, which the receiver may be taking
+        """
         cdef:
             Py_ssize_t i = self.frames
             Slot *slot
             object payload
-        self._unsettled = False
+            uint32_t now = 0 if self._policy is None else stamp()
+        self._unsettled = spared > 0
         if self.messages == 0 < self.frames and self.receiving and not self.streaming:
             return self._join()
-        while i > 0 and not self._ring[(self._head + i - 1) & (self._capacity - 1)].settled:
+        while i > spared and not self._at(i - 1).settled:
             i -= 1
+        if i > 0 == spared and not self._at(0).settled:
+            i = 0  # the first one was spared before
         for i in range(i, self.frames):
-            slot = &self._ring[(self._head + i) & (self._capacity - 1)]
+            slot = self._at(i)
+            if slot.settled:
+                continue
             if not PyBytes_CheckExact(<object>slot.owner):
                 payload = PyBytes_FromStringAndSize(slot.data, slot.size)
                 slot.data = PyBytes_AS_STRING(payload)
@@ -255,12 +304,13 @@ cdef class Inbox(WSListener):
                 self.transport._fail(exc.code, reason_for(exc), exc)
                 return 0
             slot.settled = True
+            slot.stamp = now
         return 0
 
     cdef int _join(self) except -1:
         """Put together the fragments that have come, all that is queued: then they cost what their bytes cost."""
         cdef:
-            Slot *first = &self._ring[self._head]
+            Slot *first = self._at(0)
             Slot *slot
         if first.data != NULL:
             self._fragments.append(first.data, first.size)
@@ -269,13 +319,13 @@ cdef class Inbox(WSListener):
             first.data = NULL
             first.settled = True
         while self.frames > 1:
-            slot = &self._ring[(self._head + 1) & (self._capacity - 1)]
+            slot = self._at(1)
             self._fragments.append(slot.data, slot.size)
             Py_DECREF(<object>slot.owner)
             slot[0] = first[0]
             slot.size = self._fragments.size
             first = slot
-            self._head = (self._head + 1) & (self._capacity - 1)
+            self._head += 1
             self.frames -= 1
             self.bytes -= FRAME_COST
         return 0
@@ -285,7 +335,7 @@ cdef class Inbox(WSListener):
         cdef Slot *slot
         while self.frames > first:
             self.frames -= 1
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
             self._release(slot)
         return 0
 
@@ -295,15 +345,17 @@ cdef class Inbox(WSListener):
     @cython.nonecheck(False)  # there is only self
     cdef inline void _pop(self) noexcept:
         """Forget the first frame."""
-        cdef Slot *slot = &self._ring[self._head]
-        self._head = (self._head + 1) & (self._capacity - 1)
+        cdef Slot *slot = self._at(0)
+        self._head += 1
         self.frames -= 1
         self._release(slot)
 
     @cython.nonecheck(False)
     cdef inline int _popped(self) except -1:
-        if self.paused and self._has_room():
-            self.resume()
+        if self._above and self._has_room():
+            self._above = self._announced = False
+            if self.paused:
+                self.resume()
         return 0
 
     # take() and take_frame() are called by the receiver alone, and while it is `receiving`. What they return is made
@@ -313,7 +365,7 @@ cdef class Inbox(WSListener):
     cdef object take(self, int decode):
         """The first message, which is complete."""
         cdef:
-            Slot *slot = &self._ring[self._head]
+            Slot *slot = self._at(0)
             PyObject *text
             object message
         if decode == BY_TYPE:
@@ -332,20 +384,20 @@ cdef class Inbox(WSListener):
             if message is None:
                 return self._take_invalid()
             self._pop()
-        if self.paused:
+        if self._above:
             self._popped()
         return message
 
     cdef object take_frame(self):
         """The first frame: its opcode, its payload, and whether it ends a message."""
         cdef:
-            Slot *slot = &self._ring[self._head]
+            Slot *slot = self._at(0)
             object payload = self._undecoded(slot)
         if payload is None:
             return self._take_invalid()
         frame = (slot.opcode, payload, <bint>slot.fin)
         self._pop()
-        if self.paused:
+        if self._above:
             self._popped()
         return frame
 
@@ -375,8 +427,8 @@ cdef class Inbox(WSListener):
     cdef object _take_invalid(self):
         """The first message, of one frame: it must be text, and could not be decoded."""
         cdef:
-            bint is_text_message = self._ring[self._head].opcode == WSMsgType.TEXT
-            bytes payload = PyBytes_FromStringAndSize(self._ring[self._head].data, self._ring[self._head].size)
+            bint is_text_message = self._at(0).opcode == WSMsgType.TEXT
+            bytes payload = PyBytes_FromStringAndSize(self._at(0).data, self._at(0).size)
             object text = self._text_or_none(payload)
         if text is None and is_text_message:
             self._drop_from(0)
@@ -393,7 +445,7 @@ cdef class Inbox(WSListener):
             object message
             char *end
         while True:
-            slot = &self._ring[(self._head + count) & (self._capacity - 1)]
+            slot = self._at(count)
             size += slot.size
             count += 1
             if slot.fin:
@@ -401,7 +453,7 @@ cdef class Inbox(WSListener):
         joined = PyBytes_FromStringAndSize(NULL, size)
         end = PyBytes_AS_STRING(joined)
         for i in range(count):
-            slot = &self._ring[(self._head + i) & (self._capacity - 1)]
+            slot = self._at(i)
             if slot.size > 0:
                 memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
                 end += slot.size
@@ -432,18 +484,32 @@ cdef class Inbox(WSListener):
         cdef:
             bint is_held = self.transport._held is not None
             bint is_awaited = self.receiving and self.waiter.is_armed()
+        if self._policy is not None and self._policy.limit(self):
+            return 0
         if self.paused or self._discarding or self.closed:
             return 0
         if not is_held and (is_awaited or (self._reading_on and self.bytes <= self._most)):
             return 0
         if self.transport._state > State.CLOSING:
             return self._discard()
-        self.paused = True
-        self.transport.underlying_transport.pause_reading()
+        self._pause()
         if is_held and (is_awaited or self._has_room()):
             return self.resume()  # but what is held back comes first
         if self.transport._state == State.CLOSING:
             self._wait_for_receiver()
+        return self.rise()
+
+    cdef int _pause(self) except -1:
+        self.paused = self._above = True
+        self.transport.underlying_transport.pause_reading()
+        return 0
+
+    cdef int rise(self) except -1:
+        """The queue is above its high-water mark: say so once, until it has been at the low-water mark."""
+        cdef bint first = not self._announced
+        self._above = self._announced = True
+        if first and self.on_high_water is not None:
+            self.transport._loop.call_soon(self.on_high_water)
         return 0
 
     cdef int _wait_for_receiver(self) except -1:
