@@ -38,6 +38,7 @@ from wsfast.exceptions import (
     WSProtocolError,
 )
 from wsfast.listener import ws_connect
+from wsfast.supervisor import supervise
 from wsfast.tls import TLS
 from wsfast.upgrade import (
     UpgradeRequest,
@@ -92,5 +93,6 @@ __all__ = [
     "WebSocketURI",
     "connect",
     "mask_kernel",
+    "supervise",
     "ws_connect",
 ]

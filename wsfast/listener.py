@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     from wsfast._opening.resolver import AddressCache, Resolver
 
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
+
+class Overseeing:
+    """A listener factory that wants to know, before anything is delivered, what it is delivered to."""
+
+    def __call__(self, request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
+        raise NotImplementedError
+
+    def oversee(self, transport: WSTransport, receiver: WSListener) -> None:
+        raise NotImplementedError
+
+
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
 
@@ -246,8 +257,11 @@ async def ws_connect(
         )
 
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-            made.append((transport, _make_listener(ws_listener_factory, request, response)))
-            return receiver_of(made[0][1], transport, compressed=bool(offers))
+            made.append((transport, make_listener(ws_listener_factory, request, response)))
+            receiver = receiver_of(made[0][1], transport, compressed=bool(offers))
+            if isinstance(ws_listener_factory, Overseeing):
+                ws_listener_factory.oversee(transport, receiver)
+            return receiver
 
         opening = Opening(handshake, receiver, logger, tuning, pinging)
         transport = WSTransport(
@@ -275,7 +289,7 @@ async def ws_connect(
     return made[0]
 
 
-def _make_listener(
+def make_listener(
     factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse
 ) -> WSListener:
     listener = factory(request, response) if _takes_two(factory) else factory()  # type: ignore[call-arg]

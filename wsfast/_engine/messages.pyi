@@ -1,4 +1,5 @@
-from typing import final
+from collections.abc import Callable
+from typing import Any, final
 
 from wsfast._engine.transport import WSListener, WSTransport
 
@@ -14,3 +15,8 @@ class Fragments: ...
 @final
 class Messages(WSListener):
     def __new__(cls, listener: WSListener, transport: WSTransport) -> Messages: ...
+    def _show_to(self, look: Callable[[Any], object] | None) -> None: ...
+
+def show_messages(
+    transport: WSTransport, look: Callable[[Any], object] | None, receiver: WSListener | None = None
+) -> None: ...

@@ -222,6 +222,22 @@ cdef class Messages(WSListener):
                 decode(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         return PyMemoryView_FromObject(payload) if self._payload_type == AS_VIEW else payload
 
+    def _show_to(self, look):
+        """See show_messages()."""
+        cdef object listener = self._listener  # as Python sees it
+        deliver = python_override(listener, "on_ws_message")
+        if look is None:
+            self._on_message = deliver
+            return
+        if deliver is None:
+            deliver = listener.on_ws_message
+
+        def shown(transport, msg_type, payload):
+            if not look(payload):
+                deliver(transport, msg_type, payload)
+
+        self._on_message = shown
+
     # ---- passed on
 
     cpdef on_ws_connected(self, WSTransport transport):
@@ -246,6 +262,38 @@ cdef class Messages(WSListener):
 
     cpdef resume_writing(self):
         self._listener.resume_writing()
+
+
+def show_messages(WSTransport transport not None, look, WSListener receiver=None):
+    """Show each message to `look(payload)` from now on, before it is delivered as usual: that for which it is true is
+    not. None ends that.
+
+    The payload is what the program gets. A listener that gets frames shows the bytes of frames that are whole messages;
+    for who looks at nothing, a frame costs the same as before.
+
+    :param receiver: what the connection will deliver to, if it is not open yet
+    """
+    cdef object listener = transport._listener if receiver is None else receiver  # as Python sees it
+    if listener is None:
+        return  # the connection is gone
+    if hasattr(listener, "_show_to"):
+        listener._show_to(look)
+        return
+    deliver = python_override(listener, "on_ws_frame")
+    if look is None:
+        transport._on_frame = deliver
+        return
+    if deliver is None:
+        deliver = listener.on_ws_frame
+
+    def shown(WSTransport transport, WSFrame frame):
+        cdef FrameFields fields = frame
+        if fields.fin and (fields.msg_type == WSMsgType.TEXT or fields.msg_type == WSMsgType.BINARY):
+            if look(frame.get_payload_as_bytes()):
+                return
+        deliver(transport, frame)
+
+    transport._on_frame = shown
 
 
 cdef int decoding(object decode) except -2:

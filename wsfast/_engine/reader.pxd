@@ -51,6 +51,7 @@ cdef class FrameReader(FrameWriter):
 
         # Read by WSTransport.stats.
         uint64_t _frames_received
+        uint64_t _control_received  # of them, for _data_received
         uint64_t _bytes_received
         uint64_t _reads
         uint64_t _empty_wakeups

@@ -232,6 +232,12 @@ cdef class FrameReader(FrameWriter):
                 self._delivery_raised(exc, self._frame_end != start)
         return 0
 
+    @property
+    def _data_received(self):
+        """How many frames have been received that are no control frames, and no answers to PINGs of the listener's own
+        kind: for who wants to know whether the server sends data."""
+        return self._frames_received - self._control_received
+
     cdef int _hold_back(self) except -1:
         """For a listener that has no room: deliver no more of what was read before _deliver_held() is called.
 
@@ -320,8 +326,10 @@ cdef class FrameReader(FrameWriter):
             (<FrameFields>frame).rsv2 = header.rsv & RSV2
             (<FrameFields>frame).rsv3 = header.rsv & RSV3
             if self._expect_pong and self._is_expected_pong(frame):
+                self._control_received += 1
                 continue
             if header.opcode & 0x08:
+                self._control_received += 1
                 self._dispatch_control(frame)
                 if self._state >= State.FAILED:
                     break

@@ -391,7 +391,7 @@ cdef class WSTransport(PollingReader):
         """The server agreed: deliver to this listener from now on."""
         self._opening = None
         self._listener = listener
-        self._on_frame = python_override(listener, "on_ws_frame")
+        self._on_frame = self._on_frame or python_override(listener, "on_ws_frame")
         self.request = request
         self.response = response
         self.subprotocol = subprotocol

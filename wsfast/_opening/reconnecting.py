@@ -23,6 +23,7 @@ __all__ = [
     "LoggerLike",
     "Verdict",
     "backoff",
+    "least_delay",
     "process_exception",
 ]
 
@@ -83,6 +84,13 @@ def process_exception(exc: Exception) -> Exception | None:
     return exc
 
 
+def least_delay(exc: BaseException | None) -> float:
+    """The seconds that a server asks for by Retry-After, MAX_RETRY_AFTER at most; 0 if it does not."""
+    if isinstance(exc, (InvalidStatus, InvalidProxyStatus)) and exc.retry_after is not None:
+        return min(exc.retry_after, MAX_RETRY_AFTER)
+    return 0.0
+
+
 class Attempts:
     """The attempts of one loop over connections."""
 
@@ -127,8 +135,7 @@ class Attempts:
         delay = self._next_delay()
         if delay is None:
             raise exc
-        if isinstance(exc, (InvalidStatus, InvalidProxyStatus)) and exc.retry_after is not None:
-            delay = max(delay, min(exc.retry_after, MAX_RETRY_AFTER))
+        delay = max(delay, least_delay(exc))
         reason = traceback.format_exception_only(type(exc), exc)[0].strip()
         self._logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, reason)
         return delay

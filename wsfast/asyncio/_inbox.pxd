@@ -61,6 +61,7 @@ cdef class Inbox(WSListener):
         bint _unsettled             # the last frames are not settled
 
         Incoming _incoming          # the message that is arriving
+        object _look                # is shown each message when it is complete; None: nobody looks
         Fragments _fragments        # of the first queued message, if its first fragments were put together
 
         # Who receives.
@@ -101,6 +102,8 @@ cdef class Inbox(WSListener):
 
     cdef int _read_handed_on(self) except -1
     cdef int _push(self, WSFrame frame) except -1
+    cdef int _show(self) except -1
+    cdef bytes _joined(self, Py_ssize_t first)
     cdef object _note_part(self, WSFrame frame, Slot *part)
     cdef object _note_fragment(self, bint fin, Slot *part)
     cdef int _grow(self) except -1

@@ -142,7 +142,7 @@ cdef class Inbox(WSListener):
 
     cpdef on_ws_disconnected(self, WSTransport transport):
         self.closed = True
-        self.on_high_water = None
+        self._look = self.on_high_water = None
         self._stop_waiting()
         if self._unsettled:
             self._settle(0)
@@ -167,6 +167,7 @@ cdef class Inbox(WSListener):
             Slot *slot
             Slot part
             FrameFields fields = frame
+            bint is_shown = False
         if self._discarding:
             self.dropped += fields.fin
             return 0
@@ -197,6 +198,7 @@ cdef class Inbox(WSListener):
             slot.owner = <PyObject *>owner
             slot.data = part.data
             slot.size = part.size
+            is_shown = fields.fin and self._look is not None
         slot.fin = fields.fin
         slot.settled = False
         self._unsettled = True
@@ -205,7 +207,52 @@ cdef class Inbox(WSListener):
         self.bytes += slot.size + FRAME_COST
         if self.bytes > self._most:
             self._overflow()
+        if is_shown:
+            self._show()
         return 0
+
+    def _show_to(self, look):
+        """See show_messages(). Frames that are whole messages need be shown, too, while somebody looks."""
+        self._look = look
+        self._incoming.is_plain = look is None and self.transport._inflater is None
+
+    cdef int _show(self) except -1:
+        """Show the message that is complete now, the last one of the queue, and forget it if it is not wanted."""
+        cdef:
+            Py_ssize_t first = self.frames - 1
+            Py_ssize_t frames = self.frames
+            bint receiving = self.receiving
+            Slot *slot
+        while first > 0 and not self._at(first - 1).fin:
+            first -= 1
+        slot = self._at(first)
+        message = self._joined(first)
+        if slot.opcode == WSMsgType.TEXT:
+            message = self._text_or_none(message)
+            if message is None:
+                self.invalid_text = None
+                return 0  # whoever takes it finds that out, too
+        # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
+        self.transport._takes_message = self.receiving = True
+        try:
+            unwanted = self._look(message)
+        finally:
+            self.transport._takes_message = False
+            self.receiving = receiving
+        if unwanted and self.frames == frames:
+            self._drop_from(first)
+        return 0
+
+    cdef bytes _joined(self, Py_ssize_t first):
+        """The bytes of the message that begins with this frame, and ends with the last one."""
+        cdef:
+            Slot *slot
+            list parts = []
+        for i in range(first, self.frames):
+            slot = self._at(i)
+            parts.append(PyBytes_FromStringAndSize(
+                slot.data if slot.data != NULL else self._fragments.data, slot.size))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     cdef object _note_part(self, WSFrame frame, Slot *part):
         """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload, or None if there

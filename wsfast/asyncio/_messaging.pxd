@@ -9,6 +9,8 @@ cdef class Connection:
         object __weakref__
         WSTransport _transport
         Inbox _inbox
+        # Called by a recv() that finds the connection closed; makes the coroutine that receives from the next one.
+        public object _successor
         bint _fragmenting           # a fragmented message is being sent: other messages wait for their turn
 
         # How long this connection has not let other tasks run.

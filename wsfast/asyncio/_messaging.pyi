@@ -1,6 +1,6 @@
 """Types of recv() and send(). They return objects that are awaited like coroutines, hence the type Coroutine."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Literal, final, overload
 
 from typing_extensions import disjoint_base
@@ -60,6 +60,7 @@ class Connection:
     def _is_open(self) -> bool: ...
     @property
     def _writing_paused(self) -> bool: ...
+    _successor: Callable[[int, bool], Coroutine[Any, Any, Any]] | None
     _sending_fragments: bool
     _streaming: bool
     @property

@@ -307,6 +307,8 @@ cdef class Receive(Awaitable):
         if inbox.closed:
             self._stage = Stage.OVER
             inbox.receiving = inbox.streaming = False
+            if connection._successor is not None and not self._frame:
+                return self._delegate_to(connection._successor(self._decode, self._iterates), result)
             exc = connection._closed()
             if self._iterates and isinstance(exc, ConnectionClosedOK):
                 raise StopAsyncIteration

@@ -1,0 +1,94 @@
+"""What stands between a connection and a bot: a feed that goes on. See :func:`supervise` and docs/bots.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable
+from typing import Any
+
+from wsfast.listener import ListenerFactory
+from wsfast.supervisor.backoff import full_jitter
+from wsfast.supervisor.liveness import Heartbeat
+from wsfast.supervisor.rollover import Rollover
+from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.states import State, StateChange
+from wsfast.supervisor.stats import RTT, SupervisorStats
+from wsfast.supervisor.subscriptions import Subscription
+from wsfast.supervisor.supervisor import Supervisor
+from wsfast.supervisor.targets import Decision, URLs
+from wsfast.supervisor.window import Window
+
+__all__ = [
+    "RTT",
+    "Decision",
+    "Heartbeat",
+    "Rollover",
+    "State",
+    "StateChange",
+    "Subscription",
+    "Supervisor",
+    "SupervisorStats",
+    "Window",
+    "full_jitter",
+    "supervise",
+]
+
+
+def supervise(
+    url: URLs,
+    listener_factory: ListenerFactory | None = None,
+    *,
+    by_turns: bool = False,
+    classify: Callable[[BaseException], Decision | None] | None = None,
+    delays: Callable[[], Generator[float, None, None]] = full_jitter,
+    min_lifetime: float = 5.0,
+    max_attempts: int | None = None,
+    max_downtime: float | None = None,
+    window: Window | tuple[int, float] | None = None,
+    max_silence: float | None = None,
+    silence_is_normal: Callable[[], object] | None = None,
+    topic: Callable[[Any], Hashable] | None = None,
+    heartbeat: Heartbeat | None = None,
+    rollover: Rollover | None = None,
+    key: Callable[[Any], Hashable] | None = None,
+    remember: int = 10_000,
+    on_state: Callable[[StateChange], object] | None = None,
+    **options: Any,
+) -> Supervisor:
+    """Keep a feed going: connect, subscribe, watch, roll over, and connect again.
+
+    ::
+
+        async with supervise("wss://...", window=Window(5, 1.0), max_silence=30) as feed:
+            feed.subscribe('{"op": "subscribe", "channel": "book"}', ack=is_ack)
+            async for message in feed:
+                ...
+
+    Without `listener_factory` messages are received by ``async for`` and :meth:`Supervisor.recv`, and `options` are
+    those of :class:`wsfast.connect`. With it each connection gets a listener of its own, and `options` are those of
+    :func:`wsfast.ws_connect`.
+
+    Functions that get a message get what the program gets: what :meth:`recv` returns, the payload of
+    ``on_ws_message``, or, for a listener that has only ``on_ws_frame``, the bytes of a frame that is a whole message.
+    """
+    return Supervisor(
+        Shared(
+            url,
+            listener_factory,
+            by_turns=by_turns,
+            classify=classify,
+            delays=delays,
+            min_lifetime=min_lifetime,
+            max_attempts=max_attempts,
+            max_downtime=max_downtime,
+            window=window,
+            max_silence=max_silence,
+            silence_is_normal=silence_is_normal,
+            topic=topic,
+            heartbeat=heartbeat,
+            rollover=rollover,
+            key=key,
+            remember=remember,
+            on_state=on_state,
+            options=options,
+        )
+    )

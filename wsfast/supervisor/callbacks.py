@@ -1,0 +1,36 @@
+"""Calls of the program's functions that harm nothing: an exception is logged, and a default stands for the result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from wsfast.logs import guarded
+
+__all__ = ["Callbacks"]
+
+
+class Callbacks:
+    """Calls functions of the program.
+
+    The first exception of each is logged with its traceback. The others are counted: a bug in a function that is called
+    for every message must not fill a disk.
+    """
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self._logged: set[str] = set()
+        #: How often a function has raised.
+        self.errors = 0
+
+    def call(self, name: str, default: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """What `function` returns, or `default` if it raises."""
+        try:
+            return function(*args)
+        except (Exception, asyncio.CancelledError) as exc:
+            self.errors += 1
+            if name not in self._logged:
+                self._logged.add(name)
+                guarded(self._logger.error, "exception in %s()", name, exc_info=exc)
+            return default

@@ -1,0 +1,28 @@
+"""Waiting for something to change: whoever waits looks again then."""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["Change"]
+
+
+class Change:
+    """Tasks wait for the next :meth:`tell`."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def wait(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+
+    def tell(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            if not future.done() and not future.get_loop().is_closed():
+                future.set_result(None)

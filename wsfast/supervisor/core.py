@@ -1,0 +1,406 @@
+"""The loop of a supervisor: one connection after the other, or in place of the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from typing import Any
+
+from wsfast._opening.reconnecting import process_exception
+from wsfast.exceptions import ConnectionClosed, SupervisorTimeout, WebSocketException
+from wsfast.supervisor.backoff import Backoff
+from wsfast.supervisor.leg import Leg
+from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.states import Announcer, State, StateChange
+from wsfast.supervisor.targets import Decision
+
+__all__ = ["Core"]
+
+# Connections whose messages are still to be received, at most: a program that does not receive is not connected again
+# and again. Each holds what an inbox holds.
+_MOST_FEEDS = 3
+
+
+class _NoTargetError(Exception):
+    """The program's function has not said where to connect to; the cause is why."""
+
+
+class Core:
+    """One task does everything here, so there is never more than one attempt to connect at a time.
+
+    None of the program's functions is called amid a change of this object: on_state and the log have turns of the event
+    loop of their own, and whatever else is called is called where nothing is half done.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._backoff = Backoff(
+            shared.delays, shared.min_lifetime, shared.max_attempts, shared.max_downtime
+        )
+        self.state = State.CONNECTING
+        self.cause: BaseException | None = None
+        self.next_attempt: float | None = None
+        #: The open connection that messages are sent on.
+        self.leg: Leg | None = None
+        #: The connections to receive from, in their order.
+        self.feeds: deque[Leg] = deque()
+        #: Why there will be no other connection; None if the program has closed the supervisor.
+        self.error: BaseException | None = None
+        self.is_over = False
+        #: All connections that are not gone.
+        self.legs: set[Leg] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._announcer: Announcer
+        self._is_wanted = False  # a rollover
+        self._asked: set[asyncio.Future[bool]] = set()  # for one: who wants to know what became of it
+        # Done when it is over.
+        self._over: asyncio.Future[None]
+        # Counters.
+        self.connects = self.rollovers = self.rollovers_failed = self.gaps = self.silences = 0
+        self.failures: Counter[str] = Counter()
+        self._downtime = 0.0
+        self._down_since: float | None = None
+        # Of connections that are gone.
+        self.messages_sent = self.frames_received = self.bytes_received = 0
+
+    # ---- begin and end
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._over = self._loop.create_future()
+        self._announcer = Announcer(self._shared.on_state, self._shared.callbacks, self._shared.logger)
+        self._shared.wants_rollover = self._server_wants_rollover
+        self._shared.lost = self._lost
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._finished)
+
+    @property
+    def is_started(self) -> bool:
+        return self._task is not None
+
+    async def close(self) -> None:
+        """End it, and wait for that."""
+        if not self._stop() and asyncio.current_task() is not self._task:
+            await self.wait_over()
+
+    def abort(self) -> None:
+        for leg in list(self.legs):
+            leg.abort()
+        self._stop()
+
+    def _stop(self) -> bool:
+        """Ask the task to end; True if it has."""
+        if self._task is None:
+            self.is_over = True
+            self.state = State.CLOSED
+        elif not self._over.done():
+            self._task.cancel()
+        return self.is_over
+
+    async def wait_over(self) -> None:
+        """Wait until it has ended."""
+        await asyncio.wait([self._over])
+
+    async def _run(self) -> None:
+        try:
+            await self._go_on()
+        except asyncio.CancelledError:
+            pass  # close(), or whoever ends all tasks of the loop
+        finally:
+            self.leg = None
+            await self._close_all()
+
+    async def _close_all(self) -> None:
+        try:
+            for leg in list(self.legs):
+                leg.close()
+            for leg in list(self.legs):
+                await leg.wait_closed()
+        except asyncio.CancelledError:  # it takes too long
+            for leg in list(self.legs):
+                leg.abort()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self.error = task.exception()
+        self.is_over = True
+        self._down(time.monotonic())
+        self._answer(False)
+        urgent = list(self._shared.urgent)
+        self._shared.urgent.clear()
+        for message in urgent:
+            message.sent(self.error or ConnectionClosed(None, None))
+        self._over.set_result(None)
+        self._set(State.CLOSED, self.error)
+        self._shared.changed.tell()
+
+    # ---- the loop
+
+    async def _go_on(self) -> None:
+        self._down_since = time.monotonic()
+        self._backoff.begin(self._down_since)
+        while True:
+            leg: Leg | None = await self._connect()
+            while leg is not None:
+                self._take(leg)
+                leg = await self._live(leg)
+
+    async def _connect(self) -> Leg:
+        """Try until a connection is open, or raise why not."""
+        while True:
+            while len(self.feeds) >= _MOST_FEEDS:
+                await self._shared.changed.wait()
+            self._set(State.CONNECTING, self.cause)
+            leg = Leg(self._shared)
+            try:
+                await self._open(leg)
+            except Exception as exc:
+                self._backoff.failed()
+                error = _why(exc)
+                self._shared.targets.failed(self._decide(error, _of_opening(exc)))
+                await self._wait(error)
+            else:
+                return leg
+
+    async def _open(self, leg: Leg) -> None:
+        """Open a connection. What is raised is counted."""
+        shared = self._shared
+        try:
+            url, options = await self._target()
+            await leg.open(url, options)
+        except Exception as exc:
+            self._count(_why(exc))
+            raise
+        self.connects += 1
+        leg.number = self.connects
+        self.legs.add(leg)
+        leg.ended.add_done_callback(lambda _: self._gone(leg))
+        shared.changed.tell()
+
+    async def _target(self) -> tuple[str, dict[str, Any]]:
+        try:
+            return await self._shared.targets.target(self._shared.open_timeout)
+        except Exception as exc:
+            raise _NoTargetError from exc
+
+    def _take(self, leg: Leg) -> None:
+        """This connection is the current one from now on."""
+        if self._down_since is not None and self.leg is None and self.connects > 1:
+            self.gaps += 1
+        if self._down_since is not None:
+            self._downtime += time.monotonic() - self._down_since
+            self._down_since = None
+        self.leg = leg
+        if leg.connection is not None:
+            self.feeds.append(leg)
+        leg.outbox.takes_urgent = True
+        self._set(State.OPEN, None)
+        if not leg.is_open:
+            self._lost(leg)  # it has ended since it was opened
+        leg.outbox.pump()
+        self._shared.changed.tell()
+
+    async def _live(self, leg: Leg) -> Leg | None:
+        """Wait until the connection has ended (None), or another one is to take its place."""
+        age = self._shared.rollover.age()
+        due = None if age is None else leg.opened_at + age
+        while leg.is_open:
+            left = None if due is None else due - time.monotonic()
+            if not self._is_wanted and (left is None or left > 0):
+                await self._sleep(left)
+                continue
+            successor = await self._roll_over(leg)
+            if successor is not None:
+                return successor
+            due = time.monotonic() + self._shared.rollover.pause()
+        await self._reconnect(leg)
+        return None
+
+    def _lost(self, leg: Leg) -> None:
+        """A connection has ended, or is of no use any more; called once, at once."""
+        if leg is not self.leg:
+            return
+        self.leg = None
+        now = time.monotonic()
+        self._down_since = now
+        self._backoff.ended(leg.life, now)
+        error = leg.error
+        self._count(error)
+        if self.state is State.ROLLING_OVER:
+            self._set(State.CONNECTING, error)
+        self._shared.changed.tell()
+
+    async def _reconnect(self, leg: Leg) -> None:
+        """Wait for the next attempt after the end of a connection."""
+        error = leg.error
+        decision = self._decide(error, _of_end(error))
+        if leg.life >= self._shared.min_lifetime:
+            self._shared.targets.lived()
+        else:
+            self._backoff.failed()
+            self._shared.targets.failed(decision)
+        await self._wait(error)
+
+    async def _wait(self, error: BaseException) -> None:
+        """Wait for the next attempt, or raise `error` if there is to be none."""
+        delay = self._backoff.delay(error, time.monotonic())
+        if delay is None:
+            raise error
+        self.next_attempt = self._loop.time() + delay
+        self._set(State.WAITING, error)
+        try:
+            await asyncio.sleep(delay)
+        finally:
+            self.next_attempt = None
+
+    async def _sleep(self, timeout: float | None) -> None:
+        """Wait until something changes, for so many seconds at most."""
+        changed = self._shared.changed
+        timer = None if timeout is None else self._loop.call_later(max(timeout, 0.0), changed.tell)
+        try:
+            await changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _gone(self, leg: Leg) -> None:
+        self.legs.discard(leg)
+        stats = leg.transport.stats
+        self.messages_sent += leg.outbox.messages_sent
+        self.frames_received += stats.frames_received
+        self.bytes_received += stats.bytes_received
+
+    # ---- rolling over
+
+    def ask_to_roll_over(self) -> asyncio.Future[bool]:
+        """What becomes of the next rollover; one is begun if none is under way."""
+        asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if self.leg is None:
+            asked.set_result(False)
+        else:
+            self._asked.add(asked)
+            self._want_rollover()
+        return asked
+
+    def _server_wants_rollover(self, leg: object) -> None:
+        if leg is self.leg:
+            self._loop.call_soon(self._want_rollover)  # not here, amid the delivery of a message
+
+    def _want_rollover(self) -> None:
+        if self.state is State.OPEN:
+            self._is_wanted = True
+            self._shared.changed.tell()
+
+    async def _roll_over(self, old: Leg) -> Leg | None:
+        """A connection that takes the place of this one, which is drained; None if there is none, and this one stays.
+
+        If this one ends meanwhile, the new one takes its place as soon as it is open.
+        """
+        while len(self.feeds) >= _MOST_FEEDS and old.is_open:
+            await self._shared.changed.wait()
+        if not old.is_open:
+            return None
+        self._is_wanted = False
+        self._set(State.ROLLING_OVER, None)
+        new = Leg(self._shared, succeeds=True)
+        try:
+            await self._prepare(new, old)
+            if not old.is_open:
+                self._decide(old.error, _of_end(old.error))
+        except Exception as exc:
+            self.rollovers_failed += 1
+            self._announcer.log("rollover failed: %s: %s", type(_why(exc)).__name__, _why(exc))
+            if new.opened_at:
+                new.abort()
+            if old.is_open:
+                self._set(State.OPEN, None)
+            self._answer(False)
+            return None
+        if old.is_open:
+            self.rollovers += 1
+        old.drain(self._shared.rollover.drain_timeout)
+        self._answer(True)
+        return new
+
+    async def _prepare(self, new: Leg, old: Leg) -> None:
+        """Open the new connection, and wait until it can take the place of the old one."""
+        await self._open(new)
+        timeout = self._shared.rollover.timeout
+        until = self._loop.time() + timeout
+        while new.is_open and old.is_open and not new.is_prepared:
+            left = until - self._loop.time()
+            if left <= 0:
+                error = TimeoutError(f"no first message, or no acknowledgements, within {timeout:g} seconds")
+                self._count(error)
+                raise error
+            await self._sleep(left)
+        if not new.is_open:
+            self._count(new.error)
+            raise _EndedError from new.error
+
+    def _answer(self, taken: bool) -> None:
+        asked, self._asked = self._asked, set()
+        for future in asked:
+            if not future.done():
+                future.set_result(taken)
+
+    # ---- verdicts, counters, states
+
+    def _decide(self, error: BaseException, default: Decision) -> Decision:
+        """What to do after an error; raises it if that is to give up."""
+        decision = None
+        if self._shared.classify is not None:
+            decision = self._shared.callbacks.call("classify", None, self._shared.classify, error)
+        if not isinstance(decision, Decision):
+            decision = default
+        if decision is Decision.GIVE_UP:
+            raise error
+        return decision
+
+    def _count(self, error: BaseException) -> None:
+        self.failures[type(error).__name__] += 1
+        self.silences += isinstance(error, SupervisorTimeout)
+
+    def _down(self, now: float) -> None:
+        """Nothing will be open any more."""
+        if self._down_since is not None:
+            self._downtime += now - self._down_since
+            self._down_since = None
+
+    @property
+    def downtime(self) -> float:
+        since = self._down_since
+        return self._downtime + (0.0 if since is None else time.monotonic() - since)
+
+    def _set(self, state: State, cause: BaseException | None) -> None:
+        previous, self.state, self.cause = self.state, state, cause
+        number = None if self.leg is None else self.leg.number
+        self._announcer.announce(StateChange(state, previous, cause, self.next_attempt), number)
+
+
+class _EndedError(Exception):
+    """The new connection has ended already; the cause is why."""
+
+
+def _why(exc: BaseException) -> BaseException:
+    """The error that is meant."""
+    if isinstance(exc, (_NoTargetError, _EndedError)) and exc.__cause__ is not None:
+        return exc.__cause__
+    return exc
+
+
+def _of_opening(exc: Exception) -> Decision:
+    """What is done after an attempt that has failed, unless the program says otherwise."""
+    if isinstance(exc, _NoTargetError):
+        wrong = isinstance(exc.__cause__, (TypeError, ValueError))
+        return Decision.GIVE_UP if wrong else Decision.NEXT_URL
+    return Decision.NEXT_URL if process_exception(exc) is None else Decision.GIVE_UP
+
+
+def _of_end(error: BaseException) -> Decision:
+    """What is done after the end of a connection: an exception of the program's own is a bug, and would come again."""
+    if isinstance(error, (WebSocketException, OSError, EOFError, asyncio.TimeoutError, TimeoutError)):
+        return Decision.NEXT_URL
+    return Decision.GIVE_UP

@@ -1,0 +1,274 @@
+"""One connection of a supervisor, from its opening to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from wsfast._engine.messages import show_messages
+from wsfast._engine.transport import WSListener, WSTransport
+from wsfast.asyncio.client import connect
+from wsfast.asyncio.connection import ClientConnection
+from wsfast.exceptions import ConnectionClosed
+from wsfast.listener import ListenerFactory, Overseeing, make_listener, ws_connect
+from wsfast.supervisor.liveness import Liveness
+from wsfast.supervisor.outbox import Outbox
+from wsfast.supervisor.shared import Shared
+
+__all__ = ["Leg"]
+
+# How often it is looked whether a slow program has caught up with a connection that is to close, in seconds.
+_CATCH_UP = 0.02
+
+
+class Leg:
+    """One connection. Until :meth:`open` returns there is none.
+
+    Of the messages it looks at those that somebody has asked for. If nobody has asked for any, they go from the engine
+    to the program as if there were no supervisor.
+
+    :param succeeds: it is to take the place of another one
+    """
+
+    transport: WSTransport
+    outbox: Outbox
+    liveness: Liveness
+
+    def __init__(self, shared: Shared, succeeds: bool = False) -> None:
+        self._shared = shared
+        self.number = 0
+        self.connection: ClientConnection | None = None
+        self.opened_at = 0.0
+        #: Done when the connection is gone.
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        self.is_superseded = False
+        self.has_first = not succeeds
+        self._is_shown = False
+        self._draining: asyncio.Handle | None = None
+
+    # ---- opening
+
+    async def open(self, url: str, options: dict[str, Any]) -> None:
+        """Connect. If it raises, nothing is left behind."""
+        shared = self._shared
+        options = {**shared.options, **options}
+        options.setdefault("ping_histogram", shared.rtt)
+        if shared.listener_factory is None:
+            make = options.pop("create_connection", None) or ClientConnection
+
+            def create(*args: Any, **kwargs: Any) -> ClientConnection:
+                connection: ClientConnection = make(*args, **kwargs)
+                self._show(connection.protocol, connection.listener)
+                return connection
+
+            self.connection = await connect(url, create_connection=create, **options)
+            self.transport = self.connection.protocol
+        else:
+            self.transport, _ = await ws_connect(_Factory(shared.listener_factory, self._show), url, **options)
+        self.opened_at = time.monotonic()
+        self._ending = asyncio.get_running_loop().create_task(self._wait_ended())
+        self._ending.add_done_callback(self._has_ended)
+        self.outbox = Outbox(
+            self.transport,
+            shared.window,
+            shared.urgent,
+            shared.subscriptions,
+            shared.callbacks,
+            self.fail,
+            self._subscriptions_changed,
+        )
+        self.liveness = Liveness(
+            self.transport,
+            self.outbox,
+            shared.subscriptions,
+            shared.max_silence,
+            shared.silence_is_normal,
+            shared.heartbeat,
+            shared.callbacks,
+            self.fail,
+        )
+        self.outbox.pump()
+
+    async def _wait_ended(self) -> None:
+        await self.transport.wait_disconnected()
+
+    def _has_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self.transport.abort()  # by whoever ends all tasks of the loop
+        else:
+            task.exception()  # it is in close_info, too
+        self.outbox.stop()
+        self.liveness.stop()
+        was_open = self.is_open
+        if not self.ended.done():
+            self.ended.set_result(None)
+        if was_open:
+            self._shared.lost(self)
+        self._shared.changed.tell()
+
+    # ---- what it is
+
+    @property
+    def is_open(self) -> bool:
+        return not self.ended.done() and self._failure is None and not self.is_superseded
+
+    @property
+    def is_prepared(self) -> bool:
+        """It can take the place of another one: its subscriptions are in, and the first message has come."""
+        return self.has_first and self.outbox.is_in
+
+    @property
+    def life(self) -> float:
+        """Seconds since it was opened."""
+        return time.monotonic() - self.opened_at
+
+    @property
+    def error(self) -> BaseException:
+        """What ended it."""
+        if self._failure is not None:
+            return self._failure
+        info = self.transport.close_info
+        if info is not None and info.cause is not None and not isinstance(info.cause, EOFError):
+            return info.cause
+        closed: ConnectionClosed = self.transport._closed()
+        return closed
+
+    # ---- ending
+
+    def fail(self, exc: Exception) -> None:
+        """End it because of `exc`, at once: what is behind it may be dead."""
+        if self.ended.done() or self._failure is not None:
+            return
+        self._failure = exc
+        self.stop()
+        self.transport._fail(1011, str(exc), exc)
+        self.transport.abort()
+        if not self.is_superseded:
+            self._shared.lost(self)
+        self._shared.changed.tell()
+
+    def stop(self) -> None:
+        """Send nothing more, and wait for nothing more."""
+        self.outbox.stop()
+        self.liveness.stop()
+
+    def close(self, code: int = 1000, timeout: float | None = None) -> None:
+        """Begin to close it. What the server has sent is still delivered.
+
+        :param timeout: seconds until it is dropped; None is ``close_timeout``
+        """
+        self.stop()
+        if self.ended.done():
+            return
+        if timeout is not None:
+            self.transport._set_close_timeout(timeout)
+        self.transport.send_close(code)
+        if self.connection is not None:
+            self.connection._read_on()
+
+    def abort(self) -> None:
+        self.stop()
+        if not self.ended.done():
+            self.transport.abort()
+
+    def drain(self, timeout: float) -> None:
+        """Another one has taken its place: close it when the program has caught up with it."""
+        self.is_superseded = True
+        self.stop()
+        self._catch_up(timeout)
+
+    def _catch_up(self, timeout: float) -> None:
+        if self.connection is not None and self.connection.listener.paused and not self.ended.done():
+            self._draining = asyncio.get_running_loop().call_later(_CATCH_UP, self._catch_up, timeout)
+        else:
+            self.close(timeout=timeout)
+
+    async def wait_closed(self) -> None:
+        """Wait until it is gone."""
+        if self._draining is not None:
+            self._draining.cancel()
+            self.close()
+        await asyncio.wait([self.ended])
+
+    # ---- looking at messages
+
+    @property
+    def _must_look(self) -> bool:
+        shared = self._shared
+        return (
+            shared.looks_at_all
+            or not self.has_first
+            or (self.opened_at > 0 and bool(self.outbox.in_flight))
+        )
+
+    def _show(self, transport: WSTransport, receiver: WSListener) -> None:
+        """Called before anything is delivered."""
+        if self._must_look:
+            self._is_shown = True
+            self.liveness = _NotYet()  # type: ignore[assignment]
+            self.outbox = _NotYet()  # type: ignore[assignment]
+            show_messages(transport, self._look, receiver)
+
+    def _subscriptions_changed(self) -> None:
+        self._look_or_not()
+        self._shared.changed.tell()
+
+    def _look_or_not(self) -> None:
+        """Look at messages from now on if somebody wants that, and no longer if nobody does."""
+        must = self._must_look
+        if must != self._is_shown and not self.ended.done():
+            self._is_shown = must
+            show_messages(self.transport, self._look if must else None)
+        if self.connection is not None and self.outbox.in_flight:
+            self.connection._read_on()  # an acknowledgement may be behind messages for which there is no room
+
+    def _look(self, payload: Any) -> bool:
+        """A message has come. True if it is not to be delivered."""
+        shared = self._shared
+        call = shared.callbacks.call
+        if shared.heartbeat is not None and self.liveness.is_reply(payload):
+            return True
+        accepted = bool(self.outbox.in_flight) and self.outbox.look(payload)
+        if shared.topic is not None:
+            call("topic", None, self._hear, shared.topic, payload)
+        rollover = shared.rollover
+        if rollover.when is not None and call("when", False, rollover.when, payload):
+            shared.wants_rollover(self)
+        if not self.has_first and not accepted:
+            if rollover.first is None or call("first", False, rollover.first, payload):
+                self.has_first = True
+                asyncio.get_running_loop().call_soon(self._subscriptions_changed)
+        return shared.listener_factory is not None and shared.is_duplicate(payload)
+
+    def _hear(self, topic: Callable[[Any], Hashable], payload: Any) -> None:
+        self.liveness.heard(topic(payload))
+
+
+class _NotYet:
+    """Stands for what a connection has once it is open: messages may come with the server's reply."""
+
+    in_flight = ()
+
+    def is_reply(self, payload: Any) -> bool:
+        return False
+
+    def heard(self, topic: Hashable) -> None:
+        pass
+
+
+class _Factory(Overseeing):
+    def __init__(
+        self, factory: ListenerFactory, oversee: Callable[[WSTransport, WSListener], None]
+    ) -> None:
+        self._factory = factory
+        self._oversee = oversee
+
+    def __call__(self, request: Any, response: Any) -> WSListener:
+        return make_listener(self._factory, request, response)
+
+    def oversee(self, transport: WSTransport, receiver: WSListener) -> None:
+        self._oversee(transport, receiver)

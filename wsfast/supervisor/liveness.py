@@ -1,0 +1,224 @@
+"""What must be heard of a server, and how soon: data, topic by topic, and answers to heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from wsfast._engine.transport import WSTransport
+from wsfast.exceptions import HeartbeatTimeout, SilenceTimeout
+from wsfast.options import check_callables, seconds
+from wsfast.supervisor.callbacks import Callbacks
+from wsfast.supervisor.outbox import Outbox, Urgent
+from wsfast.supervisor.subscriptions import Message, Subscription, Subscriptions, checked
+
+__all__ = ["Heartbeat", "Liveness"]
+
+# How often the counters are looked at, in parts of the shortest limit. Silence is noticed so much later at most.
+_PART = 4
+
+# Turns of the event loop before a verdict. If the program kept the loop busy, what is missed may be in the socket.
+_GRACE = 2
+
+
+class Heartbeat:
+    """What an application sends now and then, because its server wants to hear from it, or to be told that all is well.
+
+    :param every: seconds between two of them
+    :param message: str, bytes, or a function that makes it
+    :param is_reply: gets each message; true if it answers a heartbeat. Such a message is not delivered, and is no data
+        for ``max_silence``. None asks for no answer.
+    :param timeout: seconds until the answer; `every` by default, and at most that. Without an answer the connection is
+        ended with :class:`HeartbeatTimeout`.
+    """
+
+    __slots__ = ("every", "is_reply", "message", "timeout")
+
+    def __init__(
+        self,
+        every: float,
+        message: Message,
+        is_reply: Callable[[Any], object] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        self.every = seconds("every", every, none=None, zero=False) or 0.0
+        self.message = checked("message", message)
+        check_callables(is_reply=is_reply)
+        self.is_reply = is_reply
+        self.timeout = seconds("timeout", timeout, none="for the same as every", zero=False) or self.every
+        if self.timeout > self.every:
+            raise ValueError(f"timeout must be at most every, {every!r}, not {timeout!r}")
+
+
+class Liveness:
+    """Watches one connection. What a message costs is at most an entry into a set: the rest is a timer's.
+
+    :param limit: seconds without data; None is no limit
+    :param is_normal: says that there is nothing to be heard now
+    :param fail: ends the connection
+    """
+
+    def __init__(
+        self,
+        transport: WSTransport,
+        outbox: Outbox,
+        subscriptions: Subscriptions,
+        limit: float | None,
+        is_normal: Callable[[], object] | None,
+        heartbeat: Heartbeat | None,
+        callbacks: Callbacks,
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._transport = transport
+        self._outbox = outbox
+        self._subscriptions = subscriptions
+        self._limit = limit
+        self._is_normal = is_normal
+        self._heartbeat = heartbeat
+        self._callbacks = callbacks
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._replies = 0
+        self._data = 0
+        self._data_at = time.monotonic()
+        self._heard: set[Hashable] = set()
+        self._topics_at: dict[Subscription, float] = {}
+        self._ticking: asyncio.Handle | None = None
+        self._beating: asyncio.Handle | None = None
+        self._waiting: asyncio.Handle | None = None  # for the answer to a heartbeat
+        self._stopped = False
+        shortest = self._shortest()
+        if shortest is not None:
+            self._set_tick(shortest / _PART)
+        if heartbeat is not None:
+            self._beating = self._loop.call_later(heartbeat.every, self._beat)
+
+    @property
+    def data_at(self) -> float:
+        """When data was last seen, by ``time.monotonic()``."""
+        return self._data_at
+
+    def heard(self, topic: Hashable) -> None:
+        """A message of this topic. What is no key of a subscription is not remembered."""
+        if self._subscriptions.get(topic) is not None:
+            self._heard.add(topic)
+
+    def subscribed(self, subscription: Subscription) -> None:
+        """A subscription was made; perhaps it is to be heard of."""
+        if subscription.max_silence is not None and not self._stopped:
+            self._set_tick(subscription.max_silence / _PART, sooner=True)
+
+    def stop(self) -> None:
+        self._stopped = True
+        for timer in (self._ticking, self._beating, self._waiting):
+            if timer is not None:
+                timer.cancel()
+        self._ticking = self._beating = self._waiting = None
+
+    # ---- silence
+
+    def _shortest(self) -> float | None:
+        limits = [subscription.max_silence for subscription in self._subscriptions]
+        return min((limit for limit in (self._limit, *limits) if limit is not None), default=None)
+
+    def _set_tick(self, seconds: float, sooner: bool = False) -> None:
+        timer = self._ticking
+        if timer is not None and sooner:
+            if not isinstance(timer, asyncio.TimerHandle) or timer.when() <= self._loop.time() + seconds:
+                return
+            timer.cancel()
+        self._ticking = self._loop.call_later(seconds, self._tick)
+
+    def _tick(self, grace: int = _GRACE) -> None:
+        limit = self._shortest()
+        if self._stopped or limit is None:
+            self._ticking = None
+            return
+        silence = self._silence(time.monotonic())
+        if silence is None:
+            self._set_tick(limit / _PART)
+        elif grace > 0:
+            self._ticking = self._loop.call_soon(self._tick, grace - 1)
+        elif self._is_normal is not None and self._callbacks.call(
+            "silence_is_normal", False, self._is_normal
+        ):
+            if self._stopped:
+                return
+            self._data_at = time.monotonic()
+            self._topics_at.clear()  # they are all given their time anew
+            self._set_tick(limit / _PART)
+        elif not self._stopped:
+            self._fail(silence)
+
+    def _silence(self, now: float) -> SilenceTimeout | None:
+        """What has been silent for too long."""
+        data = self._transport._data_received - self._replies
+        if data != self._data or self._is_paused():
+            self._data = data
+            self._data_at = now
+        heard, self._heard = self._heard, set()
+        if self._limit is not None and now - self._data_at >= self._limit:
+            return SilenceTimeout(self._limit)
+        late = None
+        for subscription in self._subscriptions:
+            if subscription.max_silence is None or not self._outbox.has_in(subscription):
+                self._topics_at.pop(subscription, None)
+            elif subscription.key in heard or subscription not in self._topics_at or self._is_paused():
+                self._topics_at[subscription] = now
+            elif now - self._topics_at[subscription] >= subscription.max_silence and late is None:
+                late = SilenceTimeout(subscription.max_silence, subscription.key)
+        return late
+
+    def _is_paused(self) -> bool:
+        """The program does not take what has come, so nothing can be heard."""
+        transport = self._transport
+        return not transport.is_disconnected and not transport.underlying_transport.is_reading()
+
+    # ---- heartbeats
+
+    def is_reply(self, payload: Any) -> bool:
+        """Does a received message answer a heartbeat?"""
+        heartbeat = self._heartbeat
+        if heartbeat is None or heartbeat.is_reply is None:
+            return False
+        if not self._callbacks.call("is_reply", False, heartbeat.is_reply, payload):
+            return False
+        self._replies += 1
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        return True
+
+    def _beat(self) -> None:
+        heartbeat = self._heartbeat
+        if self._stopped or heartbeat is None:
+            return
+        self._beating = self._loop.call_later(heartbeat.every, self._beat)
+        self._outbox.beat(Urgent(heartbeat.message, None, self._beaten, self._is_wanted))
+
+    def _is_wanted(self) -> bool:
+        return not self._stopped
+
+    def _beaten(self, exc: BaseException | None) -> None:
+        """A heartbeat has left, or cannot be sent at all."""
+        heartbeat = self._heartbeat
+        if self._stopped or heartbeat is None:
+            return
+        if exc is not None:
+            self._fail(exc if isinstance(exc, Exception) else RuntimeError("the heartbeat's function was cancelled"))
+        elif heartbeat.is_reply is not None and self._waiting is None:
+            self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
+
+    def _missed(self, grace: int = _GRACE) -> None:
+        heartbeat = self._heartbeat
+        if self._stopped or heartbeat is None:
+            return
+        if self._is_paused():
+            self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
+        elif grace > 0:
+            self._waiting = self._loop.call_soon(self._missed, grace - 1)
+        else:
+            self._fail(HeartbeatTimeout(heartbeat.timeout))

@@ -1,0 +1,123 @@
+"""What all connections of a supervisor share: the options, checked, and what outlives a connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Hashable
+from typing import Any
+
+from wsfast.listener import ListenerFactory
+from wsfast.options import as_logger, check_callables, check_types, count, seconds
+from wsfast.supervisor.callbacks import Callbacks
+from wsfast.supervisor.change import Change
+from wsfast.supervisor.liveness import Heartbeat
+from wsfast.supervisor.outbox import Urgent
+from wsfast.supervisor.rollover import Rollover, Seen
+from wsfast.supervisor.states import StateChange
+from wsfast.supervisor.stats import RTT
+from wsfast.supervisor.subscriptions import Subscriptions
+from wsfast.supervisor.targets import Decision, Targets, URLs
+from wsfast.supervisor.window import Window
+
+__all__ = ["Shared"]
+
+
+class Shared:
+    """Made by :func:`wsfast.supervise`, before anything is connected: a wrong value is refused there."""
+
+    def __init__(
+        self,
+        url: URLs,
+        listener_factory: ListenerFactory | None,
+        *,
+        by_turns: bool,
+        classify: Callable[[BaseException], Decision | None] | None,
+        delays: Callable[[], Generator[float, None, None]],
+        min_lifetime: float,
+        max_attempts: int | None,
+        max_downtime: float | None,
+        window: Window | tuple[int, float] | None,
+        max_silence: float | None,
+        silence_is_normal: Callable[[], object] | None,
+        topic: Callable[[Any], Hashable] | None,
+        heartbeat: Heartbeat | None,
+        rollover: Rollover | None,
+        key: Callable[[Any], Hashable] | None,
+        remember: int,
+        on_state: Callable[[StateChange], object] | None,
+        options: dict[str, Any],
+    ) -> None:
+        check_callables(
+            listener_factory=listener_factory,
+            classify=classify,
+            delays=delays,
+            silence_is_normal=silence_is_normal,
+            topic=topic,
+            key=key,
+            on_state=on_state,
+        )
+        check_types(Heartbeat, heartbeat=heartbeat)
+        check_types(Rollover, rollover=rollover)
+        check_types(Window, tuple, window=window)
+        self.targets = Targets(url, by_turns)
+        self.listener_factory = listener_factory
+        self.classify = classify
+        self.delays = delays
+        self.min_lifetime = seconds("min_lifetime", min_lifetime, none=None) or 0.0
+        self.max_attempts = count("max_attempts", max_attempts, least=1, none="for no limit")
+        self.max_downtime = seconds("max_downtime", max_downtime, none="for no limit", zero=False)
+        self.window = Window(*window) if isinstance(window, tuple) else window
+        self.max_silence = seconds("max_silence", max_silence, none="for no limit", zero=False)
+        self.silence_is_normal = silence_is_normal
+        self.topic = topic
+        self.heartbeat = heartbeat
+        self.rollover = rollover or Rollover()
+        self.on_state = on_state
+        self.options = options
+        #: Without an `open_timeout` of the program's it is that of both faces, in seconds.
+        self.open_timeout: float | None = options.get("open_timeout", 10)
+        self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))
+        self.callbacks = Callbacks(self.logger)
+        self.subscriptions = Subscriptions()
+        self.urgent: deque[Urgent] = deque()
+        self.rtt = RTT()
+        self.changed = Change()
+        self._key = key
+        self._seen = Seen(remember)
+        #: Set by the supervisor; called when the server has announced the end of the current connection.
+        self.wants_rollover: Callable[[object], None] = _nobody
+        #: Likewise; called when a connection is of no use any more.
+        self.lost: Callable[[Any], None] = _nobody
+
+    @property
+    def looks_at_all(self) -> bool:
+        """Each message is to be looked at, on every connection."""
+        return (
+            (self.heartbeat is not None and self.heartbeat.is_reply is not None)
+            or self.topic is not None
+            or self.rollover.when is not None
+            or (self.listener_factory is not None and self._key is not None)
+        )
+
+    @property
+    def has_key(self) -> bool:
+        """Duplicates are to be removed."""
+        return self._key is not None
+
+    @property
+    def duplicates(self) -> int:
+        return self._seen.duplicates
+
+    def is_duplicate(self, payload: Any) -> bool:
+        """Was a message with the key of this one here before?"""
+        if self._key is None:
+            return False
+        return bool(self.callbacks.call("key", False, self._is_duplicate, payload))
+
+    def _is_duplicate(self, payload: Any) -> bool:
+        assert self._key is not None
+        return not self._seen.is_new(self._key(payload))
+
+
+def _nobody(leg: object) -> None:
+    """Nobody wants to know."""

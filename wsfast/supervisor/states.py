@@ -1,0 +1,75 @@
+"""What a supervisor is doing, and how it tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from wsfast.logs import guarded
+from wsfast.supervisor.callbacks import Callbacks
+
+__all__ = ["Announcer", "State", "StateChange"]
+
+
+class State(enum.Enum):
+    """What a supervisor is doing."""
+
+    CONNECTING = "connecting"
+    """An attempt to connect is under way, and nothing is open."""
+    OPEN = "open"
+    """A connection is open. :meth:`Supervisor.ready` tells when the subscriptions are in."""
+    WAITING = "waiting"
+    """Nothing is open; the next attempt is at :attr:`Supervisor.next_attempt`."""
+    ROLLING_OVER = "rolling over"
+    """A connection is open, and another one is being opened to take its place."""
+    CLOSED = "closed"
+    """It is over: closed by the program, or given up."""
+
+
+class StateChange(NamedTuple):
+    """What ``on_state`` is told."""
+
+    state: State
+    previous: State
+    #: What ended the last connection or attempt; None if nothing has failed since a connection was last open.
+    cause: BaseException | None
+    #: When the next attempt is due, by ``loop.time()``; None unless `state` is WAITING.
+    next_attempt: float | None
+
+
+class Announcer:
+    """Calls ``on_state``, and writes the log: in turns of the event loop of their own, so whatever they do happens to a
+    supervisor that is not in the midst of anything."""
+
+    def __init__(
+        self, on_state: Callable[[StateChange], object] | None, callbacks: Callbacks, logger: Any
+    ) -> None:
+        self._on_state = on_state
+        self._callbacks = callbacks
+        self._logger = logger
+        self._loop = asyncio.get_running_loop()
+
+    def announce(self, change: StateChange, connection: int | None) -> None:
+        """`connection`: the number of the one that is open."""
+        if self._loop.is_closed():
+            return
+        delay = None if change.next_attempt is None else change.next_attempt - self._loop.time()
+        extra = {
+            "state": change.state.value,
+            "previous": change.previous.value,
+            "cause": change.cause,
+            "delay": delay,
+            "connection": connection,
+        }
+        why = "" if change.cause is None else f": {type(change.cause).__name__}: {change.cause}"
+        until = "" if delay is None else f" for {delay:.1f} seconds"
+        self.log("%s%s%s", change.state.value, until, why, extra=extra)
+        if self._on_state is not None:
+            self._loop.call_soon(self._callbacks.call, "on_state", None, self._on_state, change)
+
+    def log(self, text: str, *args: object, extra: dict[str, object] | None = None) -> None:
+        """`extra`: attributes of the record, for structured logs."""
+        self._loop.call_soon(functools.partial(guarded, self._logger.info, text, *args, extra=extra))

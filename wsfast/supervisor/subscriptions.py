@@ -1,0 +1,97 @@
+"""What a program has subscribed to, for all the connections of a supervisor, and how far one connection has got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from wsfast._faces import BYTES_LIKE
+from wsfast.options import check_callables, count, seconds
+
+__all__ = ["Message", "Subscription", "Subscriptions", "made"]
+
+#: A message, or a function that makes it each time it is sent.
+Message = str | bytes | bytearray | memoryview | Callable[[], str | bytes]
+
+
+class Subscription:
+    """What :meth:`Supervisor.subscribe` remembers. It is the same for every connection, and does not change."""
+
+    __slots__ = ("ack", "ack_timeout", "key", "max_silence", "message", "retries")
+
+    def __init__(
+        self,
+        message: Message,
+        key: Hashable,
+        ack: Callable[[Any], object] | None,
+        ack_timeout: float,
+        retries: int,
+        max_silence: float | None,
+    ) -> None:
+        self.message = checked("message", message)
+        if key is None:
+            if callable(self.message):
+                raise TypeError("key is required if message is a function")
+            key = self.message
+        hash(key)
+        self.key = key
+        check_callables(ack=ack)
+        self.ack = ack
+        self.ack_timeout = seconds("ack_timeout", ack_timeout, none=None, zero=False) or 0.0
+        self.retries = count("retries", retries) or 0
+        self.max_silence = seconds("max_silence", max_silence, none="for no limit", zero=False)
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.key!r}>"
+
+
+class Subscriptions:
+    """All of them, by their keys, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, Subscription] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        """Remember it; one with the same key is forgotten."""
+        self._by_key.pop(subscription.key, None)
+        self._by_key[subscription.key] = subscription
+
+    def remove(self, key: Hashable) -> Subscription | None:
+        return self._by_key.pop(key, None)
+
+    def get(self, key: Hashable) -> Subscription | None:
+        return self._by_key.get(key)
+
+    def __contains__(self, subscription: Subscription) -> bool:
+        return self._by_key.get(subscription.key) is subscription
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(list(self._by_key.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+
+def checked(name: str, message: Any) -> Any:
+    """A message as it is kept: one that its owner may change is copied.
+
+    :raises TypeError: it is no message
+    """
+    if isinstance(message, (bytearray, memoryview)):
+        return bytes(message)
+    if not isinstance(message, (str, *BYTES_LIKE)) and not callable(message):
+        raise TypeError(f"{name} must be str, bytes-like, or a function that makes it, not {message!r}")
+    return message
+
+
+def made(message: Any) -> str | bytes:
+    """The message to send now.
+
+    :raises TypeError: a function has made something else
+    """
+    if not callable(message):
+        return message  # type: ignore[no-any-return]
+    result = message()
+    if not isinstance(result, (str, *BYTES_LIKE)):
+        raise TypeError(f"the function must make str or bytes, not {result!r}")
+    return bytes(result) if isinstance(result, (bytearray, memoryview)) else result

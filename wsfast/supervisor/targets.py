@@ -1,0 +1,78 @@
+"""Where to connect to: one URL, several, or what a function says for each attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Union
+
+__all__ = ["Decision", "Target", "Targets", "URLs"]
+
+#: A URL, or a URL and the options of the connection that differ from those of the supervisor.
+Target = str | tuple[str, dict[str, Any]]
+
+URLs = Union[str, Sequence[str], Callable[[], Target], Callable[[], Awaitable[Target]]]
+
+
+class Decision(enum.Enum):
+    """What to do after an error: what the ``classify`` of :func:`supervise` returns."""
+
+    TRY_AGAIN = "try again"
+    """Connect to the same URL."""
+    NEXT_URL = "next URL"
+    """Connect to the next URL, of one the same."""
+    GIVE_UP = "give up"
+    """Raise the error to whoever receives or waits."""
+
+
+class Targets:
+    """Which URL the next attempt goes to.
+
+    :param by_turns: each connection goes to the URL after the one before; if False, each begins with the first URL, and
+        goes to the next ones as attempts fail
+    """
+
+    def __init__(self, urls: URLs, by_turns: bool) -> None:
+        self._function: Callable[[], Any] | None = None
+        self._urls: list[str] = []
+        if callable(urls):
+            self._function = urls
+        elif isinstance(urls, str):
+            self._urls = [urls]
+        else:
+            self._urls = list(urls)
+            if not self._urls or not all(isinstance(url, str) for url in self._urls):
+                raise TypeError(f"url must be a str, some of them, or a function, not {urls!r}")
+        self._by_turns = by_turns
+        self._next = 0
+
+    async def target(self, timeout: float | None) -> tuple[str, dict[str, Any]]:
+        """Where to connect to now. Raises what the function raises, and TimeoutError if it takes too long."""
+        if self._function is None:
+            return self._urls[self._next % len(self._urls)], {}
+        result = self._function()
+        if inspect.isawaitable(result):
+            try:
+                result = await asyncio.wait_for(result, timeout)
+            except asyncio.TimeoutError as exc:
+                raise TimeoutError(f"the function that says where to connect took {timeout:g} seconds") from exc
+        if isinstance(result, str):
+            return result, {}
+        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
+            return result[0], dict(result[1])
+        raise TypeError(f"the function must return a URL, or a URL and options, not {type(result).__name__}")
+
+    @property
+    def has_function(self) -> bool:
+        return self._function is not None
+
+    def failed(self, decision: Decision) -> None:
+        """An attempt has failed, or a connection has ended soon."""
+        if decision is Decision.NEXT_URL:
+            self._next += 1
+
+    def lived(self) -> None:
+        """A connection has lived long enough to be none of the failures, and has ended."""
+        self._next = self._next + 1 if self._by_turns else 0
