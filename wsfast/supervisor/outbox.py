@@ -21,7 +21,7 @@ __all__ = ["Outbox", "Urgent"]
 _BATCH = 128
 
 # Subscriptions that wait for their acknowledgements at a time: each message received meanwhile is shown to each of them.
-_MOST_IN_FLIGHT = 64
+_MOST_IN_FLIGHT = 32
 
 # Without a window, bytes that may wait in the write buffer before the next message does.
 _BACKLOG = 64 * 1024

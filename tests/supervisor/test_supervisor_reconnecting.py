@@ -1,0 +1,410 @@
+"""A supervisor connects again: when, where to, and what it tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import pytest
+from support.frames import text, texts
+from support.servers import serve
+from support.sessions import close, idle, say, sessions, supervise
+
+import wsfast
+from wsfast import ConnectionClosedOK, InvalidStatus, WSListener
+from wsfast.supervisor import Decision, State
+
+
+async def received(feed, number):
+    return [await feed.recv() for _ in range(number)]
+
+
+class Listener(WSListener):
+    payload_type = str
+    got: list[str]
+
+    def on_ws_message(self, transport, msg_type, payload):
+        self.got.append(payload)
+        self.more.set()
+
+
+def listening():
+    """A class of listeners that share what they get."""
+    return type("Listening", (Listener,), {"got": [], "more": asyncio.Event()})
+
+
+async def until(listener, number):
+    while len(listener.got) < number:
+        listener.more.clear()
+        await listener.more.wait()
+    return listener.got
+
+
+async def says_and_closes(peer):
+    peer.send(texts(f"{peer.number}a", f"{peer.number}b"))
+    await close(peer)
+
+
+async def test_it_goes_on_from_connection_to_connection():
+    async with sessions(says_and_closes) as server, supervise(server.url) as feed:
+        got = []
+        async for message in feed:
+            got.append((feed.generation, message))
+            if len(got) == 6:
+                break
+        assert got == [(n, f"{n}{x}") for n in (1, 2, 3) for x in "ab"]
+        assert feed.stats.gaps >= 2
+        assert feed.stats.failures["ConnectionClosedError"] >= 2
+
+
+async def test_listeners_get_each_connection_in_turn():
+    listener = listening()
+    async with sessions(says_and_closes, idle) as server, supervise(server.url, listener) as feed:
+        assert await until(listener, 2) == ["1a", "1b"]
+        while feed.stats.connects < 2:
+            await feed.ready()
+            await asyncio.sleep(0)
+        with pytest.raises(TypeError, match="listener"):
+            await feed.recv()
+
+
+async def test_iterating_and_receiving_may_alternate():
+    async with sessions(says_and_closes) as server, supervise(server.url) as feed:
+        assert await feed.recv(decode=False) == b"1a"
+        assert await anext(feed) == "1b"
+        assert bytes(await feed.recv(memoryview)) == b"2a"
+        assert await feed.recv() == "2b"
+        assert await anext(feed) == "3a"
+
+
+async def test_states_are_told_with_their_causes():
+    changes = []
+    async with sessions(says_and_closes, idle) as server:
+        async with supervise(server.url, on_state=changes.append) as feed:
+            await received(feed, 2)
+            while feed.stats.connects < 2:
+                await asyncio.sleep(0)
+            await feed.ready()
+            assert feed.state is State.OPEN
+            assert feed.cause is None
+            assert feed.next_attempt is None
+    states = [change.state for change in changes]
+    connect = [State.CONNECTING, State.OPEN]
+    assert states == [*connect, State.WAITING, *connect, State.CLOSED]
+    waiting = changes[2]
+    assert waiting.cause.code == 1012
+    assert waiting.next_attempt is not None
+    assert [change.previous for change in changes[1:]] == states[:-1]
+
+
+async def refuse(peer, status=b"503 Busy", headers=b""):
+    await peer.read_request()
+    peer.send(b"HTTP/1.1 " + status + b"\r\n" + headers + b"Content-Length: 0\r\n\r\n")
+
+
+async def test_it_tries_again_after_503_and_gives_up_after_401():
+    async def handler(peer):
+        attempts.append(1)
+        await refuse(peer, b"503 Busy" if len(attempts) < 4 else b"401 Unauthorized")
+
+    attempts = []
+    async with serve(handler) as server, supervise(server.url) as feed:
+        with pytest.raises(InvalidStatus) as raised:
+            await feed.recv()
+        assert raised.value.response.status_code == 401
+        with pytest.raises(InvalidStatus):
+            await feed.ready()
+        with pytest.raises(InvalidStatus):
+            await feed.send("x")
+        with pytest.raises(InvalidStatus):
+            await feed.wait_closed()
+        assert feed.state is State.CLOSED
+        assert feed.stats.failures == {"InvalidStatus": 4}
+        assert not await feed.roll_over()
+
+
+async def test_retry_after_is_waited_for():
+    async def handler(peer):
+        await refuse(peer, b"429 Slow down", b"Retry-After: 100\r\n")
+
+    async with serve(handler) as server:
+        waiting = asyncio.get_running_loop().create_future()
+
+        def on_state(change):
+            if change.state is State.WAITING and not waiting.done():
+                waiting.set_result(change)
+
+        async with supervise(server.url, on_state=on_state) as feed:
+            change = await waiting
+            left = feed.next_attempt - asyncio.get_running_loop().time()
+            assert 90 < left <= 100
+            assert change.next_attempt == feed.next_attempt
+
+
+async def test_it_gives_up_after_so_many_attempts_by_the_last_error():
+    async def accept_and_close(peer):
+        await close(peer)
+
+    async with sessions(accept_and_close) as server, supervise(server.url, max_attempts=3) as feed:
+        with pytest.raises(wsfast.ConnectionClosedError):
+            await feed.recv()
+        assert feed.stats.connects == 3
+
+
+async def test_a_classifier_decides():
+    errors = []
+
+    def classify(error):
+        errors.append(type(error).__name__)
+        return Decision.TRY_AGAIN if len(errors) < 3 else Decision.GIVE_UP
+
+    async def handler(peer):
+        await refuse(peer, b"401 Unauthorized")
+
+    async with serve(handler) as server, supervise(server.url, classify=classify) as feed:
+        with pytest.raises(InvalidStatus):
+            await feed.recv()
+    assert errors == ["InvalidStatus"] * 3
+
+
+async def test_a_classifier_that_raises_decides_nothing(caplog):
+    def classify(error):
+        raise RuntimeError("a bug")
+
+    async def handler(peer):
+        await refuse(peer, b"401 Unauthorized")
+
+    async with serve(handler) as server, supervise(server.url, classify=classify) as feed:
+        with pytest.raises(InvalidStatus):
+            await feed.recv()
+        assert feed.stats.callback_errors == 1
+
+
+async def test_urls_are_tried_in_order():
+    async with serve(refuse) as busy, sessions(say("here")) as server:
+        async with supervise([busy.url, server.url]) as feed:
+            assert await feed.recv() == "here"
+
+
+async def test_each_attempt_asks_for_url_and_headers():
+    async def token():
+        asked.append(1)
+        await asyncio.sleep(0)
+        if len(asked) == 1:
+            raise KeyError("no token yet")  # noqa: EM101
+        return server.url + f"key{len(asked)}", {"additional_headers": {"X-Token": str(len(asked))}}
+
+    async def script(peer):
+        requests.append(peer.request)
+        await close(peer)
+
+    asked, requests = [], []
+    async with sessions(script) as server, supervise(token, max_attempts=4) as feed:
+        with pytest.raises(wsfast.ConnectionClosedError):
+            await feed.recv()
+        assert feed.stats.failures == {"KeyError": 1, "ConnectionClosedError": 3}
+    for number, request in enumerate(requests, 2):
+        assert b"GET /key%d " % number in request
+        assert b"X-Token: %d" % number in request
+
+
+@pytest.mark.parametrize("wrong", [5, None, ("ws://x",), b"ws://x"])
+async def test_a_function_that_returns_no_url_is_given_up(wrong):
+    async with supervise(lambda: wrong) as feed:
+        with pytest.raises(TypeError, match="must return"):
+            await feed.ready()
+
+
+async def test_a_function_that_never_returns_takes_no_longer_than_open_timeout():
+    async with supervise(asyncio.Event().wait, open_timeout=0.01, max_attempts=2) as feed:
+        with pytest.raises(TimeoutError, match="says where to connect"):
+            await feed.ready()
+
+
+async def test_wrong_options_are_refused_by_the_first_attempt():
+    async with supervise("ws://127.0.0.1:1/", no_such_option=1) as feed:
+        with pytest.raises(TypeError, match="no_such_option"):
+            await feed.ready()
+
+
+def test_wrong_arguments_are_refused_at_once():
+    for options in ({"window": 5}, {"max_silence": -1}, {"on_state": 1}, {"remember": 0}, {"heartbeat": "x"}):
+        with pytest.raises((TypeError, ValueError), match=next(iter(options))):
+            supervise("ws://x/", **options)
+
+
+async def test_what_is_left_is_received_after_close():
+    async with sessions(say("a", "b")) as server:
+        async with supervise(server.url) as feed:
+            assert await feed.recv() == "a"
+        assert feed.state is State.CLOSED
+        assert await feed.recv() == "b"
+        with pytest.raises(ConnectionClosedOK):
+            await feed.recv()
+        assert [message async for message in feed] == []
+        with pytest.raises(ConnectionClosedOK):
+            await feed.send("x")
+        await feed.close()
+        with pytest.raises(RuntimeError, match="once"):
+            await feed.__aenter__()
+
+
+async def test_a_program_that_does_not_receive_is_not_connected_without_end():
+    async with sessions(says_and_closes) as server, supervise(server.url, max_attempts=50) as feed:
+        while feed.stats.connects < 3:
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert feed.stats.connects == 3
+        assert await received(feed, 6) == ["1a", "1b", "2a", "2b", "3a", "3b"]
+        assert await feed.recv() == "4a"
+
+
+async def test_an_exception_of_the_listener_is_not_repeated():
+    class Buggy(WSListener):
+        def on_ws_frame(self, transport, frame):
+            raise ZeroDivisionError
+
+    async with sessions(say("x")) as server, supervise(server.url, Buggy) as feed:
+        with pytest.raises(ZeroDivisionError):
+            await feed.wait_closed()
+        assert feed.stats.connects == 1
+
+
+async def test_two_tasks_cannot_receive():
+    async with sessions(idle) as server, supervise(server.url) as feed:
+        first = asyncio.ensure_future(feed.recv())
+        await asyncio.sleep(0)
+        with pytest.raises(wsfast.exceptions.ConcurrencyError):
+            await feed.recv()
+        await feed.ready()
+        with pytest.raises(wsfast.exceptions.ConcurrencyError):
+            await feed.recv()
+        first.cancel()
+        with suppress(asyncio.CancelledError):
+            await first
+
+
+async def test_a_cancelled_recv_loses_nothing():
+    async def script(peer):
+        await peer.frame()
+        await says_and_closes(peer)
+
+    async with sessions(script) as server, supervise(server.url) as feed:
+        for number in (1, 2):
+            task = asyncio.ensure_future(feed.recv())
+            await feed.ready()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await feed.send("go")
+            assert await received(feed, 2) == [f"{number}a", f"{number}b"]
+
+
+# ---- callbacks of the program
+
+
+async def test_on_state_may_close_the_supervisor():
+    def on_state(change):
+        if change.state is State.OPEN:
+            closing.append(asyncio.ensure_future(feed.close()))
+
+    closing = []
+    async with sessions(idle) as server, supervise(server.url, on_state=on_state) as feed:
+        with pytest.raises(ConnectionClosedOK):
+            await feed.recv()
+        await asyncio.gather(*closing)
+
+
+async def test_on_state_may_do_anything(caplog):
+    def on_state(change):
+        states.append(change.state)
+        feed.subscribe(f"{len(states)}")
+        sends.append(asyncio.ensure_future(feed.send("x")))
+        if change.state is State.OPEN:
+            receiving.cancel()
+            feed.abort()
+        raise asyncio.CancelledError
+
+    states, sends = [], []
+    async with sessions(idle) as server:
+        feed = supervise(server.url, on_state=on_state)
+        async with feed:
+            receiving = asyncio.ensure_future(feed.recv())
+            await feed.wait_closed()
+            await asyncio.gather(*sends, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await receiving
+        assert states == [State.CONNECTING, State.OPEN, State.CLOSED]
+        assert feed.stats.callback_errors == 3
+        logged = [record for record in caplog.records if "on_state" in record.getMessage()]
+        assert len(logged) == 1
+
+
+async def test_the_url_function_may_close_the_supervisor():
+    async def url():
+        await feed.close()
+        return "ws://127.0.0.1:1/"
+
+    async with supervise(url) as feed:
+        with pytest.raises(ConnectionClosedOK):
+            await feed.recv()
+
+
+async def test_abort_at_any_state():
+    async with serve(lambda peer: peer.read_request()) as server:
+        async with supervise(server.url) as feed:
+            feed.abort()
+            feed.abort()
+            await feed.wait_closed()
+    feed = supervise("ws://127.0.0.1:1/")
+    feed.abort()
+    with pytest.raises(ConnectionClosedOK):
+        await feed.recv()
+
+
+def test_a_loop_that_ends_leaves_nothing_behind():
+    async def main():
+        async with sessions(idle) as server:
+            feed = await supervise(server.url).__aenter__()
+            await feed.ready()
+            return feed
+
+    async def in_a_task():
+        feed = await supervise("ws://127.0.0.1:1/", delays=lambda: iter([1000.0])).__aenter__()
+        while feed.state is not State.WAITING:
+            await asyncio.sleep(0)
+        return feed
+
+    assert asyncio.run(main()).state is State.CLOSED
+    assert asyncio.run(in_a_task()).state is State.CLOSED
+
+
+async def test_the_log_is_structured(caplog):
+    caplog.set_level(logging.INFO, "wsfast.client")
+    async with sessions(says_and_closes, idle) as server, supervise(server.url) as feed:
+        await received(feed, 2)
+        while feed.stats.connects < 2:
+            await asyncio.sleep(0)
+        await feed.ready()
+    records = [record for record in caplog.records if hasattr(record, "previous")]
+    states = ["connecting", "open", "waiting", "connecting", "open", "closed"]
+    assert [record.state for record in records] == states
+    assert records[2].cause.code == 1012
+    assert records[1].connection == 1
+
+
+async def test_text_of_a_frame_split_in_two_is_one_message():
+    """A look at messages must see whole ones, compressed or not."""
+    from support.frames import CONTINUATION, frame
+
+    seen = []
+
+    async def script(peer):
+        peer.send(text("ab", fin=False) + frame(CONTINUATION, "cd") + text("ef"))
+        await idle(peer)
+
+    async with sessions(script) as server, supervise(server.url, topic=seen.append) as feed:
+        assert await received(feed, 2) == ["abcd", "ef"]
+    assert seen == ["abcd", "ef"]

@@ -1,0 +1,347 @@
+"""One connection takes the place of another: without a gap, and, with a key, without a message twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support import frames
+from support.frames import CLOSE, TEXT, text
+from support.servers import serve
+from support.sessions import answer, close, idle, say, sessions, supervise
+
+from wsfast import WSListener
+from wsfast.supervisor import Rollover, State, Window
+
+
+class Feed:
+    """A server that sends the same numbered messages on every connection that has subscribed, each when told."""
+
+    def __init__(self):
+        self.peers = []
+        self.number = 0
+        self.opened = self.closed = 0
+        self.subscribed = asyncio.Event()
+
+    async def __call__(self, peer):
+        self.opened += 1
+        try:
+            while (sent := await peer.frame()).opcode != CLOSE:
+                if sent.opcode == TEXT:
+                    peer.send(text("ack"))
+                    self.peers.append(peer)
+                    self.subscribed.set()
+        finally:
+            self.closed += 1
+            if peer in self.peers:
+                self.peers.remove(peer)
+        peer.send(frames.frame(CLOSE, sent.payload))
+
+    def publish(self, count=1):
+        for _ in range(count):
+            self.number += 1
+            for peer in self.peers:
+                peer.send(text(str(self.number)))
+
+    async def publish_until(self, awaitable):
+        """Publish, now and then, until that is done."""
+        task = asyncio.ensure_future(awaitable)
+        while not task.done():
+            self.publish()
+            await asyncio.sleep(0.001)
+        return task.result()
+
+
+def number(payload):
+    return int(payload) if payload.isdigit() else None
+
+
+async def test_nothing_is_lost_and_nothing_comes_twice():
+    exchange = Feed()
+    async with sessions(exchange) as server, supervise(server.url, key=number) as feed:
+        feed.subscribe("sub", ack=lambda payload: payload == "ack")
+        await feed.ready()
+        got = []
+
+        async def receive():
+            async for message in feed:
+                if message != "ack":
+                    got.append(int(message))
+
+        receiving = asyncio.ensure_future(receive())
+        for _ in range(10):
+            assert await exchange.publish_until(feed.roll_over())
+        assert feed.stats.rollovers == 10
+        assert feed.stats.gaps == 0
+        assert feed.stats.failures == {}
+        assert feed.stats.duplicates > 0
+        while got[-1:] != [exchange.number]:
+            await asyncio.sleep(0)
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        assert got == list(range(1, exchange.number + 1))
+        while exchange.closed < 10:  # the old ones are closed, each of them
+            await asyncio.sleep(0)
+        assert exchange.opened == 11
+
+
+async def test_a_slow_program_loses_nothing_either():
+    """It receives nothing while connections are replaced under it."""
+    exchange = Feed()
+    async with sessions(exchange) as server, supervise(server.url, key=number, max_queue=4) as feed:
+        feed.subscribe("sub")
+        await feed.ready()
+        await exchange.subscribed.wait()
+        exchange.publish(200)
+        await exchange.publish_until(feed.roll_over())
+        exchange.publish(200)
+        got = []
+        while feed.generation < 2 or got[-1:] != [exchange.number]:
+            if got[-1:] == [exchange.number]:
+                exchange.publish()
+            message = await feed.recv()
+            if message != "ack":
+                got.append(int(message))
+        assert got == list(range(1, exchange.number + 1))
+
+
+async def test_the_old_connection_stays_until_the_new_one_has_its_first_message():
+    exchange = Feed()
+    async with sessions(exchange) as server:
+        rollover = Rollover(first=lambda payload: payload == "3")
+        async with supervise(server.url, rollover=rollover) as feed:
+            feed.subscribe("sub")
+            await exchange.subscribed.wait()
+            rolling = asyncio.ensure_future(feed.roll_over())
+            also = asyncio.ensure_future(feed.roll_over())  # serves both
+            while len(exchange.peers) < 2:
+                await asyncio.sleep(0)
+            assert feed.state is State.ROLLING_OVER
+            exchange.publish(2)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not rolling.done()
+            assert exchange.closed == 0
+            await feed.send("x")  # goes to the old one
+            exchange.publish()
+            assert await rolling
+            assert await also
+            assert exchange.opened == 2
+
+
+async def test_listeners_get_both_and_no_message_twice():
+    class Listener(WSListener):
+        payload_type = str
+
+        def on_ws_message(self, transport, msg_type, payload):
+            got.append(payload)
+
+    exchange, got = Feed(), []
+    async with sessions(exchange) as server, supervise(server.url, Listener, key=number) as feed:
+        feed.subscribe("sub", ack=lambda payload: payload == "ack")
+        await feed.ready()
+        for _ in range(5):
+            assert await exchange.publish_until(feed.roll_over())
+        numbers = [message for message in got if message != "ack"]
+        while len(numbers) < exchange.number:
+            await asyncio.sleep(0)
+            numbers = [message for message in got if message != "ack"]
+        assert numbers == [str(n) for n in range(1, exchange.number + 1)]
+
+
+async def test_a_frame_listener_rolls_over_too():
+    class Listener(WSListener):
+        def on_ws_frame(self, transport, frame):
+            got.append(frame.get_payload_as_bytes())
+
+    got = []
+    async with sessions(answer) as server, supervise(server.url, Listener) as feed:
+        feed.subscribe("a")
+        await feed.ready()
+        assert await feed.roll_over()
+        assert feed.stats.rollovers == 1
+        while b"data a 2" not in got:
+            await asyncio.sleep(0)
+
+
+async def test_by_age_and_by_message():
+    exchange = Feed()
+    async with sessions(exchange) as server:
+        rollover = Rollover(0.02, jitter=0.5)
+        async with supervise(server.url, rollover=rollover) as feed:
+            feed.subscribe("sub")
+            await exchange.publish_until(until_rolled(feed, 3))
+        rollover = Rollover(when=lambda payload: payload == "serverShutdown")
+        async with supervise(server.url, rollover=rollover) as feed:
+            feed.subscribe("sub")
+            await feed.ready()
+            while not exchange.peers:
+                await asyncio.sleep(0)
+            exchange.peers[-1].send(text("serverShutdown"))
+            await exchange.publish_until(until_rolled(feed, 1))
+
+
+async def until_rolled(feed, times):
+    received = asyncio.ensure_future(drop(feed))
+    while feed.stats.rollovers < times:
+        await asyncio.sleep(0)
+    received.cancel()
+    await asyncio.wait([received])
+
+
+async def drop(feed):
+    async for _ in feed:
+        pass
+
+
+async def test_if_the_new_one_fails_the_old_one_stays_and_it_is_tried_again():
+    async def handler(peer):
+        attempts.append(1)
+        if 2 <= len(attempts) <= 3:
+            await peer.read_request()
+            peer.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+            return
+        await peer.accept()
+        peer.send(text(f"from {len(attempts)}"))
+        await idle(peer)
+
+    attempts = []
+    rollover = Rollover(0.01, retry=0.01)
+    async with serve(handler) as server, supervise(server.url, rollover=rollover) as feed:
+        assert await feed.recv() == "from 1"
+        while feed.stats.rollovers < 1:
+            await asyncio.sleep(0)
+        assert feed.stats.rollovers_failed == 2
+        assert feed.stats.failures == {"InvalidStatus": 2}
+        assert feed.stats.gaps == 0
+        assert await feed.recv() == "from 4"
+
+
+async def test_a_new_one_that_says_nothing_is_given_up():
+    async with sessions(say("x"), idle) as server:
+        async with supervise(server.url, rollover=Rollover(timeout=0.02)) as feed:
+            await feed.ready()
+            assert not await feed.roll_over()
+            assert feed.state is State.OPEN
+            assert feed.stats.failures == {"TimeoutError": 1}
+            assert feed.transport is not None
+
+
+async def test_the_new_one_takes_over_at_once_if_the_old_one_ends():
+    """Before it has its first message: better than nothing."""
+
+    async def old(peer):
+        await opened.wait()
+        await close(peer)
+
+    async def new(peer):
+        opened.set()
+        await idle(peer)
+
+    opened = asyncio.Event()
+    async with sessions(old, new) as server, supervise(server.url, rollover=Rollover(timeout=100)) as feed:
+        await feed.ready()
+        assert await feed.roll_over()
+        await feed.ready()
+        assert feed.stats.rollovers == 0
+        assert feed.stats.gaps == 1
+        assert feed.stats.connects == 2
+
+
+async def test_the_old_one_ends_while_the_new_one_fails():
+    async def handler(peer):
+        attempts.append(1)
+        if len(attempts) == 2:
+            await peer.read_request()
+            ending.set()
+            await gone.wait()
+            peer.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+            return
+        await peer.accept()
+        if len(attempts) == 1:
+            await ending.wait()
+            await close(peer)
+            gone.set()
+        else:
+            await idle(peer)
+
+    attempts, states, ending, gone = [], [], asyncio.Event(), asyncio.Event()
+    async with serve(handler) as server:
+        async with supervise(server.url, on_state=lambda change: states.append(change.state)) as feed:
+            await feed.ready()
+            assert not await feed.roll_over()
+            while feed.stats.connects < 2:
+                await asyncio.sleep(0)
+            await feed.ready()
+    connect = [State.CONNECTING, State.OPEN]
+    assert states[:3] == [*connect, State.ROLLING_OVER]
+    assert states[-3:] == [*connect, State.CLOSED]
+
+
+async def test_closing_during_a_rollover():
+    exchange = Feed()
+    async with sessions(exchange) as server, supervise(server.url) as feed:
+        await feed.ready()
+        rolling = asyncio.ensure_future(feed.roll_over())
+        while exchange.opened < 2:
+            await asyncio.sleep(0)
+        await feed.close()
+        assert not await rolling
+        assert exchange.closed == 2
+
+
+async def test_a_server_that_does_not_answer_close_is_dropped():
+    async def old(peer):
+        peer.send(text("old"))
+        await peer.rest()
+
+    async with sessions(old, say("new")) as server:
+        rollover = Rollover(drain_timeout=0.02)
+        async with supervise(server.url, rollover=rollover, close_timeout=50) as feed:
+            assert await feed.recv() == "old"
+            assert await feed.roll_over()
+            assert await feed.recv() == "new"
+
+
+async def test_the_window_of_the_new_one_is_its_own():
+    exchange = Feed()
+    async with sessions(exchange) as server:
+        async with supervise(server.url, window=Window(2, 0.05, reserve=0)) as feed:
+            for name in "abc":
+                feed.subscribe(name, ack=lambda payload: payload == "ack")
+            await feed.ready()
+            assert await exchange.publish_until(feed.roll_over())
+            assert feed.stats.subscriptions_in == 3
+            assert feed.stats.messages_sent == 6
+
+
+async def test_a_key_that_raises_removes_nothing():
+    def key(payload):
+        raise KeyError(payload)
+
+    async with sessions(say("a", "a", "b")) as server, supervise(server.url, key=key) as feed:
+        assert [await feed.recv() for _ in range(3)] == ["a", "a", "b"]
+        assert feed.stats.callback_errors == 3
+
+
+async def test_duplicates_after_a_reconnect_are_removed():
+    async def script(peer):
+        peer.send(text("1") + text("2") + text(str(peer.number + 2)))
+        await close(peer)
+
+    async with sessions(script) as server, supervise(server.url, key=number) as feed:
+        assert [await feed.recv() for _ in range(5)] == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "abort"])
+async def test_ending_a_task_that_waits_for_a_rollover(how):
+    async with sessions(idle) as server, supervise(server.url) as feed:
+        await feed.ready()
+        rolling = asyncio.ensure_future(feed.roll_over())
+        await asyncio.sleep(0)
+        if how == "cancel":
+            rolling.cancel()
+            await asyncio.wait([rolling])
+        else:
+            feed.abort()
+            assert not await rolling
