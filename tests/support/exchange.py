@@ -366,7 +366,7 @@ class Session:
             if habits.lifetime is not None:
                 due.append((self._opened + habits.lifetime, lambda: self.end("lifetime", 1001)))
                 if habits.notice is not None and not self._announced:
-                    due.append((self._opened + habits.lifetime - habits.notice, self._announce))
+                    due.append((self._opened + habits.lifetime - habits.notice, self.announce))
             if habits.ping_every is not None:
                 due.append((self._ping_due, self._ping))
                 if self._pinged_at is not None:
@@ -394,7 +394,7 @@ class Session:
         self._ping_due = now + (self.exchange.habits.ping_every or 0)
         self._peer.send(frames.frame(frames.PING, b"%d" % int(now * 1000)))
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         self._announced = True
         self.say(self.exchange.dialect.shutdown)
 
@@ -414,6 +414,11 @@ class Exchange:
         self.endings: Counter[str] = Counter()
         # For the next attempts to connect: how many are answered with this.
         self.refusals: deque[bytes] = deque()
+
+    def announce(self) -> None:
+        """Tell all clients that their connections will be closed."""
+        for session in self.open_sessions:
+            session.announce()
 
     @property
     def open_sessions(self) -> list[Session]:

@@ -1,0 +1,25 @@
+"""A bot on a bad day: `make chaos` for a few seconds. And the account itself: would it find what it looks for?"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from scenarios import chaos
+
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+async def test_what_was_published_is_delivered_or_reported_as_lost(seed, caplog):
+    caplog.set_level(logging.CRITICAL)
+    report = await chaos.play(3.0, seed)
+    assert not report.errors, report
+    assert report.delivered > 300
+    assert report.stats.connects > 2
+
+
+def test_holes_are_explained_by_the_fewest_gaps():
+    assert chaos.fewest_gaps(set()) == 0
+    assert chaos.fewest_gaps({(1, 2), (1, 3), (2, 4)}) == 2
+    assert chaos.fewest_gaps({(1, 4), (2, 3), (4, 5)}) == 2
