@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 
 import pytest
-from scenarios import chaos
-
-pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+from scenarios import chaos, soak
 
 
+@pytest.mark.asyncio(loop_factories=["asyncio"])
 @pytest.mark.parametrize("seed", [3, 4])
 async def test_what_was_published_is_delivered_or_reported_as_lost(seed, caplog):
     caplog.set_level(logging.CRITICAL)
@@ -17,6 +16,15 @@ async def test_what_was_published_is_delivered_or_reported_as_lost(seed, caplog)
     assert not report.errors, report
     assert report.delivered > 300
     assert report.stats.connects > 2
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_soak_of_two_seconds_reports_each_period(tmp_path, caplog):
+    caplog.set_level(logging.CRITICAL)
+    assert not await soak.soak(2.0, tmp_path / "soak.md", 1.0)
+    head, _, *rows = (tmp_path / "soak.md").read_text().splitlines()
+    assert head.split(" | ")[1:3] == ["RSS KiB", "descriptors"]
+    assert len(rows) >= 2
 
 
 def test_holes_are_explained_by_the_fewest_gaps():

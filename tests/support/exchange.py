@@ -270,7 +270,7 @@ class Session:
         self._opened = self._heard_at = self._said_at = self._data_at = self._loop.time()
         self._messages = itertools.count()
         self._pinged_at: float | None = None
-        self._ping_due = self._opened
+        self._ping_due = self._opened + (exchange.habits.ping_every or 0)
         self._announced = False
 
     @property
