@@ -40,6 +40,7 @@ endif
 
 demo: $(built)
 	@$(bin)/python -m bench.demo
+	@echo && $(bin)/python examples/rollover.py
 
 # pytest runs last, so that its summary is the last thing on the screen.
 test: side-by-side test-asan bench-quick pytest

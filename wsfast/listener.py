@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ListenerFactory = Callable[[], WSListener] | Callable[[UpgradeRequest, UpgradeResponse], WSListener]
 
+
 class Overseeing:
     """A listener factory that wants to know, before anything is delivered, what it is delivered to."""
 
@@ -289,9 +290,7 @@ async def ws_connect(
     return made[0]
 
 
-def make_listener(
-    factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse
-) -> WSListener:
+def make_listener(factory: ListenerFactory, request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
     listener = factory(request, response) if _takes_two(factory) else factory()  # type: ignore[call-arg]
     if not isinstance(listener, WSListener):
         raise TypeError(f"ws_listener_factory must return a WSListener, not {type(listener).__name__}")

@@ -1,8 +1,8 @@
 """The documentation does what it says: its Python blocks run, against real servers, and the examples do.
 
 The ```python blocks of a page are one script, so that they may build on each other; what the script prints is what the
-page's ```output blocks say, if it has any. They address the servers of examples/echo_server.py by their usual
-ports, for which the test puts others, and find the certificate to trust in ca.pem.
+page's ```output blocks say, if it has any. They address the servers of examples/echo_server.py and examples/exchange.py
+by their usual ports, for which the test puts others, and find the certificate to trust in ca.pem.
 """
 
 import contextlib
@@ -40,7 +40,9 @@ def place(tmp_path_factory):
     directory = tmp_path_factory.mktemp("docs")
     with process(sys.executable, EXAMPLES / "echo_server.py", "0", "0", cwd=directory) as server:
         ports = [re.search(r"127\.0\.0\.1:(\d+)", server.stdout.readline())[1] for _ in range(2)]
-        yield directory, dict(zip(["8765", "8766"], ports))
+        with process(sys.executable, EXAMPLES / "exchange.py", "0", cwd=directory) as exchange:
+            ports.append(re.search(r"127\.0\.0\.1:(\d+)", exchange.stdout.readline())[1])
+            yield directory, dict(zip(["8765", "8766", "8767"], ports))
 
 
 def script_of(page):

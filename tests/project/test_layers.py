@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[2] / "wsfast"
 # From the top. A module may import what stands below it, and what shares its place: a folder its own modules.
 LAYERS = [
     {"__init__"},
+    {"supervisor"},
     {"listener"},
     {"asyncio"},
     {"sync"},

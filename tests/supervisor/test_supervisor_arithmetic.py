@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -257,5 +258,5 @@ def test_a_histogram_is_of_constant_size():
     assert rtt.count == 5
     assert buckets[-1] == (math.inf, 5)
     assert [number for limit, number in buckets if limit <= 1e-4][-1] == 3
-    assert all(low[0] < high[0] and low[1] <= high[1] for low, high in zip(buckets, buckets[1:]))
+    assert all(low[0] < high[0] and low[1] <= high[1] for low, high in itertools.pairwise(buckets))
     assert len(buckets) == 21

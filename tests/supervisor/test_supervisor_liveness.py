@@ -148,12 +148,11 @@ async def test_topics_are_bounded_by_the_subscriptions():
         await peer.frame()
         await say(*map(str, range(100)))(peer)
 
-    async with sessions(script) as server:
-        async with supervise(server.url, topic=topic) as feed:
-            feed.subscribe("sub", key="7", max_silence=60)
-            assert [await feed.recv() for _ in range(100)] == list(map(str, range(100)))
-            assert feed._core.leg.liveness._heard <= {"7"}
-            assert feed.stats.callback_errors == 2
+    async with sessions(script) as server, supervise(server.url, topic=topic) as feed:
+        feed.subscribe("sub", key="7", max_silence=60)
+        assert [await feed.recv() for _ in range(100)] == list(map(str, range(100)))
+        assert feed._core.leg.liveness._heard <= {"7"}
+        assert feed.stats.callback_errors == 2
 
 
 def test_a_topic_must_be_known_to_be_watched():
@@ -188,13 +187,15 @@ async def test_a_heartbeat_that_is_not_answered(listener):
     waiting, on_state = lost()
     beat = Heartbeat(0.02, "ping", lambda payload: payload == "pong")
     args = (Listener,) if listener else ()
-    async with sessions(reply) as server:
-        async with supervise(server.url, *args, heartbeat=beat, on_state=on_state) as feed:
-            change = await waiting
-            assert isinstance(change.cause, HeartbeatTimeout)
-            assert str(change.cause) == "no answer to a heartbeat for 0.02 seconds"
-            if not listener:
-                got = [await feed.recv() for _ in range(3)]
+    async with (
+        sessions(reply) as server,
+        supervise(server.url, *args, heartbeat=beat, on_state=on_state) as feed,
+    ):
+        change = await waiting
+        assert isinstance(change.cause, HeartbeatTimeout)
+        assert str(change.cause) == "no answer to a heartbeat for 0.02 seconds"
+        if not listener:
+            got = [await feed.recv() for _ in range(3)]
     assert got[:3] == ["data"] * 3  # and no "pong"
 
 
@@ -249,7 +250,7 @@ async def test_a_dead_connection_does_not_delay_the_next_one():
 
 def test_the_errors_are_timeouts_and_pickle():
     for error in (SilenceTimeout(3, "k"), HeartbeatTimeout(2.5), SubscriptionTimeout("k", 4)):
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301
+        again = pickle.loads(pickle.dumps(error))
         assert isinstance(again, (SupervisorTimeout, TimeoutError))
         assert (str(again), again.args) == (str(error), error.args)
     assert str(SilenceTimeout(3, "k")) == "no data for 3 seconds of 'k'"

@@ -80,15 +80,17 @@ async def test_iterating_and_receiving_may_alternate():
 
 async def test_states_are_told_with_their_causes():
     changes = []
-    async with sessions(says_and_closes, idle) as server:
-        async with supervise(server.url, on_state=changes.append) as feed:
-            await received(feed, 2)
-            while feed.stats.connects < 2:
-                await asyncio.sleep(0)
-            await feed.ready()
-            assert feed.state is State.OPEN
-            assert feed.cause is None
-            assert feed.next_attempt is None
+    async with (
+        sessions(says_and_closes, idle) as server,
+        supervise(server.url, on_state=changes.append) as feed,
+    ):
+        await received(feed, 2)
+        while feed.stats.connects < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await feed.ready()
+        assert feed.state is State.OPEN
+        assert feed.cause is None
+        assert feed.next_attempt is None
     states = [change.state for change in changes]
     connect = [State.CONNECTING, State.OPEN]
     assert states == [*connect, State.WAITING, *connect, State.CLOSED]
@@ -182,9 +184,12 @@ async def test_a_classifier_that_raises_decides_nothing(caplog):
 
 
 async def test_urls_are_tried_in_order():
-    async with serve(refuse) as busy, sessions(say("here")) as server:
-        async with supervise([busy.url, server.url]) as feed:
-            assert await feed.recv() == "here"
+    async with (
+        serve(refuse) as busy,
+        sessions(say("here")) as server,
+        supervise([busy.url, server.url]) as feed,
+    ):
+        assert await feed.recv() == "here"
 
 
 async def test_each_attempt_asks_for_url_and_headers():
@@ -192,7 +197,7 @@ async def test_each_attempt_asks_for_url_and_headers():
         asked.append(1)
         await asyncio.sleep(0)
         if len(asked) == 1:
-            raise KeyError("no token yet")  # noqa: EM101
+            raise KeyError("no token yet")
         return server.url + f"key{len(asked)}", {"additional_headers": {"X-Token": str(len(asked))}}
 
     async def script(peer):
@@ -252,7 +257,7 @@ async def test_what_is_left_is_received_after_close():
 
 async def test_a_program_that_does_not_receive_is_not_connected_without_end():
     async with sessions(says_and_closes) as server, supervise(server.url, max_attempts=50) as feed:
-        while feed.stats.connects < 3:
+        while feed.stats.connects < 3:  # noqa: ASYNC110
             await asyncio.sleep(0)
         for _ in range(50):
             await asyncio.sleep(0)
@@ -353,11 +358,10 @@ async def test_the_url_function_may_close_the_supervisor():
 
 
 async def test_abort_at_any_state():
-    async with serve(lambda peer: peer.read_request()) as server:
-        async with supervise(server.url) as feed:
-            feed.abort()
-            feed.abort()
-            await feed.wait_closed()
+    async with serve(lambda peer: peer.read_request()) as server, supervise(server.url) as feed:
+        feed.abort()
+        feed.abort()
+        await feed.wait_closed()
     feed = supervise("ws://127.0.0.1:1/")
     feed.abort()
     with pytest.raises(ConnectionClosedOK):
@@ -373,7 +377,7 @@ def test_a_loop_that_ends_leaves_nothing_behind():
 
     async def in_a_task():
         feed = await supervise("ws://127.0.0.1:1/", delays=lambda: iter([1000.0])).__aenter__()
-        while feed.state is not State.WAITING:
+        while feed.state is not State.WAITING:  # noqa: ASYNC110
             await asyncio.sleep(0)
         return feed
 
@@ -385,7 +389,7 @@ async def test_the_log_is_structured(caplog):
     caplog.set_level(logging.INFO, "wsfast.client")
     async with sessions(says_and_closes, idle) as server, supervise(server.url) as feed:
         await received(feed, 2)
-        while feed.stats.connects < 2:
+        while feed.stats.connects < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await feed.ready()
     records = [record for record in caplog.records if hasattr(record, "previous")]

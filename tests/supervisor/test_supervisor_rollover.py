@@ -75,12 +75,12 @@ async def test_nothing_is_lost_and_nothing_comes_twice():
         assert feed.stats.gaps == 0
         assert feed.stats.failures == {}
         assert feed.stats.duplicates > 0
-        while got[-1:] != [exchange.number]:
+        while got[-1:] != [exchange.number]:  # noqa: ASYNC110
             await asyncio.sleep(0)
         receiving.cancel()
         await asyncio.wait([receiving])
         assert got == list(range(1, exchange.number + 1))
-        while exchange.closed < 10:  # the old ones are closed, each of them
+        while exchange.closed < 10:  # noqa: ASYNC110 - the old ones are closed, each of them
             await asyncio.sleep(0)
         assert exchange.opened == 11
 
@@ -114,7 +114,7 @@ async def test_the_old_connection_stays_until_the_new_one_has_its_first_message(
             await exchange.subscribed.wait()
             rolling = asyncio.ensure_future(feed.roll_over())
             also = asyncio.ensure_future(feed.roll_over())  # serves both
-            while len(exchange.peers) < 2:
+            while len(exchange.peers) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             assert feed.state is State.ROLLING_OVER
             exchange.publish(2)
@@ -160,7 +160,7 @@ async def test_a_frame_listener_rolls_over_too():
         await feed.ready()
         assert await feed.roll_over()
         assert feed.stats.rollovers == 1
-        while b"data a 2" not in got:
+        while b"data a 2" not in got:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -175,7 +175,7 @@ async def test_by_age_and_by_message():
         async with supervise(server.url, rollover=rollover) as feed:
             feed.subscribe("sub")
             await feed.ready()
-            while not exchange.peers:
+            while not exchange.peers:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             exchange.peers[-1].send(text("serverShutdown"))
             await exchange.publish_until(until_rolled(feed, 1))
@@ -183,7 +183,7 @@ async def test_by_age_and_by_message():
 
 async def until_rolled(feed, times):
     received = asyncio.ensure_future(drop(feed))
-    while feed.stats.rollovers < times:
+    while feed.stats.rollovers < times:  # noqa: ASYNC110
         await asyncio.sleep(0)
     received.cancel()
     await asyncio.wait([received])
@@ -209,7 +209,7 @@ async def test_if_the_new_one_fails_the_old_one_stays_and_it_is_tried_again():
     rollover = Rollover(0.01, retry=0.01)
     async with serve(handler) as server, supervise(server.url, rollover=rollover) as feed:
         assert await feed.recv() == "from 1"
-        while feed.stats.rollovers < 1:
+        while feed.stats.rollovers < 1:  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert feed.stats.rollovers_failed == 2
         assert feed.stats.failures == {"InvalidStatus": 2}
@@ -218,13 +218,15 @@ async def test_if_the_new_one_fails_the_old_one_stays_and_it_is_tried_again():
 
 
 async def test_a_new_one_that_says_nothing_is_given_up():
-    async with sessions(say("x"), idle) as server:
-        async with supervise(server.url, rollover=Rollover(timeout=0.02)) as feed:
-            await feed.ready()
-            assert not await feed.roll_over()
-            assert feed.state is State.OPEN
-            assert feed.stats.failures == {"TimeoutError": 1}
-            assert feed.transport is not None
+    async with (
+        sessions(say("x"), idle) as server,
+        supervise(server.url, rollover=Rollover(timeout=0.02)) as feed,
+    ):
+        await feed.ready()
+        assert not await feed.roll_over()
+        assert feed.state is State.OPEN
+        assert feed.stats.failures == {"TimeoutError": 1}
+        assert feed.transport is not None
 
 
 async def test_the_new_one_takes_over_at_once_if_the_old_one_ends():
@@ -270,7 +272,7 @@ async def test_the_old_one_ends_while_the_new_one_fails():
         async with supervise(server.url, on_state=lambda change: states.append(change.state)) as feed:
             await feed.ready()
             assert not await feed.roll_over()
-            while feed.stats.connects < 2:
+            while feed.stats.connects < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             await feed.ready()
     connect = [State.CONNECTING, State.OPEN]
@@ -283,7 +285,7 @@ async def test_closing_during_a_rollover():
     async with sessions(exchange) as server, supervise(server.url) as feed:
         await feed.ready()
         rolling = asyncio.ensure_future(feed.roll_over())
-        while exchange.opened < 2:
+        while exchange.opened < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await feed.close()
         assert not await rolling
@@ -305,14 +307,13 @@ async def test_a_server_that_does_not_answer_close_is_dropped():
 
 async def test_the_window_of_the_new_one_is_its_own():
     exchange = Feed()
-    async with sessions(exchange) as server:
-        async with supervise(server.url, window=Window(2, 0.05, reserve=0)) as feed:
-            for name in "abc":
-                feed.subscribe(name, ack=lambda payload: payload == "ack")
-            await feed.ready()
-            assert await exchange.publish_until(feed.roll_over())
-            assert feed.stats.subscriptions_in == 3
-            assert feed.stats.messages_sent == 6
+    async with sessions(exchange) as server, supervise(server.url, window=Window(2, 0.05, reserve=0)) as feed:
+        for name in "abc":
+            feed.subscribe(name, ack=lambda payload: payload == "ack")
+        await feed.ready()
+        assert await exchange.publish_until(feed.roll_over())
+        assert feed.stats.subscriptions_in == 3
+        assert feed.stats.messages_sent == 6
 
 
 async def test_a_key_that_raises_removes_nothing():

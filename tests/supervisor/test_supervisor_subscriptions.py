@@ -99,7 +99,7 @@ async def test_an_exception_in_ack_is_as_if_it_were_false():
     def ack(payload):
         called.append(payload)
         if len(called) < 2:
-            raise KeyError("result")  # noqa: EM101
+            raise KeyError("result")
         return True
 
     called = []
@@ -219,7 +219,7 @@ async def test_send_waits_for_a_connection_and_survives_the_end_of_one():
             feed.subscribe("later")
             sends = [asyncio.ensure_future(feed.send(message)) for message in ("a", b"b", bytearray(b"c"))]
             await sends[0]
-            while feed.generation < 1 and feed.stats.connects < 2:
+            while feed.generation < 1 and feed.stats.connects < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             await feed.ready()
             await asyncio.gather(*sends)
@@ -297,7 +297,7 @@ async def test_pongs_count_in_the_window():
     window = Window(6, 0.15, reserve=5)
     async with sessions(recorder) as server, supervise(server.url, window=window) as feed:
         await feed.ready()
-        while sum(1 for one in recorder.got if one.opcode == PONG) < 5:
+        while sum(1 for one in recorder.got if one.opcode == PONG) < 5:  # noqa: ASYNC110
             await asyncio.sleep(0)
         for number in range(3):
             feed.subscribe(str(number))

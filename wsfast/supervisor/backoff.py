@@ -10,7 +10,9 @@ from wsfast._opening.reconnecting import MINIMUM_LIFE, least_delay
 __all__ = ["Backoff", "full_jitter"]
 
 
-def full_jitter(first: float = 0.5, longest: float = 60.0, factor: float = 2.0) -> Generator[float, None, None]:
+def full_jitter(
+    first: float = 0.5, longest: float = 60.0, factor: float = 2.0
+) -> Generator[float, None, None]:
     """How many seconds to wait before each attempt: anything from 0 to a limit that grows.
 
     The clients of a server that restarts come back spread evenly, not all at once.

@@ -35,9 +35,7 @@ class Core:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._backoff = Backoff(
-            shared.delays, shared.min_lifetime, shared.max_attempts, shared.max_downtime
-        )
+        self._backoff = Backoff(shared.delays, shared.min_lifetime, shared.max_attempts, shared.max_downtime)
         self.state = State.CONNECTING
         self.cause: BaseException | None = None
         self.next_attempt: float | None = None

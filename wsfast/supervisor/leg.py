@@ -68,7 +68,9 @@ class Leg:
             self.connection = await connect(url, create_connection=create, **options)
             self.transport = self.connection.protocol
         else:
-            self.transport, _ = await ws_connect(_Factory(shared.listener_factory, self._show), url, **options)
+            self.transport, _ = await ws_connect(
+                _Factory(shared.listener_factory, self._show), url, **options
+            )
         self.opened_at = time.monotonic()
         self._ending = asyncio.get_running_loop().create_task(self._wait_ended())
         self._ending.add_done_callback(self._has_ended)
@@ -200,9 +202,7 @@ class Leg:
     def _must_look(self) -> bool:
         shared = self._shared
         return (
-            shared.looks_at_all
-            or not self.has_first
-            or (self.opened_at > 0 and bool(self.outbox.in_flight))
+            shared.looks_at_all or not self.has_first or (self.opened_at > 0 and bool(self.outbox.in_flight))
         )
 
     def _show(self, transport: WSTransport, receiver: WSListener) -> None:
@@ -238,10 +238,10 @@ class Leg:
         rollover = shared.rollover
         if rollover.when is not None and call("when", False, rollover.when, payload):
             shared.wants_rollover(self)
-        if not self.has_first and not accepted:
-            if rollover.first is None or call("first", False, rollover.first, payload):
-                self.has_first = True
-                asyncio.get_running_loop().call_soon(self._subscriptions_changed)
+        first = rollover.first
+        if not self.has_first and not accepted and (first is None or call("first", False, first, payload)):
+            self.has_first = True
+            asyncio.get_running_loop().call_soon(self._subscriptions_changed)
         return shared.listener_factory is not None and shared.is_duplicate(payload)
 
     def _hear(self, topic: Callable[[Any], Hashable], payload: Any) -> None:
@@ -261,9 +261,7 @@ class _NotYet:
 
 
 class _Factory(Overseeing):
-    def __init__(
-        self, factory: ListenerFactory, oversee: Callable[[WSTransport, WSListener], None]
-    ) -> None:
+    def __init__(self, factory: ListenerFactory, oversee: Callable[[WSTransport, WSListener], None]) -> None:
         self._factory = factory
         self._oversee = oversee
 

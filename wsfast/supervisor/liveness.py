@@ -208,7 +208,9 @@ class Liveness:
         if self._stopped or heartbeat is None:
             return
         if exc is not None:
-            self._fail(exc if isinstance(exc, Exception) else RuntimeError("the heartbeat's function was cancelled"))
+            self._fail(
+                exc if isinstance(exc, Exception) else RuntimeError("the heartbeat's function was cancelled")
+            )
         elif heartbeat.is_reply is not None and self._waiting is None:
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
 

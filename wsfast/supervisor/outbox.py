@@ -20,7 +20,7 @@ __all__ = ["Outbox", "Urgent"]
 # Messages that leave in one callback of the event loop.
 _BATCH = 128
 
-# Subscriptions that wait for their acknowledgements at a time: each message received meanwhile is shown to each of them.
+# Subscriptions that wait for their acknowledgements at a time. Each message that comes meanwhile is shown to each.
 _MOST_IN_FLIGHT = 32
 
 # Without a window, bytes that may wait in the write buffer before the next message does.
@@ -82,7 +82,9 @@ class Outbox:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._sent = None if window is None else Sent(window)
-        self._counted = transport.stats.frames_sent  # of the connection's frames, those that the window knows of
+        self._counted = (
+            transport.stats.frames_sent
+        )  # of the connection's frames, those that the window knows of
         self._urgent = urgent
         self._heartbeats: deque[Urgent] = deque()
         self._subscriptions = subscriptions
@@ -153,7 +155,8 @@ class Outbox:
         """Does a received message acknowledge a subscription?"""
         accepted = False
         for subscription in list(self.in_flight):
-            if self._callbacks.call("ack", False, subscription.ack, payload):
+            ack = subscription.ack
+            if ack is not None and self._callbacks.call("ack", False, ack, payload):
                 accepted = True
                 if self.in_flight.pop(subscription, None) is not None:
                     self._times.pop(subscription, None)

@@ -57,7 +57,7 @@ class Announcer:
         if self._loop.is_closed():
             return
         delay = None if change.next_attempt is None else change.next_attempt - self._loop.time()
-        extra = {
+        extra: dict[str, object] = {
             "state": change.state.value,
             "previous": change.previous.value,
             "cause": change.cause,

@@ -29,10 +29,10 @@ class RTT:
         self._counts[min(max(ns.bit_length() - _FIRST, 0), len(self._counts) - 1)] += 1
 
     def buckets(self) -> list[tuple[float, int]]:
-        """Pairs of a limit in seconds and how many round trips took less, in rising order. The last limit is infinite."""
+        """Pairs of a limit in seconds and how many round trips took less, in rising order. The last one is infinite."""
         limits = [2.0**power / 1e9 for power in range(_FIRST, _LAST + 1)] + [float("inf")]
         total, buckets = 0, []
-        for limit, number in zip(limits, self._counts):
+        for limit, number in zip(limits, self._counts, strict=True):
             total += number
             buckets.append((limit, total))
         return buckets

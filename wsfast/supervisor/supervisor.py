@@ -248,7 +248,9 @@ class Supervisor:
             :class:`SilenceTimeout`
         """
         if max_silence is not None and self._shared.topic is None:
-            raise TypeError("max_silence of a subscription needs topic=, which says what a message belongs to")
+            raise TypeError(
+                "max_silence of a subscription needs topic=, which says what a message belongs to"
+            )
         subscription = Subscription(message, key, ack, ack_timeout, retries, max_silence)
         former = self._shared.subscriptions.get(subscription.key)
         self._shared.subscriptions.add(subscription)

@@ -6,14 +6,14 @@ import asyncio
 import enum
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 __all__ = ["Decision", "Target", "Targets", "URLs"]
 
 #: A URL, or a URL and the options of the connection that differ from those of the supervisor.
 Target = str | tuple[str, dict[str, Any]]
 
-URLs = Union[str, Sequence[str], Callable[[], Target], Callable[[], Awaitable[Target]]]
+URLs = str | Sequence[str] | Callable[[], Target] | Callable[[], Awaitable[Target]]
 
 
 class Decision(enum.Enum):
@@ -57,7 +57,9 @@ class Targets:
             try:
                 result = await asyncio.wait_for(result, timeout)
             except asyncio.TimeoutError as exc:
-                raise TimeoutError(f"the function that says where to connect took {timeout:g} seconds") from exc
+                raise TimeoutError(
+                    f"the function that says where to connect took {timeout:g} seconds"
+                ) from exc
         if isinstance(result, str):
             return result, {}
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):

@@ -15,8 +15,8 @@ class Window:
     A token bucket does not promise that: a full one lets `limit` messages pass at once, and more as it fills.
 
     Exchanges count PING and PONG frames too. wsfast counts those that it sends by itself, but cannot delay them.
-    So the supervisor keeps `reserve` of the `limit` free for them: its own messages are at most `limit - reserve` in any
-    `per` seconds. If more PINGs and PONGs than that are sent, they count, and the next message waits.
+    So the supervisor keeps `reserve` of the `limit` free for them: its own messages are at most `limit - reserve` in
+    any `per` seconds. If more PINGs and PONGs than that are sent, they count, and the next message waits.
 
     **The promise**: no `per` seconds see more than `limit` frames leave, as long as no more than `reserve` of them are
     PINGs and PONGs. The default, 1, suits a server that pings no more often than every `per` seconds.
