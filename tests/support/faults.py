@@ -23,7 +23,11 @@ class Line:
         self.is_open = True
 
     def stall(self) -> None:
-        """Forward nothing until release(). TCP holds what comes meanwhile, and then the sender."""
+        """Forward nothing to the client until release(). TCP holds what comes meanwhile, and then the sender.
+
+        What the client sends goes on at once: a network that delays one frame and not the next moves them together, and
+        then no client can keep to a limit on frames per second.
+        """
         self._flows.clear()
 
     def release(self) -> None:
@@ -48,11 +52,12 @@ class Line:
         self.is_open = False
         self._flows.set()
 
-    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to_client: bool) -> None:
         while data := await reader.read(1 << 16):
-            if self.latency:
-                await asyncio.sleep(self.latency)
-            await self._flows.wait()
+            if to_client:
+                if self.latency:
+                    await asyncio.sleep(self.latency)
+                await self._flows.wait()
             if not self.is_open:
                 return
             writer.write(data)
@@ -79,7 +84,7 @@ class Faults:
         line = Line(writer, server)
         self.lines.append(line)
         try:
-            pumps = (line.pump(reader, server), line.pump(from_server, writer))
+            pumps = (line.pump(reader, server, False), line.pump(from_server, writer, True))
             await asyncio.gather(*pumps, return_exceptions=True)
         finally:
             self.lines.remove(line)

@@ -1,37 +1,11 @@
 cimport cython
-from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
-from libc.stdint cimport uint8_t, uint32_t
 
-from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport WSFrame
 from wsfast._engine.messages cimport Fragments, Incoming
+from wsfast.asyncio._slot cimport FRAME_COST, Slot
 from wsfast.asyncio._waiter cimport Waiter
-
-
-# A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload.
-# Both are NULL for fragments that were put together, in Inbox._fragments.
-cdef struct Slot:
-    PyObject *owner
-    const char *data
-    Py_ssize_t size
-    uint8_t opcode
-    uint8_t fin
-    uint8_t settled                 # in no read buffer, and if it is text, checked; or KEYED
-    uint32_t stamp                  # when it was settled, if there is a Policy: see stamp()
-
-
-cdef inline uint32_t stamp() noexcept:
-    """The time in units of 65.5 microseconds. Differences are right for three days, and need no more room in a Slot."""
-    return <uint32_t>(wsf_monotonic_ns() >> 16)
-
-
-cdef enum:
-    # What a queued frame costs besides its payload: a slot of a ring that may be half empty, and a bytes object.
-    FRAME_COST = 128
-    # `settled` of a message of which the key is known already.
-    KEYED = 2
 
 
 # What becomes of messages that arrive faster than the program receives them, other than that reading pauses.
@@ -93,9 +67,6 @@ cdef class Inbox(WSListener):
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
     cdef object take_frame(self)
-    cdef bint _is_valid(self, Slot *slot) noexcept
-    cdef object _undecoded(self, Slot *slot)
-    cdef object _view(self, Slot *slot)
     cdef object _take_fragments(self, int decode)
     cdef object _take_invalid(self)
     cdef object _text_or_none(self, bytes payload)
@@ -103,7 +74,7 @@ cdef class Inbox(WSListener):
     cdef int _read_handed_on(self) except -1
     cdef int _push(self, WSFrame frame) except -1
     cdef int _show(self) except -1
-    cdef bytes _joined(self, Py_ssize_t first)
+    cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count)
     cdef object _note_part(self, WSFrame frame, Slot *part)
     cdef object _note_fragment(self, bint fin, Slot *part)
     cdef int _grow(self) except -1

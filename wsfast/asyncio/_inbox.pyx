@@ -27,20 +27,11 @@ from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
 from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType, view_of
+from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.link cimport State
-from wsfast._engine.memory cimport ReadBuffer
-from wsfast._engine.messages cimport (
-    AS_TEXT,
-    AS_VIEW,
-    BY_TYPE,
-    Fragments,
-    Incoming,
-    decode as decode_text,
-    is_text,
-    take_reference,
-    text_or_null,
-)
+from wsfast._engine.messages cimport AS_TEXT, AS_VIEW, BY_TYPE, Fragments, Incoming
+from wsfast._engine.messages cimport decode as decode_text, is_text, take_reference, text_or_null
+from wsfast.asyncio._slot cimport FRAME_COST, Slot, stamp, undecoded, viewed
 from wsfast.asyncio._waiter cimport Waiter
 
 from wsfast.closing import reason_for
@@ -219,14 +210,13 @@ cdef class Inbox(WSListener):
     cdef int _show(self) except -1:
         """Show the message that is complete now, the last one of the queue, and forget it if it is not wanted."""
         cdef:
-            Py_ssize_t first = self.frames - 1
-            Py_ssize_t frames = self.frames
+            Py_ssize_t first = self.frames - 1, frames = self.frames, count = 0
             bint receiving = self.receiving
             Slot *slot
         while first > 0 and not self._at(first - 1).fin:
             first -= 1
         slot = self._at(first)
-        message = self._joined(first)
+        message = self._joined(first, &count)
         if slot.opcode == WSMsgType.TEXT:
             message = self._text_or_none(message)
             if message is None:
@@ -242,17 +232,6 @@ cdef class Inbox(WSListener):
         if unwanted and self.frames == frames:
             self._drop_from(first)
         return 0
-
-    cdef bytes _joined(self, Py_ssize_t first):
-        """The bytes of the message that begins with this frame, and ends with the last one."""
-        cdef:
-            Slot *slot
-            list parts = []
-        for i in range(first, self.frames):
-            slot = self._at(i)
-            parts.append(PyBytes_FromStringAndSize(
-                slot.data if slot.data != NULL else self._fragments.data, slot.size))
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     cdef object _note_part(self, WSFrame frame, Slot *part):
         """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload, or None if there
@@ -427,7 +406,7 @@ cdef class Inbox(WSListener):
             message = take_reference(text)
             self._pop()
         else:
-            message = self._view(slot) if decode == AS_VIEW else self._undecoded(slot)
+            message = viewed(slot, self._fragments) if decode == AS_VIEW else undecoded(slot, self._fragments)
             if message is None:
                 return self._take_invalid()
             self._pop()
@@ -439,7 +418,7 @@ cdef class Inbox(WSListener):
         """The first frame: its opcode, its payload, and whether it ends a message."""
         cdef:
             Slot *slot = self._at(0)
-            object payload = self._undecoded(slot)
+            object payload = undecoded(slot, self._fragments)
         if payload is None:
             return self._take_invalid()
         frame = (slot.opcode, payload, <bint>slot.fin)
@@ -447,29 +426,6 @@ cdef class Inbox(WSListener):
         if self._above:
             self._popped()
         return frame
-
-    cdef bint _is_valid(self, Slot *slot) noexcept:
-        """False if a whole message is to be text, and is not UTF-8."""
-        if slot.settled or slot.opcode != WSMsgType.TEXT or not slot.fin:
-            return True
-        return is_text(slot.data, slot.size)
-
-    cdef object _undecoded(self, Slot *slot):
-        """The payload of a message or frame; None if that is text and is not UTF-8."""
-        if slot.data == NULL:
-            return PyBytes_FromStringAndSize(self._fragments.data, slot.size)
-        if not self._is_valid(slot):
-            return None
-        if PyBytes_CheckExact(<object>slot.owner):
-            return <object>slot.owner
-        return PyBytes_FromStringAndSize(slot.data, slot.size)
-
-    cdef object _view(self, Slot *slot):
-        """As _undecoded(), as a memoryview; what lies in a read buffer is not copied."""
-        if slot.data != NULL and not PyBytes_CheckExact(<object>slot.owner):
-            return view_of(<ReadBuffer>slot.owner, slot.data, slot.size) if self._is_valid(slot) else None
-        payload = self._undecoded(slot)
-        return None if payload is None else PyMemoryView_FromObject(payload)
 
     cdef object _take_invalid(self):
         """The first message, of one frame: it must be text, and could not be decoded."""
@@ -485,25 +441,8 @@ cdef class Inbox(WSListener):
 
     cdef object _take_fragments(self, int decode):
         """The first message, of several frames."""
-        cdef:
-            Py_ssize_t size = 0, count = 0
-            Slot *slot
-            bytes joined
-            object message
-            char *end
-        while True:
-            slot = self._at(count)
-            size += slot.size
-            count += 1
-            if slot.fin:
-                break
-        joined = PyBytes_FromStringAndSize(NULL, size)
-        end = PyBytes_AS_STRING(joined)
-        for i in range(count):
-            slot = self._at(i)
-            if slot.size > 0:
-                memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
-                end += slot.size
+        cdef Py_ssize_t count = 0
+        cdef bytes joined = self._joined(0, &count)
         if decode == AS_TEXT:
             message = self._text_or_none(joined)
         else:
@@ -511,6 +450,28 @@ cdef class Inbox(WSListener):
         for _ in range(count):
             self._pop()
         return message
+
+    cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count):
+        """The payload of the message that begins with this frame, and how many frames it has."""
+        cdef:
+            Py_ssize_t size = 0, i
+            Slot *slot
+            bytes joined
+            char *end
+        while True:
+            slot = self._at(first + count[0])
+            size += slot.size
+            count[0] += 1
+            if slot.fin:
+                break
+        joined = PyBytes_FromStringAndSize(NULL, size)
+        end = PyBytes_AS_STRING(joined)
+        for i in range(first, first + count[0]):
+            slot = self._at(i)
+            if slot.size > 0:
+                memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
+                end += slot.size
+        return joined
 
     cdef object _text_or_none(self, bytes payload):
         try:

@@ -15,7 +15,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
 from wsfast._engine.link cimport State
-from wsfast.asyncio._inbox cimport KEYED, Inbox, Policy, Slot, stamp
+from wsfast.asyncio._inbox cimport Inbox, Policy
+from wsfast.asyncio._slot cimport KEYED, Slot, stamp
 
 from wsfast.exceptions import QueueOverflow
 from wsfast.logs import guarded
