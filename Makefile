@@ -6,6 +6,7 @@
 #   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
 #   make bench-quick every work of the benchmarks, in three minutes; `make bench` writes docs/benchmarks.md
 #   make hammer      random scenarios, under sanitizers, for HAMMER_SECONDS= each
+#   make chaos       a supervised bot in a bad network, for CHAOS_SECONDS=; make soak does so for SOAK_SECONDS=
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; prints the tools that are missing
 #   make test-c test-asan test-debug test-fuzz lint bench docs clean
 #
@@ -35,7 +36,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking
+.PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos soak
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -131,6 +132,23 @@ hammer-awaitable: $(asan)/.built
 hammer-blocking: $(asan)/.built
 	$(with_asan) $(bin)/python -m scenarios.blocking $(HAMMER_SECONDS)
 	WSFAST_SEEDS=$(HAMMER_SECONDS) $(MAKE) --no-print-directory test-rust test-rust-thread test-rust-address
+
+# A supervised bot, an exchange, and a network with faults between them. In the end every message is accounted for. Then a
+# thousand rollovers, and the windows at random.
+CHAOS_SECONDS ?= 600
+
+chaos: $(testing) $(built)
+	PYTHONPATH=tests $(bin)/python -X dev -m scenarios.chaos $(CHAOS_SECONDS)
+	ROLLOVERS=1000 $(bin)/python -m pytest --hypothesis-profile=hammer tests/supervisor/test_supervisor_exchange.py \
+	    tests/supervisor/test_supervisor_chaos.py
+
+# The same for hours, with few faults. Each hour adds memory, descriptors and latencies to the report.
+SOAK_SECONDS ?= 86400
+SOAK_PERIOD ?= 3600
+SOAK_REPORT ?= build/soak.md
+
+soak: $(testing) $(built)
+	PYTHONPATH=tests $(bin)/python -m scenarios.soak $(SOAK_SECONDS) $(SOAK_REPORT) $(SOAK_PERIOD)
 
 # hypothesis with new seeds in each run, and EXAMPLES= for each test. `make test` uses the same examples every time.
 hammer-hypothesis: $(testing) $(built)

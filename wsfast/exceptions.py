@@ -25,6 +25,7 @@
     │   └── ProtocolError
     │       ├── PayloadTooBig, TooManyFragments
     │       └── InvalidText (also a UnicodeDecodeError)
+    ├── QueueOverflow
     ├── KeepaliveTimeout (also a TimeoutError)
     ├── SupervisorTimeout (also a TimeoutError)
     │   ├── SilenceTimeout, HeartbeatTimeout, SubscriptionTimeout
@@ -86,6 +87,7 @@ __all__ = [
     "PayloadTooBig",
     "ProtocolError",
     "ProxyError",
+    "QueueOverflow",
     "RequestLineTooLong",
     "SecurityError",
     "SilenceTimeout",
@@ -582,6 +584,10 @@ class InvalidText(ProtocolError, UnicodeDecodeError):
 
 class KeepaliveTimeout(WebSocketException, TimeoutError):
     """The server sent no byte within the time-out of a keepalive ping."""
+
+
+class QueueOverflow(WebSocketException):
+    """The program received more slowly than the server sent, and ``overflow="fail"`` ended the connection."""
 
 
 class SupervisorTimeout(WebSocketException, TimeoutError):

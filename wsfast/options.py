@@ -19,6 +19,7 @@ __all__ = [
     "NO_LIMIT",
     "Limits",
     "Marks",
+    "Overflow",
     "Pinging",
     "Timeouts",
     "as_logger",
@@ -197,6 +198,29 @@ def _marks(name: str, value: Any, none: str) -> tuple[int | None, int | None]:
     if high is not None and low is not None and high < low:
         raise ValueError(f"{name}: high must be greater than or equal to low")
     return high, low
+
+
+class Overflow:
+    """What becomes of messages that arrive faster than the program receives them: `policy` is one of POLICIES, `key` and
+    `on_high_water` are the program's functions or None."""
+
+    __slots__ = ("key", "on_high_water", "policy")
+
+    POLICIES = ("pause", "drop_oldest", "drop_newest", "conflate", "fail")
+
+    def __init__(self, overflow: Any, conflate_key: Any, on_high_water: Any, limits: Limits) -> None:
+        if overflow not in self.POLICIES:
+            policies = ", ".join(map(repr, self.POLICIES))
+            raise ValueError(f"overflow must be one of {policies}, not {overflow!r}")
+        check_callables(conflate_key=conflate_key, on_high_water=on_high_water)
+        if (conflate_key is None) == (overflow == "conflate"):
+            raise ValueError("conflate_key and overflow='conflate' are for each other")
+        high = limits.queue[0]
+        if overflow != "pause" and (high == 0 or (high is None and overflow != "conflate")):
+            raise ValueError(f"max_queue must be positive with overflow={overflow!r}, not {high!r}")
+        self.policy: str = overflow
+        self.key: Callable[[bytes], Any] | None = conflate_key
+        self.on_high_water: Callable[[Any], object] | None = on_high_water
 
 
 class Pinging:

@@ -49,6 +49,7 @@ CREATE_CONNECTION = "of `loop.create_connection`"
 PICOWS_PINGS = "picows' names of `ping_interval` and `ping_timeout`"
 RECONNECTING = "of loops that reconnect, which the listener has not: {doc}`howto/reconnect` is a recipe"
 QUEUE = "a listener has no queue"
+NO_BACKLOG = "a listener has no queue, and a blocking client reads when it is asked"
 CALLBACKS = "of callbacks"
 WEBSOCKETS = "websockets' name; see `close_info` and `close_handshake`"
 
@@ -68,6 +69,9 @@ OPTIONS = {
     "process_exception": RECONNECTING,
     "reconnect_delays": RECONNECTING,
     "max_queue": QUEUE,
+    "overflow": NO_BACKLOG,
+    "conflate_key": NO_BACKLOG,
+    "on_high_water": NO_BACKLOG,
     "write_limit": "the listener has `set_write_buffer_limits()`; a blocking `send` always waits",
     "proto": CREATE_CONNECTION,
     "flags": CREATE_CONNECTION,
@@ -82,6 +86,7 @@ OPTIONS = {
     "address": "`host` and `port` in one, as `socket.create_connection` has it",
 }
 MEMBERS = {
+    "backlog": NO_BACKLOG,
     "recv": "a listener gets callbacks",
     "recv_streaming": "a listener gets fragments by `on_ws_frame`",
     "messages": "a listener gets callbacks, by its `payload_type`",

@@ -1,29 +1,20 @@
 cimport cython
-from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF
-from libc.stdint cimport uint8_t
 
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport WSFrame
 from wsfast._engine.messages cimport Fragments, Incoming
+from wsfast.asyncio._slot cimport FRAME_COST, Slot
 from wsfast.asyncio._waiter cimport Waiter
 
 
-# A queued frame. `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload.
-# Both are NULL for fragments that were put together, in Inbox._fragments.
-cdef struct Slot:
-    PyObject *owner
-    PyObject *info                  # a WSMessageInfo if it ends a message and these are kept, or NULL
-    const char *data
-    Py_ssize_t size
-    uint8_t opcode
-    uint8_t fin
-    uint8_t settled                 # in no read buffer, and if it is text, checked
-
-
-cdef enum:
-    # What a queued frame costs besides its payload: a slot of a ring that may be half empty, and a bytes object.
-    FRAME_COST = 128
+# What becomes of messages that arrive faster than the program receives them, other than that reading pauses.
+cdef class Policy:
+    # After each read that left something in the queue.
+    cdef int queued(self, Inbox inbox) except -1
+    # There are more messages than the mark allows, or the rest of a read is held back. False leaves it to the Inbox, which
+    # pauses reading. It runs no Python.
+    cdef bint limit(self, Inbox inbox) except -1
 
 
 cdef class Inbox(WSListener):
@@ -32,10 +23,11 @@ cdef class Inbox(WSListener):
         WSTransport transport
         Waiter waiter
 
-        # A ring of frames, its capacity a power of two or 0.
+        # A ring of frames, its capacity a power of two or 0. Frames are numbered: a frame keeps its number as long as it
+        # is queued, and its place is the number modulo the capacity.
         Slot *_ring
         Py_ssize_t _capacity
-        Py_ssize_t _head
+        Py_ssize_t _head            # the number of the first frame
         Py_ssize_t _peak            # of `frames` during this read
         readonly Py_ssize_t frames
         Py_ssize_t messages         # how many of the queued frames end a message
@@ -61,15 +53,22 @@ cdef class Inbox(WSListener):
         bint _reading_on            # past the marks, for the sake of a ping or of closing
         readonly bint paused
         object _patience            # the timer of a queue that is full while the connection closes
+        bint _above                 # the queue has been above the high-water mark, and not at the low one since
+        bint _announced             # and on_high_water was called
+        public object on_high_water # the owner's, or None
         bint _discarding
         readonly bint closed
+        Policy _policy              # None: reading pauses
+        readonly Py_ssize_t dropped # messages that were received, and that nobody will get
+        readonly Py_ssize_t conflated  # of these: for a newer one of their key
+
+    cdef inline Slot *_at(self, Py_ssize_t i) noexcept:
+        """The slot of the frame with i frames before it."""
+        return &self._ring[(self._head + i) & (self._capacity - 1)]
 
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
     cdef object take_frame(self)
-    cdef bint _is_valid(self, Slot *slot) noexcept
-    cdef object _undecoded(self, Slot *slot)
-    cdef object _view(self, Slot *slot)
     cdef object _take_fragments(self, int decode)
     cdef object _take_invalid(self)
     cdef object _text_or_none(self, bytes payload)
@@ -77,13 +76,13 @@ cdef class Inbox(WSListener):
     cdef int _read_handed_on(self) except -1
     cdef int _push(self, WSFrame frame) except -1
     cdef int _show(self) except -1
-    cdef bytes _joined(self, Py_ssize_t first)
+    cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count)
     cdef object _note_part(self, WSFrame frame, Slot *part)
-    cdef object _info_of(self, WSFrame frame)
+    cdef object _note_fragment(self, bint fin, Slot *part)
     cdef int _grow(self) except -1
     cdef int _shrink(self) except -1
     cdef int _overflow(self) except -1
-    cdef int _settle(self) except -1
+    cdef int _settle(self, Py_ssize_t spared) except -1
     cdef int _join(self) except -1
     cdef int _drop_from(self, Py_ssize_t first) except -1
     @cython.nonecheck(False)
@@ -102,7 +101,9 @@ cdef class Inbox(WSListener):
     cdef int _popped(self) except -1
     cdef bint _has_room(self) noexcept
     cdef int _control_flow(self) except -1
+    cdef int _pause(self) except -1
     cdef int _wait_for_receiver(self) except -1
     cdef int _stop_waiting(self) except -1
     cdef int _discard(self) except -1
     cdef int resume(self) except -1
+    cdef int rise(self) except -1

@@ -5,10 +5,14 @@ from typing import Any, final
 
 from wsfast._engine.transport import WSListener, WSTransport
 
+class Policy:
+    """What becomes of messages that arrive faster than the program receives them."""
+
 @final
 class Inbox(WSListener):
     """The listener of an awaitable connection."""
 
+    on_high_water: Callable[[], object] | None
     def __init__(
         self,
         owner: Any,
@@ -17,11 +21,16 @@ class Inbox(WSListener):
         low: int | None,
         max_message: int | None,
         max_fragment: int | None,
+        policy: Policy | None = None,
     ) -> None: ...
     @property
     def frames(self) -> int: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def conflated(self) -> int: ...
     @property
     def paused(self) -> bool: ...
     @property

@@ -11,6 +11,9 @@ of a message, its fragments are put together as they arrive.
 Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it. It
 also counts what they cost, amid a read: when they cost too much, the rest of the read is held back as it came from the
 wire, and what is compressed is not inflated, until there is room again.
+
+That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Then every
+queued frame is a whole message: fragments are put together before they are queued, so no message is dropped in part.
 """
 
 cimport cython
@@ -19,25 +22,16 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
 from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType, view_of
+from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.link cimport State
-from wsfast._engine.memory cimport ReadBuffer
-from wsfast._engine.messages cimport (
-    AS_TEXT,
-    AS_VIEW,
-    BY_TYPE,
-    Fragments,
-    Incoming,
-    decode as decode_text,
-    is_text,
-    message_info,
-    take_reference,
-    text_or_null,
-)
+from wsfast._engine.messages cimport AS_TEXT, AS_VIEW, BY_TYPE, Fragments, Incoming, message_info
+from wsfast._engine.messages cimport decode as decode_text, is_text, take_reference, text_or_null
+from wsfast.asyncio._slot cimport FRAME_COST, Slot, stamp, undecoded, viewed
 from wsfast.asyncio._waiter cimport Waiter
 
 from wsfast.closing import reason_for
@@ -62,12 +56,23 @@ cdef enum:
 cdef double PATIENCE = WSF_CLOSING_PATIENCE / 1000.0
 
 
+cdef class Policy:
+    """What becomes of messages that arrive faster than the program receives them. See _overflow.pyx."""
+
+    cdef int queued(self, Inbox inbox) except -1:
+        return 0
+
+    cdef bint limit(self, Inbox inbox) except -1:
+        raise NotImplementedError
+
+
 @cython.final
 cdef class Inbox(WSListener):
     """The listener of an awaitable connection."""
 
-    def __init__(self, owner, WSTransport transport not None, high, low, max_message, max_fragment):
+    def __init__(self, owner, WSTransport transport not None, high, low, max_message, max_fragment, Policy policy=None):
         self.owner = owner
+        self._policy = policy
         self.transport = transport
         self.waiter = Waiter(transport._loop)
         self._high = -1 if high is None else high
@@ -88,7 +93,7 @@ cdef class Inbox(WSListener):
         cdef Slot *slot
         while self.frames > 0:
             self.frames -= 1
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
             Py_XDECREF(slot.owner)
             Py_XDECREF(slot.info)
         PyMem_RawFree(self._ring)
@@ -116,18 +121,24 @@ cdef class Inbox(WSListener):
             self._unsettled = False
             if self._capacity > SMALLEST_RING:
                 self._shrink()
-        elif self._unsettled and (not self.receiving or self.streaming or self.waiter.is_armed()):
-            self._settle()
+        else:
+            if self._unsettled:
+                if not self.receiving or self.streaming or self.waiter.is_armed():
+                    self._settle(0)
+                elif self._policy is not None:
+                    self._settle(1)
+            if self._policy is not None:
+                self._policy.queued(self)
         if self.frames > self._high >= 0 or self.transport._held is not None:
             self._control_flow()
         return 0
 
     cpdef on_ws_disconnected(self, WSTransport transport):
         self.closed = True
-        self._look = None
+        self._look = self.on_high_water = None
         self._stop_waiting()
         if self._unsettled:
-            self._settle()
+            self._settle(0)
         owner, self.owner = self.owner, None
         try:
             owner._connection_lost()
@@ -149,13 +160,15 @@ cdef class Inbox(WSListener):
             Slot *slot
             Slot part
             FrameFields fields = frame
-            bint is_shown = False
+            bint is_shown = False, ends
         if self._discarding:
+            self.dropped += fields.fin
             return 0
         if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._takes_frames:
             if self.frames == self._capacity:
                 self._grow()
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
+            slot.opcode = fields.msg_type
             Py_INCREF(fields.buffer)
             slot.owner = <PyObject *>fields.buffer
             slot.info = NULL
@@ -168,12 +181,16 @@ cdef class Inbox(WSListener):
             try:
                 # These may run anything, so no slot is taken before.
                 owner = self._note_part(frame, &part)
-                info = self._info_of(frame) if self._stamps and fields.fin else None
+                ends = self._stamps and fields.fin
+                info = message_info(self.transport, frame, self._incoming.msg_type) if ends else None
             finally:
                 self.transport._end_message()
+            if owner is None:
+                return 0
             if self.frames == self._capacity:
                 self._grow()
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
+            slot.opcode = part.opcode
             Py_INCREF(owner)
             slot.owner = <PyObject *>owner
             slot.info = NULL
@@ -183,7 +200,6 @@ cdef class Inbox(WSListener):
             slot.data = part.data
             slot.size = part.size
             is_shown = fields.fin and self._look is not None
-        slot.opcode = fields.msg_type
         slot.fin = fields.fin
         slot.settled = False
         self._unsettled = True
@@ -200,81 +216,83 @@ cdef class Inbox(WSListener):
         """See show_messages(). Frames that are whole messages need be shown, too, while somebody looks."""
         self._look = look
         self._incoming.is_plain = look is None and self.transport._inflater is None
+        self._takes_frames = self._incoming.is_plain and not self._stamps
 
     cdef int _show(self) except -1:
         """Show the message that is complete now, the last one of the queue, and forget it if it is not wanted."""
         cdef:
-            Py_ssize_t first = self.frames - 1
-            Py_ssize_t frames = self.frames
+            Py_ssize_t first = self.frames - 1, frames = self.frames, count = 0
             bint receiving = self.receiving
             Slot *slot
-        while first > 0 and not self._ring[(self._head + first - 1) & (self._capacity - 1)].fin:
+        while first > 0 and not self._at(first - 1).fin:
             first -= 1
-        slot = &self._ring[(self._head + first) & (self._capacity - 1)]
-        message = self._joined(first)
+        slot = self._at(first)
+        message = self._joined(first, &count)
         if slot.opcode == WSMsgType.TEXT:
             message = self._text_or_none(message)
             if message is None:
                 self.invalid_text = None
                 return 0  # whoever takes it finds that out, too
         # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
-        self.transport._takes_message = self.receiving = True
+        self.receiving = True
+        self.transport._begin_message()
         try:
             unwanted = self._look(message)
         finally:
-            self.transport._takes_message = False
+            self.transport._end_message()
             self.receiving = receiving
         if unwanted and self.frames == frames:
             self._drop_from(first)
         return 0
 
-    cdef bytes _joined(self, Py_ssize_t first):
-        """The bytes of the message that begins with this frame, and ends with the last one."""
-        cdef:
-            Slot *slot
-            list parts = []
-        for i in range(first, self.frames):
-            slot = &self._ring[(self._head + i) & (self._capacity - 1)]
-            parts.append(PyBytes_FromStringAndSize(
-                slot.data if slot.data != NULL else self._fragments.data, slot.size))
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
     cdef object _note_part(self, WSFrame frame, Slot *part):
-        """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload."""
+        """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload, or None if there
+        is nothing to queue yet."""
         cdef:
             FrameFields fields = frame
             bytes inflated = self._incoming.add(frame)
-        if inflated is None:
-            part.data = fields.payload_ptr
-            part.size = fields.payload_size
-            return fields.buffer
-        part.data = PyBytes_AS_STRING(inflated)
-        part.size = PyBytes_GET_SIZE(inflated)
-        return inflated
+            object owner = fields.buffer
+        part.opcode = fields.msg_type
+        part.data = fields.payload_ptr
+        part.size = fields.payload_size
+        if inflated is not None:
+            owner = inflated
+            part.data = PyBytes_AS_STRING(inflated)
+            part.size = PyBytes_GET_SIZE(inflated)
+        if self._policy is None or (fields.fin and fields.msg_type != WSMsgType.CONTINUATION):
+            return owner
+        return self._note_fragment(fields.fin, part)
 
-    cdef object _info_of(self, WSFrame frame):
-        return message_info(self.transport, frame, self._incoming.msg_type)
+    cdef object _note_fragment(self, bint fin, Slot *part):
+        """Put fragments together before they are queued. Returns the whole payload with the last one, else None."""
+        cdef bytes payload
+        self._fragments.append(part.data, part.size)
+        if not fin:
+            return None
+        payload = PyBytes_FromStringAndSize(self._fragments.data, self._fragments.size)
+        self._fragments.clear()
+        part.opcode = self._incoming.msg_type
+        part.data = PyBytes_AS_STRING(payload)
+        part.size = PyBytes_GET_SIZE(payload)
+        return payload
 
     cdef int _grow(self) except -1:
         cdef:
             Py_ssize_t capacity = max(SMALLEST_RING, 2 * self._capacity)
-            Py_ssize_t first = self._capacity - self._head
+            Py_ssize_t i
             Slot *ring = <Slot *>PyMem_RawMalloc(capacity * sizeof(Slot))
         if ring == NULL:
             raise MemoryError(f"no memory for a queue of {capacity} frames")
-        if self._ring != NULL:
-            memcpy(ring, self._ring + self._head, first * sizeof(Slot))
-            memcpy(ring + first, self._ring, self._head * sizeof(Slot))
-            PyMem_RawFree(self._ring)
+        for i in range(self.frames):
+            ring[(self._head + i) & (capacity - 1)] = self._at(i)[0]
+        PyMem_RawFree(self._ring)
         self._ring = ring
         self._capacity = capacity
-        self._head = 0
         self._peak = capacity
         return 0
 
     cdef int _shrink(self) except -1:
         """The queue is empty: give the ring back some reads after it was last full."""
-        self._head = 0
         if self._peak > 0:
             self._peak -= max(1, self._peak >> 4)
             return 0
@@ -289,19 +307,27 @@ cdef class Inbox(WSListener):
             return self._join()  # the receiver waits for the end of this message, which is as long as it may be at most
         return self.transport._hold_back()
 
-    cdef int _settle(self) except -1:
-        """Nobody takes these at once: copy what still lies in a read buffer, and check what is text."""
+    cdef int _settle(self, Py_ssize_t spared) except -1:
+        """Nobody takes these at once: copy what still lies in a read buffer, and check what is text.
+
+        :param spared: 1 leaves out the first message, which the receiver may be taking
+        """
         cdef:
             Py_ssize_t i = self.frames
             Slot *slot
             object payload
-        self._unsettled = False
+            uint32_t now = 0 if self._policy is None else stamp()
+        self._unsettled = spared > 0
         if self.messages == 0 < self.frames and self.receiving and not self.streaming:
             return self._join()
-        while i > 0 and not self._ring[(self._head + i - 1) & (self._capacity - 1)].settled:
+        while i > spared and not self._at(i - 1).settled:
             i -= 1
+        if i > 0 == spared and not self._at(0).settled:
+            i = 0  # the first one was spared before
         for i in range(i, self.frames):
-            slot = &self._ring[(self._head + i) & (self._capacity - 1)]
+            slot = self._at(i)
+            if slot.settled:
+                continue
             if not PyBytes_CheckExact(<object>slot.owner):
                 payload = PyBytes_FromStringAndSize(slot.data, slot.size)
                 slot.data = PyBytes_AS_STRING(payload)
@@ -316,12 +342,13 @@ cdef class Inbox(WSListener):
                 self.transport._fail(exc.code, reason_for(exc), exc)
                 return 0
             slot.settled = True
+            slot.stamp = now
         return 0
 
     cdef int _join(self) except -1:
         """Put together the fragments that have come, all that is queued: then they cost what their bytes cost."""
         cdef:
-            Slot *first = &self._ring[self._head]
+            Slot *first = self._at(0)
             Slot *slot
         if first.data != NULL:
             self._fragments.append(first.data, first.size)
@@ -330,13 +357,13 @@ cdef class Inbox(WSListener):
             first.data = NULL
             first.settled = True
         while self.frames > 1:
-            slot = &self._ring[(self._head + 1) & (self._capacity - 1)]
+            slot = self._at(1)
             self._fragments.append(slot.data, slot.size)
             Py_DECREF(<object>slot.owner)
             slot[0] = first[0]
             slot.size = self._fragments.size
             first = slot
-            self._head = (self._head + 1) & (self._capacity - 1)
+            self._head += 1
             self.frames -= 1
             self.bytes -= FRAME_COST
         return 0
@@ -346,7 +373,7 @@ cdef class Inbox(WSListener):
         cdef Slot *slot
         while self.frames > first:
             self.frames -= 1
-            slot = &self._ring[(self._head + self.frames) & (self._capacity - 1)]
+            slot = self._at(self.frames)
             self._release(slot)
         return 0
 
@@ -356,8 +383,8 @@ cdef class Inbox(WSListener):
     @cython.nonecheck(False)  # there is only self
     cdef inline void _pop(self) noexcept:
         """Forget the first frame."""
-        cdef Slot *slot = &self._ring[self._head]
-        self._head = (self._head + 1) & (self._capacity - 1)
+        cdef Slot *slot = self._at(0)
+        self._head += 1
         self.frames -= 1
         if slot.info != NULL and self.transport is not None:
             self.transport._gave_message(<object>slot.info)
@@ -365,8 +392,10 @@ cdef class Inbox(WSListener):
 
     @cython.nonecheck(False)
     cdef inline int _popped(self) except -1:
-        if self.paused and self._has_room():
-            self.resume()
+        if self._above and self._has_room():
+            self._above = self._announced = False
+            if self.paused:
+                self.resume()
         return 0
 
     # take() and take_frame() are called by the receiver alone, and while it is `receiving`. What they return is made
@@ -376,7 +405,7 @@ cdef class Inbox(WSListener):
     cdef object take(self, int decode):
         """The first message, which is complete."""
         cdef:
-            Slot *slot = &self._ring[self._head]
+            Slot *slot = self._at(0)
             PyObject *text
             object message
         if decode == BY_TYPE:
@@ -391,55 +420,32 @@ cdef class Inbox(WSListener):
                     return self._take_invalid()
                 message = take_reference(text)
             else:
-                message = self._view(slot) if decode == AS_VIEW else self._undecoded(slot)
+                message = viewed(slot, self._fragments) if decode == AS_VIEW else undecoded(slot, self._fragments)
                 if message is None:
                     return self._take_invalid()
             self._pop()
-        if self.paused:
+        if self._above:
             self._popped()
         return message
 
     cdef object take_frame(self):
         """The first frame: its opcode, its payload, and whether it ends a message."""
         cdef:
-            Slot *slot = &self._ring[self._head]
-            object payload = self._undecoded(slot)
+            Slot *slot = self._at(0)
+            object payload = undecoded(slot, self._fragments)
         if payload is None:
             return self._take_invalid()
         frame = (slot.opcode, payload, <bint>slot.fin)
         self._pop()
-        if self.paused:
+        if self._above:
             self._popped()
         return frame
-
-    cdef bint _is_valid(self, Slot *slot) noexcept:
-        """False if a whole message is to be text, and is not UTF-8."""
-        if slot.settled or slot.opcode != WSMsgType.TEXT or not slot.fin:
-            return True
-        return is_text(slot.data, slot.size)
-
-    cdef object _undecoded(self, Slot *slot):
-        """The payload of a message or frame; None if that is text and is not UTF-8."""
-        if slot.data == NULL:
-            return PyBytes_FromStringAndSize(self._fragments.data, slot.size)
-        if not self._is_valid(slot):
-            return None
-        if PyBytes_CheckExact(<object>slot.owner):
-            return <object>slot.owner
-        return PyBytes_FromStringAndSize(slot.data, slot.size)
-
-    cdef object _view(self, Slot *slot):
-        """As _undecoded(), as a memoryview; what lies in a read buffer is not copied."""
-        if slot.data != NULL and not PyBytes_CheckExact(<object>slot.owner):
-            return view_of(<ReadBuffer>slot.owner, slot.data, slot.size) if self._is_valid(slot) else None
-        payload = self._undecoded(slot)
-        return None if payload is None else PyMemoryView_FromObject(payload)
 
     cdef object _take_invalid(self):
         """The first message, of one frame: it must be text, and could not be decoded."""
         cdef:
-            bint is_text_message = self._ring[self._head].opcode == WSMsgType.TEXT
-            bytes payload = PyBytes_FromStringAndSize(self._ring[self._head].data, self._ring[self._head].size)
+            bint is_text_message = self._at(0).opcode == WSMsgType.TEXT
+            bytes payload = PyBytes_FromStringAndSize(self._at(0).data, self._at(0).size)
             object text = self._text_or_none(payload)
         if text is None and is_text_message:
             self._drop_from(0)
@@ -449,25 +455,8 @@ cdef class Inbox(WSListener):
 
     cdef object _take_fragments(self, int decode):
         """The first message, of several frames."""
-        cdef:
-            Py_ssize_t size = 0, count = 0
-            Slot *slot
-            bytes joined
-            object message
-            char *end
-        while True:
-            slot = &self._ring[(self._head + count) & (self._capacity - 1)]
-            size += slot.size
-            count += 1
-            if slot.fin:
-                break
-        joined = PyBytes_FromStringAndSize(NULL, size)
-        end = PyBytes_AS_STRING(joined)
-        for i in range(count):
-            slot = &self._ring[(self._head + i) & (self._capacity - 1)]
-            if slot.size > 0:
-                memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
-                end += slot.size
+        cdef Py_ssize_t count = 0
+        cdef bytes joined = self._joined(0, &count)
         if decode == AS_TEXT:
             message = self._text_or_none(joined)
         else:
@@ -475,6 +464,28 @@ cdef class Inbox(WSListener):
         for _ in range(count):
             self._pop()
         return message
+
+    cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count):
+        """The payload of the message that begins with this frame, and how many frames it has."""
+        cdef:
+            Py_ssize_t size = 0, i
+            Slot *slot
+            bytes joined
+            char *end
+        while True:
+            slot = self._at(first + count[0])
+            size += slot.size
+            count[0] += 1
+            if slot.fin:
+                break
+        joined = PyBytes_FromStringAndSize(NULL, size)
+        end = PyBytes_AS_STRING(joined)
+        for i in range(first, first + count[0]):
+            slot = self._at(i)
+            if slot.size > 0:
+                memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
+                end += slot.size
+        return joined
 
     cdef object _text_or_none(self, bytes payload):
         try:
@@ -495,18 +506,32 @@ cdef class Inbox(WSListener):
         cdef:
             bint is_held = self.transport._held is not None
             bint is_awaited = self.receiving and self.waiter.is_armed()
+        if self._policy is not None and self._policy.limit(self):
+            return 0
         if self.paused or self._discarding or self.closed:
             return 0
         if not is_held and (is_awaited or (self._reading_on and self.bytes <= self._most)):
             return 0
         if self.transport._state > State.CLOSING:
             return self._discard()
-        self.paused = True
-        self.transport.underlying_transport.pause_reading()
+        self._pause()
         if is_held and (is_awaited or self._has_room()):
             return self.resume()  # but what is held back comes first
         if self.transport._state == State.CLOSING:
             self._wait_for_receiver()
+        return self.rise()
+
+    cdef int _pause(self) except -1:
+        self.paused = self._above = True
+        self.transport.underlying_transport.pause_reading()
+        return 0
+
+    cdef int rise(self) except -1:
+        """The queue is above its high-water mark: say so once, until it has been at the low-water mark."""
+        cdef bint first = not self._announced
+        self._above = self._announced = True
+        if first and self.on_high_water is not None:
+            self.transport._loop.call_soon(self.on_high_water)
         return 0
 
     cdef int _wait_for_receiver(self) except -1:

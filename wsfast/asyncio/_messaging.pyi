@@ -8,7 +8,7 @@ from typing_extensions import disjoint_base
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._awaitable import Awaitable
-from wsfast.asyncio._inbox import Inbox
+from wsfast.asyncio._inbox import Inbox, Policy
 from wsfast.exceptions import Close
 
 _DataLike = str | bytes | bytearray | memoryview
@@ -22,6 +22,7 @@ class Connection:
         transport: WSTransport,
         max_queue: tuple[int | None, int | None],
         max_size: tuple[int | None, int | None],
+        policy: Policy | None = None,
     ) -> None: ...
     @overload
     def recv(self, decode: Literal[True]) -> Coroutine[Any, Any, str]: ...

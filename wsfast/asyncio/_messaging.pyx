@@ -55,9 +55,9 @@ cdef class Connection:
     """The part of a connection that is the same for every message; :class:`wsfast.asyncio.client.ClientConnection` is
     the whole."""
 
-    def __init__(self, WSTransport transport not None, max_queue, max_size):
+    def __init__(self, WSTransport transport not None, max_queue, max_size, policy=None):
         self._transport = transport
-        self._inbox = Inbox(self, transport, *max_queue, *max_size)
+        self._inbox = Inbox(self, transport, *max_queue, *max_size, policy)
         self._credit = FIRST_ALLOWANCE
 
     @cython.nonecheck(False)  # the object was made here

@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import ssl as ssl_module
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +28,7 @@ from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
 from wsfast.fields import AwaitedHeadersLike, PlainHeaders
 from wsfast.keywords import keywords
-from wsfast.options import NO_LIMIT, Limits, Marks, check_types
+from wsfast.options import NO_LIMIT, Limits, Marks, Overflow, check_types
 from wsfast.tls import TLS, check_tls
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
@@ -77,6 +77,14 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         connection with code 1009
     :param max_queue: how many received frames may wait for :meth:`ClientConnection.recv` before reading pauses, or a
         tuple: when it pauses and when it resumes (a quarter by default)
+    :param overflow: what happens when more than `max_queue` messages wait: ``"pause"`` stops reading, so the server has
+        to wait; ``"drop_oldest"`` and ``"drop_newest"`` drop and count messages; ``"conflate"`` keeps the newest of each
+        key; ``"fail"`` ends the connection with :exc:`QueueOverflow`. See :doc:`howto/backpressure` and
+        :attr:`ClientConnection.backlog`
+    :param conflate_key: for ``"conflate"``: gets the payload of a message as bytes, and returns its key. A message with
+        the key None is kept, and no message behind it passes it
+    :param on_high_water: gets the connection when the queue has grown above `max_queue`, and again only after it has
+        shrunk to its lower mark. The event loop calls it soon
     :param write_limit: how many bytes may wait to be sent before :meth:`ClientConnection.send` waits, or a tuple: when
         it begins to wait and when it goes on
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
@@ -157,6 +165,9 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         so_busy_poll: int = 0,
         sockopts: Sequence[SocketOption] = (),
         ping_histogram: Histogram | None = None,
+        overflow: str = "pause",
+        conflate_key: Callable[[bytes], Hashable] | None = None,
+        on_high_water: Callable[[ClientConnection], object] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -203,6 +214,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             netrc=netrc,
             **self._target.names,
         )
+        self._overflow = Overflow(overflow, conflate_key, on_high_water, self._limits)
         self._create_connection = ClientConnection if create_connection is None else create_connection
 
     async def _connect(self) -> ClientConnection:
@@ -218,6 +230,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         }
         if self._tuning.ping_histogram is not None:
             settings["ping_histogram"] = self._tuning.ping_histogram
+        if self._overflow.policy != "pause" or self._overflow.on_high_water is not None:
+            settings["overflow"] = self._overflow
 
         def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
             def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:

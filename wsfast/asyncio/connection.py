@@ -18,6 +18,8 @@ from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Histogram
 from wsfast._faces import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast.asyncio._messaging import Connection, enter_methods
+from wsfast.asyncio._overflow import backlog, policy_for
+from wsfast.asyncio.backlog import Backlog
 from wsfast.asyncio.pings import Pings
 from wsfast.closing import WSDisconnectInfo, connection_closed, reason_for
 from wsfast.deflate import AgreedDeflate
@@ -28,7 +30,8 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.options import Limits, Marks, Pinging, Timeouts
+from wsfast.logs import guarded
+from wsfast.options import Limits, Marks, Overflow, Pinging, Timeouts
 from wsfast.tls import TLSInfo
 from wsfast.upgrade import UpgradeResponse
 
@@ -71,14 +74,19 @@ class ClientConnection(Connection, Identity):
         max_size: Marks = None,
         logger: Any = None,
         ping_histogram: Histogram | None = None,
+        overflow: Overflow | None = None,
     ) -> None:
         limits = Limits(max_size, max_queue, write_limit)
-        super().__init__(protocol, limits.queue, (limits.message, limits.fragment))
+        self._base_logger = logging.getLogger("wsfast.client") if logger is None else logger
+        policy = None if overflow is None else policy_for(overflow, self._base_logger)
+        super().__init__(protocol, limits.queue, (limits.message, limits.fragment), policy)
+        if overflow is not None and overflow.on_high_water is not None:
+            self._on_high_water = overflow.on_high_water
+            self.listener.on_high_water = self._above_high_water
         protocol.set_write_buffer_limits(*limits.write)
         self.protocol = protocol
         self._close_timeout = close_timeout
         self._loop = asyncio.get_running_loop()
-        self._base_logger = logging.getLogger("wsfast.client") if logger is None else logger
         # Set while a fragmented message is being sent, and done when it is over.
         self._turn: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
@@ -198,6 +206,17 @@ class ClientConnection(Connection, Identity):
     def stats(self) -> WSStats:
         """What the connection has done so far. Taking it costs less than a microsecond."""
         return self.protocol.stats
+
+    @property
+    def backlog(self) -> Backlog:
+        """What has arrived and was not received yet, and what `overflow` has dropped."""
+        return Backlog(*backlog(self.listener))
+
+    def _above_high_water(self) -> None:
+        try:
+            self._on_high_water(self)
+        except Exception as exc:
+            guarded(self._base_logger.error, "exception in on_high_water()", exc_info=exc)
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.protocol.underlying_transport!r}>"

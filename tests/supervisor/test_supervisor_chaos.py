@@ -1,0 +1,33 @@
+"""A bot on a bad day: `make chaos` for a few seconds. And the account itself: would it find what it looks for?"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from scenarios import chaos, soak
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize("seed", [3, 4])
+async def test_what_was_published_is_delivered_or_reported_as_lost(seed, caplog):
+    caplog.set_level(logging.CRITICAL)
+    report = await chaos.play(3.0, seed)
+    assert not report.errors, report
+    assert report.delivered > 300
+    assert report.stats.connects > 2
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_soak_of_two_seconds_reports_each_period(tmp_path, caplog):
+    caplog.set_level(logging.CRITICAL)
+    assert not await soak.soak(2.0, tmp_path / "soak.md", 1.0)
+    head, _, *rows = (tmp_path / "soak.md").read_text().splitlines()
+    assert head.split(" | ")[1:3] == ["RSS KiB", "descriptors"]
+    assert len(rows) >= 2
+
+
+def test_holes_are_explained_by_the_fewest_gaps():
+    assert chaos.fewest_gaps(set()) == 0
+    assert chaos.fewest_gaps({(1, 2), (1, 3), (2, 4)}) == 2
+    assert chaos.fewest_gaps({(1, 4), (2, 3), (4, 5)}) == 2

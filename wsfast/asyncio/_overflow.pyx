@@ -1,0 +1,242 @@
+"""What becomes of messages that arrive faster than the program receives them: every `overflow` but "pause".
+
+A policy acts when a read is over and the task that waited in recv() has had its turn. What it drops are whole messages,
+and it counts each of them. The message that a receiver may be taking is not the policy's any more.
+
+limit() runs no Python, so nothing changes between what it looks at and what it does. Conflation needs the program's
+function, which may do anything: receive, poll, close, raise. So it has two steps. The first asks for the keys, and keeps
+no position but the number of the first message, which does not change. The second replaces messages, and runs no Python.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t
+
+from wsfast._engine.link cimport State
+from wsfast.asyncio._inbox cimport Inbox, Policy
+from wsfast.asyncio._slot cimport KEYED, Slot, stamp
+
+from wsfast.exceptions import QueueOverflow
+from wsfast.logs import guarded
+
+
+# The unit of Slot.stamp, in seconds.
+cdef double STAMP_UNIT = (1 << 16) / 1e9
+
+
+def policy_for(overflow, logger):
+    """The Policy that the options ask for; None if reading pauses.
+
+    :param overflow: an Overflow, of options.py
+    """
+    if overflow.policy == "pause":
+        return None
+    if overflow.policy == "fail":
+        return Failing()
+    if overflow.policy == "conflate":
+        return Conflating(overflow.key, logger)
+    return Dropping(overflow.policy == "drop_newest")
+
+
+def backlog(Inbox inbox not None):
+    """What waits and what was dropped, as the fields of Backlog."""
+    cdef:
+        uint32_t oldest = 0, now = stamp()
+        Py_ssize_t i
+    for i in range(inbox.frames):
+        if inbox._at(i).settled:
+            oldest = max(oldest, now - inbox._at(i).stamp)
+    age = None if inbox._policy is None else oldest * STAMP_UNIT
+    return inbox.frames, inbox.bytes, age, inbox.dropped, inbox.conflated, inbox.paused
+
+
+cdef inline Py_ssize_t _spared(Inbox inbox) noexcept:
+    """How many messages at the head are not the policy's: the receiver may be taking the first one."""
+    return inbox.frames > 0 and inbox.receiving and not inbox.waiter.is_armed()
+
+
+cdef bint _is_over(Inbox inbox, Py_ssize_t spared) noexcept:
+    """Are there more messages than may wait? One may wait whatever it costs."""
+    cdef Py_ssize_t waiting = inbox.frames - spared
+    return waiting > inbox._high >= 0 or (waiting > 1 and inbox.bytes > inbox._high_bytes)
+
+
+cdef int _go_on(Inbox inbox) except -1:
+    """There is room for the rest of the read, if it was held back."""
+    if inbox.transport._held is None or inbox.paused or inbox.closed or inbox._discarding:
+        return 0
+    if inbox.transport._state > State.CLOSING:
+        return inbox._discard()
+    inbox._pause()
+    return inbox.resume()
+
+
+@cython.final
+cdef class Dropping(Policy):
+    """overflow="drop_oldest" and "drop_newest"."""
+
+    def __cinit__(self, bint newest):
+        self._newest = newest
+
+    cdef bint limit(self, Inbox inbox) except -1:
+        cdef:
+            Py_ssize_t before = inbox.dropped
+            Py_ssize_t spared = _spared(inbox)
+        while _is_over(inbox, spared):
+            if self._newest:
+                inbox._drop_from(inbox.frames - 1)
+            else:
+                _drop_first(inbox, spared)
+            inbox.dropped += 1
+        _go_on(inbox)
+        if inbox.dropped > before:
+            inbox.rise()
+        return True
+
+
+cdef int _drop_first(Inbox inbox, Py_ssize_t spared) except -1:
+    """Forget the first message, or the one behind the first if that is spared."""
+    inbox._release(inbox._at(spared))
+    if spared:
+        inbox._at(1)[0] = inbox._at(0)[0]
+    inbox._head += 1
+    inbox.frames -= 1
+    return 0
+
+
+@cython.final
+cdef class Failing(Policy):
+    """overflow="fail"."""
+
+    cdef bint limit(self, Inbox inbox) except -1:
+        if inbox.transport._state != State.OPEN or not _is_over(inbox, _spared(inbox)):
+            return False
+        exc = QueueOverflow(f"the receiver is too slow: {inbox.frames} messages wait for it")
+        try:
+            inbox.transport._fail(1011, "the receiver is too slow", exc)
+        finally:
+            inbox.rise()
+        return True
+
+
+@cython.final
+cdef class Newest:
+    """The newest queued message of a key."""
+
+
+@cython.final
+cdef class Conflating(Policy):
+    """overflow="conflate"."""
+
+    def __cinit__(self, key, logger):
+        self._key = key
+        self._logger = logger
+        self._newest = {}
+
+    cdef bint limit(self, Inbox inbox) except -1:
+        if _is_over(inbox, _spared(inbox)):
+            return False  # the newest of no key is dropped, so reading pauses
+        _go_on(inbox)
+        return True
+
+    cdef int queued(self, Inbox inbox) except -1:
+        """Let the queue hold no two messages of a key, unless one without a key is between them."""
+        cdef:
+            Py_ssize_t first
+            list payloads, newest
+        if self._is_conflating:
+            return 0  # a read by the program's function: the outer call sees to its messages
+        self._is_conflating = True
+        try:
+            while not inbox.closed:
+                payloads = []
+                newest = []
+                first = self._gather(inbox, payloads)
+                if not payloads:
+                    return 0
+                for payload in payloads:
+                    newest.append(self._newest_of(payload))
+                self._replace(inbox, first, newest)
+                self._forget_taken(inbox)
+        finally:
+            self._is_conflating = False
+
+    cdef Py_ssize_t _gather(self, Inbox inbox, list payloads) except -1:
+        """Gather the messages of which the key is not known yet. Returns the number of the first of them."""
+        cdef:
+            Py_ssize_t spared = _spared(inbox)
+            Py_ssize_t i = inbox.frames, first
+        while i > spared and inbox._at(i - 1).settled != KEYED:
+            i -= 1
+        first = inbox._head + i
+        while i < inbox.frames and PyBytes_CheckExact(<object>inbox._at(i).owner):
+            payloads.append(<object>inbox._at(i).owner)
+            i += 1
+        return first
+
+    cdef Newest _newest_of(self, bytes payload):
+        """What is known of the key of a message; None if it has no key."""
+        cdef Newest newest
+        try:
+            key = self._key(payload)
+            if key is None:
+                return None
+            newest = self._newest.get(key)
+            if newest is None:
+                newest = self._newest[key] = Newest.__new__(Newest)
+                newest.number = -1
+            return newest
+        except Exception as exc:
+            if not self._has_complained:
+                self._has_complained = True
+                guarded(self._logger.error, "exception in conflate_key; further ones are not logged", exc_info=exc)
+            return None
+
+    @cython.nonecheck(False)
+    cdef int _replace(self, Inbox inbox, Py_ssize_t first, list newest) except -1:
+        """Put each message in the place of the one that it makes obsolete. Messages may have been taken, and others have
+        come, since their keys were asked for."""
+        cdef:
+            Py_ssize_t least = inbox._head + _spared(inbox)
+            Py_ssize_t end = inbox._head + inbox.frames
+            Py_ssize_t known = min(first + PyList_GET_SIZE(newest), end)
+            Py_ssize_t number = max(first, least), write = number
+            PyObject *entry
+            Slot *slot
+            Slot *older
+        while number < end:
+            slot = inbox._at(number - inbox._head)
+            if number < known:
+                slot.settled = KEYED
+                entry = PyList_GET_ITEM(newest, number - first)
+                if <object>entry is None:
+                    self._epoch += 1
+                elif (<Newest>entry).epoch == self._epoch and least <= (<Newest>entry).number < write:
+                    older = inbox._at((<Newest>entry).number - inbox._head)
+                    inbox._release(older)
+                    older[0] = slot[0]
+                    inbox.conflated += 1
+                    inbox.dropped += 1
+                    number += 1
+                    continue
+                else:
+                    (<Newest>entry).epoch = self._epoch
+                    (<Newest>entry).number = write
+            if write < number:
+                inbox._at(write - inbox._head)[0] = slot[0]
+            write += 1
+            number += 1
+        inbox.frames = write - inbox._head
+        return 0
+
+    cdef int _forget_taken(self, Inbox inbox) except -1:
+        """Forget the keys of messages that have left the queue, when they are many."""
+        if len(self._newest) > 2 * inbox.frames + 64:
+            known, self._newest = self._newest, {}
+            try:
+                self._newest = {key: newest for key, newest in known.items() if (<Newest>newest).number >= inbox._head}
+            except Exception:
+                pass  # a key has no hash any more: messages that wait are no longer replaced
+        return 0

@@ -1,0 +1,34 @@
+"""What an awaitable connection says of the messages that wait to be received."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Backlog"]
+
+
+class Backlog(NamedTuple):
+    """What has arrived and was not received yet, and what `overflow` has dropped.
+
+    With every `overflow` but ``"pause"`` no message is lost in silence: the messages that arrived are those that were
+    received, plus `depth`, plus `dropped`.
+    """
+
+    depth: int
+    """Messages that wait; with ``overflow="pause"`` fragments, too."""
+
+    bytes: int
+    """What they cost: their payloads, inflated, and 128 bytes for each."""
+
+    age: float | None
+    """How long the oldest of them has waited, in seconds; 0 if nothing waits. None with ``overflow="pause"``, which leaves
+    messages in the kernel, where they have no known age."""
+
+    dropped: int
+    """Messages that were read and that no :meth:`recv` will return, since the connection was opened."""
+
+    conflated: int
+    """Of these, the messages that gave way to a newer one with the same key."""
+
+    paused: bool
+    """Reading is paused until messages are received."""
