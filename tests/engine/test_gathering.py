@@ -321,6 +321,16 @@ def test_a_cork_is_respected_by_the_end_of_the_iteration(gathering):
     assert payloads(gathering) == [b"b"]
 
 
+def test_a_cork_amid_a_gathered_iteration_leaves_its_frames_to_the_end_of_it(gathering):
+    gathering.transport.send(WSMsgType.TEXT, "a")
+    gathering.transport.send(WSMsgType.TEXT, "b")
+    with gathering.transport.cork():
+        gathering.transport.send(WSMsgType.TEXT, "c")
+    assert payloads(gathering) == [b"a"]
+    gathering.iterate()
+    assert payloads(gathering) == [b"b", b"c"]
+
+
 def test_disconnect_sends_what_was_gathered_first(gathering):
     for text in "abc":
         gathering.transport.send(WSMsgType.TEXT, text)
