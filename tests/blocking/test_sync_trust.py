@@ -62,7 +62,7 @@ def test_a_bad_message_in_the_queue_is_the_cause_of_the_end(bad, cause, ends):
         for _ in range(2):
             with pytest.raises(ConnectionClosedError) as raised:
                 ws.recv()
-            assert type(raised.value.__cause__) is cause or cause is None
+            assert kind_of(raised.value.__cause__) is cause or cause is None
             assert raised.value.__cause__ is not None
 
 

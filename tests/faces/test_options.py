@@ -130,6 +130,7 @@ ALL = {
     "logger_name": LOGGER,
     "ssl": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
     "ssl_context": (CONTEXT, [None, True, TLS(), ssl.create_default_context()]),
+    "timestamps": (["x", 5, True], [None, "user"]),
     "max_read_size": ([*NUMBER, 0], [None, 1, Two(), HUGE]),
     "quickack": BOOL,
     "so_busy_poll": ([*NUMBER, None], [0]),
@@ -182,7 +183,6 @@ ROWS = {
         "socket_factory": (CALLABLE, [None]),
         "use_aiofastnet": ([0, "x"], [None, True]),
         "write_policy": ([None, "later", 1], ["immediate", "gather"]),
-        "timestamps": (["x", 5, True], [None, "user"]),
         **CREATE_CONNECTION,
     },
     "awaitable": {
