@@ -175,6 +175,10 @@ int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const
  * done. The caller keeps it alive until wst_free() has returned, and does not use it.
  */
 int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);
+/* What was agreed with the server, after the handshake. Returns WST_CLOSED if it is not rustls that encrypts. */
+int wst_tls_describe(wst_connection *connection, wst_stream_state *state);
+/* As wst_stream_certificate(), until wst_free(). */
+int64_t wst_tls_certificate(wst_connection *connection, size_t index, const char **der);
 /* After WST_INTERRUPTED it is called again, with size 0. */
 int wst_send_raw(wst_connection *connection, const char *data, size_t size, double timeout);
 /* Returns the number of bytes received, or a wst_result below 0. */
@@ -232,17 +236,22 @@ int wst_dup(wst_connection *connection);
 wst_stream *wst_stream_new(const wst_tls_config *config, const char *name, size_t name_size, char *reason,
                            size_t reason_size);
 void wst_stream_free(wst_stream *stream);
+/* TLS within TLS: outer, with an https proxy, carries stream from now on, and belongs to it. */
+int wst_stream_nest(wst_stream *stream, wst_stream *outer);
 /*
  * Takes all that was received, and overwrites it. Puts *filled bytes of plaintext into plain. WST_OK: more must be
- * received; WST_MORE: call again with size 0; WST_EOF: the peer said that nothing follows; WST_CLOSED: it has failed. The
- * last two are returned again by each call.
+ * received; WST_MORE: call again with size 0; WST_EOF: the peer said that nothing follows; WST_CLOSED: it has failed, or,
+ * if there is no cause, a proxy has ended the connection without the server. The last two are returned again by each call.
  */
 int wst_stream_read(wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled);
+/* wst_stream_read() gives it again, before anything else. Returns WST_MORE. */
+int wst_stream_put_back(wst_stream *stream, const char *plain, size_t size);
 /* How many bytes wst_stream_take() would give: they are to be sent before what wst_stream_write() encrypts. */
 size_t wst_stream_to_send(const wst_stream *stream);
 size_t wst_stream_take(wst_stream *stream, char *out, size_t room);
 /*
- * Encrypts into out, which has room for 32 bytes more than plain for each begun 16 KiB of it, and for 64. Returns how many
+ * Encrypts into out, which has room for 32 bytes more than plain for each begun 16 KiB of it, and for 64; within TLS, for
+ * twice as many. Returns how many
  * bytes that are, or a wst_result below 0.
  */
 int64_t wst_stream_write(wst_stream *stream, const char *plain, size_t size, char *out, size_t room);

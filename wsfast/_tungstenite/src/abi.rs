@@ -3,14 +3,14 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
-use rustls::HandshakeKind;
+use rustls::{CommonState, HandshakeKind};
 
 use crate::connection::{Connection, Options, Stop};
 use crate::ending::{Cause, Close, Ending, Phase};
 use crate::reader::Limits;
 use crate::receiving::Received;
 use crate::rustls_session::Settings;
-use crate::stream_session::{Step, StreamSession};
+use crate::stream_session::Step;
 use crate::writer::Sent;
 
 include!(concat!(env!("OUT_DIR"), "/border.rs"));
@@ -153,8 +153,7 @@ pub struct CStreamState {
 }
 
 impl CStreamState {
-    pub fn tell(&mut self, stream: &StreamSession) {
-        let connection = &stream.connection;
+    pub fn tell(&mut self, connection: &CommonState, failed: &Cause) {
         self.handshaking = c_int::from(connection.is_handshaking());
         self.version = connection.protocol_version().map_or(0, |version| c_int::from(u16::from(version)));
         self.resumed = c_int::from(connection.handshake_kind() == Some(HandshakeKind::Resumed));
@@ -162,8 +161,6 @@ impl CStreamState {
         let cipher = suite.and_then(|suite| suite.as_str()).unwrap_or_default();
         self.cipher_size = copy_text(&mut self.cipher, cipher.as_bytes());
         self.alpn_size = copy_text(&mut self.alpn, connection.alpn_protocol().unwrap_or_default());
-        let nothing = Cause::None;
-        let failed = stream.failed.as_ref().unwrap_or(&nothing);
         (self.cause, self.number) = match failed {
             Cause::None => (WST_CAUSE_NONE, 0),
             Cause::Certificate { code, .. } => (WST_CAUSE_CERTIFICATE, i64::from(*code)),
@@ -261,7 +258,7 @@ pub fn step(step: Step) -> c_int {
         Step::Wants => WST_OK,
         Step::Full => WST_MORE,
         Step::Ended => WST_EOF,
-        Step::Failed => WST_CLOSED,
+        Step::Failed | Step::Cut => WST_CLOSED,
     }
 }
 

@@ -7,7 +7,8 @@ use crate::core::read_close;
 use crate::ending::{Cause, Close, Phase};
 use crate::locked;
 use crate::reader::Reader;
-use crate::socket::{Errno, CUT, NO_MEMORY};
+use crate::rustls_session;
+use crate::socket::{Errno, CUT, NO_MEMORY, NO_MORE_RECORDS};
 
 impl Connection {
     /// Starts the closing handshake. See wst_close().
@@ -131,7 +132,8 @@ impl Connection {
             self.finalize(Cause::NoMemory);
             return Stop::NoMemory;
         }
-        self.finalize(if self.phase() == Phase::Draining { Cause::None } else { Cause::Os(errno) });
+        let cause = if errno == NO_MORE_RECORDS { rustls_session::no_more_records() } else { Cause::Os(errno) };
+        self.finalize(if self.phase() == Phase::Draining { Cause::None } else { cause });
         Stop::Closed
     }
 

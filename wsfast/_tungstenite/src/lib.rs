@@ -35,8 +35,11 @@ mod rustls_session;
 mod sender;
 mod sending;
 mod socket;
+mod stream;
 mod stream_session;
 mod tls;
+#[cfg(all(test, not(miri)))]
+mod tls_tests;
 mod verifier;
 mod wire;
 mod writer;
@@ -50,7 +53,8 @@ use abi::*;
 use connection::{Connection, Stop};
 use ending::Cause;
 use receiving::{Received, Wish};
-use stream_session::StreamSession;
+use rustls::CommonState;
+use stream::Stream;
 use tls::Session;
 
 /// What Python has in its hand. The message is the receiver's: there is one, and it is told who by Python.
@@ -84,6 +88,17 @@ unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
             WST_OK
         }
         Err(stop) => code(stop),
+    }
+}
+
+/// Lends a certificate of the server's, which stays where it is.
+unsafe fn tell_certificate(state: &CommonState, index: usize, der: *mut *const c_char) -> i64 {
+    match state.peer_certificates().and_then(|chain| chain.get(index)) {
+        None => -1,
+        Some(certificate) => {
+            *der = certificate.as_ref().as_ptr().cast();
+            certificate.len() as i64
+        }
     }
 }
 
@@ -177,6 +192,21 @@ pub unsafe extern "C" fn wst_tls_nest(
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, context: *mut c_void) -> c_int {
     guarded(handle, WST_PANIC, |connection| result(connection.adopt(Session::adopt(ssl, context))))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut CStreamState) -> c_int {
+    guarded(handle, WST_PANIC, |connection| {
+        let told = connection.look_at_tls(|agreed| (*state).tell(agreed, &Cause::None));
+        told.map_or(WST_CLOSED, |()| WST_OK)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_tls_certificate(handle: *const Handle, index: usize, der: *mut *const c_char) -> i64 {
+    guarded(handle, -1, |connection| {
+        connection.look_at_tls(|agreed| tell_certificate(agreed, index, der)).unwrap_or(-1)
+    })
 }
 
 #[no_mangle]
@@ -340,10 +370,10 @@ pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut
 }
 
 /// Runs `body`. If it panics TLS has failed.
-unsafe fn streaming<T>(stream: *mut StreamSession, panicked: T, body: impl FnOnce(&mut StreamSession) -> T) -> T {
+unsafe fn streaming<T>(stream: *mut Stream, panicked: T, body: impl FnOnce(&mut Stream) -> T) -> T {
     let stream = &mut *stream;
     catch_unwind(AssertUnwindSafe(|| body(stream))).unwrap_or_else(|_| {
-        stream.failed = Some(Cause::Tls("a bug in wsfast".to_string()));
+        stream.session.failed = Some(Cause::Tls("a bug in wsfast".to_string()));
         panicked
     })
 }
@@ -355,8 +385,8 @@ pub unsafe extern "C" fn wst_stream_new(
     name_size: usize,
     reason: *mut c_char,
     reason_size: usize,
-) -> *mut StreamSession {
-    let new = || StreamSession::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
+) -> *mut Stream {
+    let new = || Stream::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
     match catch_unwind(AssertUnwindSafe(new)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
         Ok(stream) => Box::into_raw(Box::new(stream)),
         Err(why) => {
@@ -367,13 +397,30 @@ pub unsafe extern "C" fn wst_stream_new(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_free(stream: *mut StreamSession) {
+pub unsafe extern "C" fn wst_stream_free(stream: *mut Stream) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(stream))));
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn wst_stream_nest(stream: *mut Stream, outer: *mut Stream) -> c_int {
+    let outer = Box::from_raw(outer);
+    streaming(stream, WST_PANIC, |stream| {
+        stream.nest(outer.session);
+        WST_OK
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_stream_put_back(stream: *mut Stream, plain: *const c_char, size: usize) -> c_int {
+    streaming(stream, WST_PANIC, |stream| {
+        stream.session.put_back(bytes(plain, size));
+        WST_MORE
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn wst_stream_read(
-    stream: *mut StreamSession,
+    stream: *mut Stream,
     wire: *mut c_char,
     size: usize,
     plain: *mut c_char,
@@ -389,18 +436,18 @@ pub unsafe extern "C" fn wst_stream_read(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_to_send(stream: *const StreamSession) -> usize {
+pub unsafe extern "C" fn wst_stream_to_send(stream: *const Stream) -> usize {
     (*stream).to_send()
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_take(stream: *mut StreamSession, out: *mut c_char, out_size: usize) -> usize {
+pub unsafe extern "C" fn wst_stream_take(stream: *mut Stream, out: *mut c_char, out_size: usize) -> usize {
     streaming(stream, 0, |stream| stream.take(room(out, out_size)))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_stream_write(
-    stream: *mut StreamSession,
+    stream: *mut Stream,
     plain: *const c_char,
     size: usize,
     out: *mut c_char,
@@ -413,7 +460,7 @@ pub unsafe extern "C" fn wst_stream_write(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_write_end(stream: *mut StreamSession) -> c_int {
+pub unsafe extern "C" fn wst_stream_write_end(stream: *mut Stream) -> c_int {
     streaming(stream, WST_PANIC, |stream| {
         stream.write_end();
         WST_OK
@@ -421,23 +468,15 @@ pub unsafe extern "C" fn wst_stream_write_end(stream: *mut StreamSession) -> c_i
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_describe(stream: *const StreamSession, state: *mut CStreamState) {
-    let _ = catch_unwind(AssertUnwindSafe(|| (*state).tell(&*stream)));
+pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut CStreamState) {
+    let nothing = Cause::None;
+    let failed = (*stream).failed().unwrap_or(&nothing);
+    let _ = catch_unwind(AssertUnwindSafe(|| (*state).tell(&(*stream).session.connection, failed)));
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_certificate(
-    stream: *const StreamSession,
-    index: usize,
-    der: *mut *const c_char,
-) -> i64 {
-    match (*stream).connection.peer_certificates().and_then(|chain| chain.get(index)) {
-        None => -1,
-        Some(certificate) => {
-            *der = certificate.as_ref().as_ptr().cast();
-            certificate.len() as i64
-        }
-    }
+pub unsafe extern "C" fn wst_stream_certificate(stream: *const Stream, index: usize, der: *mut *const c_char) -> i64 {
+    tell_certificate(&(*stream).session.connection, index, der)
 }
 
 #[cfg(test)]

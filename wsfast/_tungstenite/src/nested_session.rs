@@ -1,5 +1,7 @@
 //! TLS within TLS: with the server, through an https proxy.
 
+use rustls::CommonState;
+
 use crate::buffer::Buffer;
 use crate::ending::Cause;
 use crate::socket::{Errno, Socket};
@@ -16,6 +18,10 @@ pub struct NestedSession {
 impl NestedSession {
     pub fn new(outer: Session, inner: Session) -> Self {
         NestedSession { outer, inner, between: Buffer::new() }
+    }
+
+    pub fn state(&self) -> Option<&CommonState> {
+        self.inner.state()
     }
 
     pub fn is_handshaking(&self) -> bool {
@@ -53,7 +59,7 @@ impl NestedSession {
                 return Ok(false);
             }
             if !self.wrap() {
-                return if self.inner.wants_write() { Err(libc::EIO) } else { Ok(true) };
+                return if self.inner.wants_write() { Err(self.inner.errno()) } else { Ok(true) };
             }
         }
     }

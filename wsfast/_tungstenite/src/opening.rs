@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustls::CommonState;
+
 use crate::connection::{Connection, Stop};
 use crate::ending::{Cause, Phase};
 use crate::locked;
@@ -89,6 +91,11 @@ impl Connection {
             self.finalize(cause);
             Stop::Closed
         })
+    }
+
+    /// Looks at what rustls has agreed with the server; None if it does not encrypt.
+    pub fn look_at_tls<T>(&self, look: impl FnOnce(&CommonState) -> T) -> Option<T> {
+        locked(self.wire.session()?).state().map(look)
     }
 
     /// Sends the upgrade request. After `Stop::Interrupted` it is called again, without data.

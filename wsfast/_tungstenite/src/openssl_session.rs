@@ -36,7 +36,7 @@ pub struct OpenSslSession {
     sent: usize,
     failed: bool,
     /// What `flush` tells once it has failed.
-    errno: Errno,
+    pub errno: Errno,
 }
 
 // SAFETY: an SSL may be used by any thread, one at a time, and a session is behind a lock.

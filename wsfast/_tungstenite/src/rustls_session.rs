@@ -6,12 +6,16 @@ use std::sync::Arc;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, OtherError};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, CommonState, Error, OtherError,
+    SupportedCipherSuite,
+};
 
 use crate::buffer::Buffer;
 use crate::ending::Cause;
 use crate::openssl::Pointer;
-use crate::socket::{would_block, Errno, Socket};
+use crate::socket::{would_block, Errno, Socket, NO_MORE_RECORDS};
+use crate::stream_session::RECORD;
 use crate::verifier::{Refused, Verifier};
 
 pub struct Settings<'s> {
@@ -67,8 +71,15 @@ impl Settings<'_> {
     }
 }
 
+/// Records that are no messages: of the handshake, and alerts.
+const OTHERS: u64 = 64;
+
 pub struct RustlsSession {
     connection: ClientConnection,
+    /// How many more may be sent with the one key of TLS 1.2. At its limit rustls ends the connection and takes what is
+    /// written as if it were sent; TLS 1.3 changes the key.
+    records: u64,
+    worn_out: bool,
 }
 
 impl RustlsSession {
@@ -77,7 +88,7 @@ impl RustlsSession {
         let mut connection = ClientConnection::new(config, name).map_err(|error| error.to_string())?;
         // Whoever sends a long message has it in memory already.
         connection.set_buffer_limit(None);
-        Ok(RustlsSession { connection })
+        Ok(RustlsSession { connection, records: u64::MAX, worn_out: false })
     }
 
     pub fn is_handshaking(&self) -> bool {
@@ -112,7 +123,22 @@ impl RustlsSession {
         Ok(false)
     }
 
+    pub fn state(&self) -> &CommonState {
+        &self.connection
+    }
+
+    /// What is too much is not sent, and `flush` tells.
     pub fn write(&mut self, plain: &[u8]) {
+        if self.records == u64::MAX {
+            self.records = records_of(&self.connection);
+        }
+        let records = plain.len().div_ceil(RECORD) as u64;
+        self.worn_out |= records > self.records;
+        if self.worn_out {
+            self.connection.send_close_notify();
+            return;
+        }
+        self.records -= records;
         // It only fills buffers, which have no limit.
         let _ = self.connection.writer().write_all(plain);
     }
@@ -122,7 +148,7 @@ impl RustlsSession {
     }
 
     pub fn wants_write(&self) -> bool {
-        self.connection.wants_write()
+        self.connection.wants_write() || self.worn_out
     }
 
     pub fn take(&mut self, records: &mut Vec<u8>) {
@@ -141,8 +167,23 @@ impl RustlsSession {
                 return if would_block(sink.errno) { Ok(false) } else { Err(sink.errno) };
             }
         }
+        if self.worn_out {
+            return Err(NO_MORE_RECORDS);
+        }
         Ok(true)
     }
+}
+
+/// How many records may be sent after the handshake.
+fn records_of(connection: &CommonState) -> u64 {
+    match connection.negotiated_cipher_suite() {
+        Some(SupportedCipherSuite::Tls12(suite)) => suite.common.confidentiality_limit.saturating_sub(OTHERS),
+        _ => u64::MAX - 1,
+    }
+}
+
+pub fn no_more_records() -> Cause {
+    Cause::Tls("no more records can be sent with this key".to_string())
 }
 
 pub fn cause(error: Error) -> Cause {

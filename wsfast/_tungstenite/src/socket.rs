@@ -18,6 +18,8 @@ pub type Errno = c_int;
 pub const NO_MEMORY: Errno = -1;
 /// Not the system's: there is no memory for the rest of a frame, of which a part is sent. Nothing can follow that.
 pub const CUT: Errno = -2;
+/// Not the system's: TLS has no more records to send with its key. Nothing can follow that either.
+pub const NO_MORE_RECORDS: Errno = -3;
 
 /// A socket that one thread may close while others use it: its number is given back when the last has left.
 pub struct Socket {

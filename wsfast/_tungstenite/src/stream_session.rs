@@ -12,10 +12,12 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, Unbuffered
 use rustls::ClientConfig;
 
 use crate::ending::Cause;
-use crate::rustls_session::cause;
+use crate::rustls_session::{cause, no_more_records};
 
 /// RFC 8446 section 5: type, version, size.
 const HEADER: usize = 5;
+/// The plaintext of a record, at most.
+pub const RECORD: usize = 16 * 1024;
 /// Records of a handshake message that is not yet whole. rustls allows 64 KiB of content.
 const MAX_UNFINISHED: usize = 96 * 1024;
 
@@ -32,6 +34,13 @@ pub enum Step {
     Ended,
     /// See `failed`.
     Failed,
+    /// The proxy said that nothing follows, and the server did not.
+    Cut,
+}
+
+/// What `write` needs more than so many bytes of plaintext: a header, a nonce and a tag for each record, and a KeyUpdate.
+pub fn overhead(size: usize) -> usize {
+    (size / RECORD + 1) * 32 + 64
 }
 
 /// It does no input or output, and runs no Python.
@@ -104,14 +113,29 @@ impl StreamSession {
         (room.filled, self.step())
     }
 
-    /// Encrypts into `out`. None: it has failed. TLS 1.2 allows some millions of records.
+    /// Encrypts into `out`. None: it has failed, and what `take` gives tells the peer that nothing follows. TLS 1.2 allows
+    /// 16 million records with AES; TLS 1.3 changes the key before that.
     pub fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
         let mut written = None;
         self.advance_kept(&mut Room::none(), |mut traffic| written = traffic.encrypt(plain, out).ok());
         if written.is_none() && self.failed.is_none() {
-            self.failed = Some(Cause::Tls("no more records can be sent with this key".to_string()));
+            self.failed = Some(no_more_records());
+            self.take_alert(&mut []);
         }
         written
+    }
+
+    /// Encrypts what is to be sent before anything else.
+    pub fn queue(&mut self, plain: &[u8]) {
+        let mut records = vec![0; plain.len() + overhead(plain.len())];
+        let size = if plain.is_empty() { Some(0) } else { self.write(plain, &mut records) };
+        self.out.extend_from_slice(&records[..size.unwrap_or(0)]);
+    }
+
+    /// Gives `plain` again, before anything else.
+    pub fn put_back(&mut self, plain: &[u8]) {
+        self.plain.splice(..self.plain_from, plain.iter().copied());
+        self.plain_from = 0;
     }
 
     /// Says that nothing follows.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::ClientConfig;
+use rustls::{ClientConfig, CommonState};
 
 use crate::buffer::Buffer;
 use crate::ending::Cause;
@@ -10,7 +10,7 @@ use crate::nested_session::NestedSession;
 use crate::openssl::Pointer;
 use crate::openssl_session::OpenSslSession;
 use crate::rustls_session::RustlsSession;
-use crate::socket::{Errno, Socket};
+use crate::socket::{Errno, Socket, NO_MORE_RECORDS};
 
 /// It does no input, and output only in `flush`. Whoever uses it may hold locks: no Python runs in it.
 #[allow(clippy::large_enum_variant)] // there is one for each connection, and a Box would be one more step to the keys
@@ -46,6 +46,24 @@ impl Session {
             Session::Rustls(session) => session.take(records),
             Session::OpenSsl(session) => session.take(records),
             Session::Nested(_) | Session::Empty => {}
+        }
+    }
+
+    /// What was agreed with the server, if rustls did.
+    pub fn state(&self) -> Option<&CommonState> {
+        match self {
+            Session::Rustls(session) => Some(session.state()),
+            Session::Nested(session) => session.state(),
+            Session::OpenSsl(_) | Session::Empty => None,
+        }
+    }
+
+    /// Why it cannot send, if it cannot.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Session::Rustls(_) => NO_MORE_RECORDS,
+            Session::OpenSsl(session) => session.errno,
+            Session::Nested(_) | Session::Empty => libc::EIO,
         }
     }
 
