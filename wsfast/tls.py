@@ -17,6 +17,8 @@ __all__ = [
     "TLS",
     "ClientCert",
     "TLSInfo",
+    "agreed_by_openssl",
+    "agreed_by_rustls",
     "as_context",
     "certificate_refused",
     "put_in_python_s_words",
@@ -181,7 +183,7 @@ def put_in_python_s_words(exc: ssl.SSLCertVerificationError, name: str) -> None:
 
 
 class TLSInfo(NamedTuple):
-    """The TLS of a connection: ``transport.tls``."""
+    """The TLS of a connection: ``transport.tls`` of a listener, ``ws.tls`` of the other clients."""
 
     layer: str
     """``"rustls"`` or ``"OpenSSL"``."""
@@ -203,8 +205,11 @@ def tls_of(transport: Any) -> TLSInfo | None:
         return None
     told: TLSInfo | None = getattr(transport, "tls", None)
     used = None if told is not None else transport.get_extra_info("ssl_object")
-    if used is None:
-        return told
+    return told if used is None else agreed_by_openssl(used)
+
+
+def agreed_by_openssl(used: ssl.SSLObject) -> TLSInfo:
+    """What was agreed, by an object of Python's ssl module."""
     certificate = used.getpeercert(True)
     return TLSInfo(
         "OpenSSL",
@@ -217,6 +222,19 @@ def tls_of(transport: Any) -> TLSInfo | None:
 
 
 # What the crate says, in Python's words.
+
+
+def agreed_by_rustls(
+    version: int, cipher: bytes, alpn: bytes, resumed: bool, certificates: Sequence[bytes]
+) -> TLSInfo:
+    return TLSInfo(
+        "rustls",
+        "TLSv1.3" if version == 0x0304 else "TLSv1.2",
+        cipher.decode().replace("TLS13_", "TLS_"),
+        alpn.decode(errors="replace") or None,
+        bool(resumed),
+        tuple(certificates),
+    )
 
 
 def certificate_refused(code: int, message: str) -> ssl.SSLCertVerificationError:

@@ -481,6 +481,37 @@ async def test_what_the_kernel_did_not_take_leaves_while_a_poll_sleeps():
         thread.join()
 
 
+async def test_a_sleeping_poll_that_waits_in_recv_goes_on_when_that_has_waited_in_vain():
+    """recv(2) waits for a quarter of a second at most, and libuv makes it wait no longer when reading resumes."""
+    async with pair() as (transport, listener, far):
+        beneath = transport.underlying_transport
+        fd = beneath.get_extra_info("socket").fileno()
+        for delay in (0.3, 0.02):
+            thread = threading.Timer(delay, far.sock.send, [text("a")])
+            thread.start()
+            assert transport.poll(SOON, sleep=True) is True
+            assert os.get_blocking(fd)
+            thread.join()
+            beneath.pause_reading()
+            await asyncio.sleep(0)
+            beneath.resume_reading()
+            await asyncio.sleep(0)
+        assert transport.stats.poll_misses <= 4
+        assert listener.payloads == [b"a", b"a"]
+
+
+async def test_nothing_else_waits_when_a_poll_has_waited_in_recv():
+    async with pair() as (transport, listener, far):
+        far.sock.send(text("a"))
+        assert transport.poll(SOON, sleep=True) is True
+        assert transport.poll(0) is False
+        transport.underlying_transport._read_ready()
+        transport.send(WSMsgType.BINARY, bytes(8_000_000))
+        assert transport.write_buffer_size > 0
+        far.sock.send(text("b"))
+        await listener.received(2)
+
+
 async def test_the_awaitable_client_sleeps_as_well():
     async with awaitable() as (ws, far):
         thread = threading.Timer(0.02, far.sock.send, [text("a")])

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from support import certificates, frames
+from support import certificates, frames, proxies
+from support.faces import FACES
 from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
 from support.tls_peer import TLSPeer, cut, text
 
-import wsfast.asyncio.client
 from wsfast import TLS, ConnectionClosed, WSMsgType, ws_connect
 from wsfast._engine.tls import TLSSession, TLSTransport
 from wsfast._opening import rustls
@@ -327,6 +327,40 @@ async def test_close_notify_with_the_last_data():
     assert type(transport.close_info.cause) is EOFError
 
 
+@pytest.mark.parametrize("end", ["CLOSE", "EOF", "garbage"])
+async def test_within_the_tls_of_a_proxy(end):
+    """Whatever the proxy says, it is the server that must say that nothing follows."""
+    payloads = [b"%d" % number for number in range(50)] + [frames.pattern(300_000)]
+
+    async def script(server):
+        server.send(
+            b"".join(server.records(text(payload)) for payload in payloads[:50]) + server.key_update()
+        )
+        server.send(server.records(frames.binary(payloads[50])))
+        got = await server.frames(2)
+        if end == "CLOSE":
+            await closing(server)
+        elif end == "garbage":
+            server.send(b"garbage that is no record")
+            await until_it_ends(server)
+        return got
+
+    listener = Recorder()
+    with proxies.http(certificates.server_context()) as proxy:
+        options = {"proxy": proxy.url, "proxy_ssl_context": certificates.client_settings()}
+        async with connected(listener, script, **options) as (transport, served):
+            transport.send(WSMsgType.BINARY, payloads[50])
+            transport.send(TEXT, "last")
+            await listener.received(len(payloads))
+            if end == "CLOSE":
+                await finish(transport)
+            await transport.wait_disconnected()
+            assert await served.result() == [payloads[50], b"last"]
+    assert listener.payloads == payloads
+    cause = {"CLOSE": type(None), "EOF": EOFError, "garbage": ssl.SSLError}[end]
+    assert type(transport.close_info.cause) is cause
+
+
 # ---- callbacks in the middle of what was decrypted
 
 
@@ -506,6 +540,7 @@ async def test_close_says_and_awaits_the_end():
         ended.set()
         await go.wait()
         server.send(server.end())
+        return server.unread() + await server.peer.reader.read()
 
     ended, go = asyncio.Event(), asyncio.Event()
     listener = Recorder()
@@ -523,7 +558,7 @@ async def test_close_says_and_awaits_the_end():
         assert not transport.is_disconnected
         go.set()
         await transport.wait_disconnected()
-        await served.result()
+        assert await served.result() == b"", "a record behind close_notify"
     assert listener.frames == []
 
 
@@ -597,17 +632,36 @@ async def test_sessions_are_resumed(context):
     assert resumed == [False, True, True]
 
 
-@pytest.mark.parametrize("face", ["listener", "awaitable"])
-async def test_openssl_tells_it_as_well(face):
-    async with serve(echo, ssl_context=certificates.server_context()) as served:
-        if face == "listener":
-            transport, _ = await ws_connect(Recorder, served.url, ssl_context=certificates.client_context())
-        else:
-            ws = await wsfast.asyncio.client.connect(served.url, ssl=certificates.client_context())
-            transport = ws.protocol
-        assert transport.tls.layer == "OpenSSL"
-        assert transport.tls.version == "TLSv1.3"
-        await finish(transport)
+@pytest.mark.parametrize("face", FACES)
+@versions
+async def test_every_face_tells_the_same(face, context):
+    served_by = (context or certificates.server_context.__wrapped__)()
+    async with serve(echo, ssl_context=served_by) as served:
+        told = []
+        for settings in (certificates.client_settings(), certificates.client_context()):
+            async with FACES[face](served.url, context=settings) as client:
+                told.append(client.tls)
+    rustls, openssl = told
+    assert (rustls.layer, openssl.layer) == ("rustls", "OpenSSL")
+    assert rustls.version == openssl.version == ("TLSv1.2" if context else "TLSv1.3")
+    assert rustls.cipher.startswith("TLS_")
+    assert openssl.cipher
+    assert rustls.alpn is openssl.alpn is None
+    assert rustls.certificates[0] == openssl.certificates[0]
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_context_that_asks_for_tls_by_the_kernel_is_honoured_without_it(face):
+    """OpenSSL gives keys to the kernel only if it has the socket, and here it has memory."""
+    context = certificates.client_context()
+    context.options |= getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
+    async with (
+        serve(echo, ssl_context=certificates.server_context()) as served,
+        FACES[face](served.url, context=context) as client,
+    ):
+        await client.send("x" * 100_000)
+        assert await client.recv() == "x" * 100_000
+        assert client.tls.layer == "OpenSSL"
 
 
 async def test_without_tls_there_is_nothing_to_tell():

@@ -15,7 +15,13 @@ from support.servers import Peer, serve
 
 from wsfast import TLS
 from wsfast._opening.reconnecting import process_exception
-from wsfast.exceptions import InvalidProxy, InvalidProxyMessage, InvalidProxyStatus, ProxyError
+from wsfast.exceptions import (
+    InvalidMessage,
+    InvalidProxy,
+    InvalidProxyMessage,
+    InvalidProxyStatus,
+    ProxyError,
+)
 
 NAME = "exchange.test"  # which only the proxies know
 SCHEMES = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"]
@@ -110,6 +116,10 @@ async def test_tls_in_tls_by_settings_and_by_contexts(face, outer, inner):
             given = {"proxy": served.url, name: how[outer]()}
             async with connect(face, server.url, True, how[inner], **given) as client:
                 await talk(client)
+                rustls = inner == "settings" and (outer == "settings" or face == "blocking")
+                assert client.tls.layer == ("rustls" if rustls else "OpenSSL")
+                assert client.tls.version == "TLSv1.3"
+                assert len(client.tls.certificates[0]) > 100
 
 
 @faces
@@ -261,6 +271,17 @@ async def test_a_certificate_that_is_not_trusted(face, whose):
                 async with connect(face, server.url, True, settings, **given):
                     pass
             assert len(served.asked) == (whose == "server")
+
+
+@pytest.mark.parametrize("face", ["listener", "awaitable"])
+async def test_what_a_server_without_tls_says_at_once_through_an_https_proxy(face):
+    """It comes in one record with the reply of the proxy."""
+    with proxy("https", extra=frames.frame(frames.TEXT, b"early")) as served:
+        async with serve(echo) as server:
+            given = options(face, "https", served.url)
+            with pytest.raises(InvalidMessage):  # it is no reply to the upgrade
+                async with connect(face, server.url, **given):
+                    pass
 
 
 @faces

@@ -20,6 +20,7 @@ from wsfast import TLS, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast._native import lib
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
+from wsfast.tls import TLSInfo
 
 CLOSE_TIMEOUT = 5.0
 
@@ -41,6 +42,10 @@ class End(Exception):  # noqa: N818
 
 class Client:
     """A connection of any face."""
+
+    @property
+    def tls(self) -> TLSInfo | None:
+        raise NotImplementedError
 
     async def send(self, message: str | bytes) -> None:
         raise NotImplementedError
@@ -73,6 +78,10 @@ class _Listening(WSListener, Client):
 
     def __init__(self) -> None:
         self.inbox: asyncio.Queue[str | bytes | None] = asyncio.Queue()
+
+    @property
+    def tls(self) -> TLSInfo | None:
+        return self.transport.tls
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self.transport = transport
@@ -145,6 +154,10 @@ class _Awaiting(Client):
     def __init__(self, ws: wsfast.asyncio.client.ClientConnection) -> None:
         self.ws = ws
 
+    @property
+    def tls(self) -> TLSInfo | None:
+        return self.ws.tls
+
     async def send(self, message: str | bytes) -> None:
         try:
             await self.ws.send(message)
@@ -171,6 +184,10 @@ class _Blocking(Client):
     def __init__(self, call: Callable[..., Any], ws: wsfast.sync.client.ClientConnection) -> None:
         self.call = call
         self.ws = ws
+
+    @property
+    def tls(self) -> TLSInfo | None:
+        return self.ws.tls
 
     async def send(self, message: str | bytes) -> None:
         try:

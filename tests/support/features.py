@@ -105,7 +105,6 @@ MEMBERS = {
     "notify_user_specific_pong_received": CALLBACKS,
     "send_reuse_external_bytearray": "picows' name; for the lowest latency",
     "set_write_buffer_limits": "a blocking `send` always waits",
-    "tls": "not yet for the blocking client",
     "write_buffer_size": "the awaitable `send` waits by `write_limit`, the blocking one always",
 }
 

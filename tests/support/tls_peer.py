@@ -52,6 +52,10 @@ class TLSPeer:
             self.tls.unwrap()
         return self._outgoing.read()
 
+    def unread(self) -> bytes:
+        """What came behind close_notify."""
+        return self._incoming.read()
+
     async def read(self) -> bytes:
         """What the client says next; b"" for close_notify. EOFError if the connection ends without that."""
         try:

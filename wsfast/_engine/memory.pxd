@@ -55,6 +55,7 @@ cdef class Scratch:
     cdef void give_large(self, char *area, Py_ssize_t size) noexcept
 
 
+cdef char *allocate(Py_ssize_t size) except NULL
 cdef void release(char *memory) noexcept
 cdef ReadBuffer new_read_buffer(Py_ssize_t capacity)
 cdef ReadBuffer new_frame_buffer(uint64_t size)

@@ -22,7 +22,7 @@ from libc.stdint cimport uint64_t
 from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame
 from wsfast._engine.reader cimport FrameReader
-from wsfast._engine.socket cimport Look, SocketTransport
+from wsfast._engine.socket cimport PULSE, Look, SocketTransport
 
 from wsfast._engine.frame_log import describe
 from wsfast._engine.stats import WSStats
@@ -172,7 +172,7 @@ cdef class Poller:
             int look
         for look in range(LOOKS):
             member = <PollingReader>self._direct[look % <int>len(self._direct)]
-            outcome = (<SocketTransport>member._fast).read_now(member._context)
+            outcome = (<SocketTransport>member._fast).read_now(member._context, False)
             if outcome != Look.NOTHING:
                 break  # it has called back, and that may have changed everything here
             member._poll_misses += 1
@@ -227,6 +227,7 @@ cdef class PollingReader(FrameReader):
             uint64_t delivered = self._frames_received - self._frames_kept
             double deadline
             unsigned int looks = 0
+            bint waits = False
         self._check_thread("poll")
         if not timeout >= 0:
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
@@ -241,11 +242,10 @@ cdef class PollingReader(FrameReader):
             if looks and _now() >= deadline:
                 return False
             self._require_receiving()
-            # TLS may hold what was received before, of which the kernel knows nothing: it is looked at first.
-            if sleep and (looks or type(self._fast) is SocketTransport):
-                self._sleep(deadline)
+            if sleep and (looks or not self._holds_something()):
+                waits = self._sleep(deadline)
                 self._require_receiving()
-            self._look()
+            self._look(waits)
             if looks == 0 and not isinstance(self._fast, SocketTransport):
                 self._fast._retry_ssl_read()  # that was the socket; since reading was paused TLS may hold records
             looks += 1
@@ -253,12 +253,16 @@ cdef class PollingReader(FrameReader):
                 _let_others_run()
         return True
 
-    cdef int _look(self) except -1:
+    cdef bint _holds_something(self) except -1:
+        """May TLS hold what was received before, of which the kernel knows nothing?"""
+        return not isinstance(self._fast, SocketTransport) or (<SocketTransport>self._fast)._holds_something()
+
+    cdef int _look(self, bint waits) except -1:
         """Read once, by whatever reads this connection."""
         cdef uint64_t reads = self._reads
         self._require_reading()
         if isinstance(self._fast, SocketTransport):
-            (<SocketTransport>self._fast).read_now(None)
+            (<SocketTransport>self._fast).read_now(None, waits)
         else:
             self._fast._read_ready()
         if self._reads != reads:
@@ -274,9 +278,12 @@ cdef class PollingReader(FrameReader):
             raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
         return 0
 
-    cdef int _sleep(self, double deadline) except -1:
+    cdef bint _sleep(self, double deadline) except -1:
         """Wait in the kernel until there is something to read, or to find out. What was sent goes on leaving, which is
-        the event loop's work otherwise: the server may answer only when it has all. Signal handlers run."""
+        the event loop's work otherwise: the server may answer only when it has all. Signal handlers run.
+
+        True: recv(2) shall wait, which saves a system call. It does so for a fixed time, by a clock of milliseconds.
+        """
         cdef:
             double left = deadline - _now()
             Transport transport = self._fast
@@ -286,7 +293,7 @@ cdef class PollingReader(FrameReader):
         self._require_reading()
         PyErr_CheckSignals()
         if left <= 0:
-            return 0
+            return False
         if isinstance(transport, WritableTransport):
             fd = (<WritableTransport>transport)._fileno
             unsent = (<WritableTransport>transport)._write_backlog_size > 0
@@ -294,13 +301,15 @@ cdef class PollingReader(FrameReader):
             fd = transport.get_extra_info("socket").fileno()
             unsent = transport.get_write_buffer_size() > 0
         if fd < 0:
-            return 0
+            return False
+        if not unsent and left > 1e-3 * PULSE and isinstance(transport, SocketTransport):
+            return True
         with nogil:
             events = wsf_sleep(fd, unsent, left)
         PyErr_CheckSignals()
         if unsent and events & POLLOUT:
             transport._write_ready()
-        return 0
+        return False
 
     cdef int _require_receiving(self) except -1:
         """WSTransport knows whether frames may still arrive."""

@@ -4,6 +4,11 @@ from aiofastnet.transport cimport WritableTransport
 from wsfast._engine.reader cimport FrameReader
 
 
+cdef enum:
+    # For so many milliseconds recv(2) waits at most. A signal that comes just before it does not wake it.
+    PULSE = 250
+
+
 # What became of a look at the socket.
 cdef enum Look:
     RAISED = -1
@@ -19,11 +24,15 @@ cdef class SocketTransport(WritableTransport):
         bint _write_eof             # nothing more is written,
         bint _eof_sent              # and the kernel knows
         bint _kernel_stamps
+        bint _lets_wait             # recv(2) waits, unless it is told not to
         bint _begun
 
-    cdef Look read_now(self, object context) except Look.RAISED
+    cdef Look read_now(self, object context, bint waits) except Look.RAISED
     @cython.final
-    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2
+    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2
+    @cython.final
+    cdef Py_ssize_t _receive_waiting(self, char *ptr, Py_ssize_t size) except -2
+    cdef bint _holds_something(self) noexcept
     @cython.final
     cdef bint _put(self, char *ptr, Py_ssize_t size) except -1
     cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1

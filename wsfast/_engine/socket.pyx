@@ -11,7 +11,7 @@ import socket
 
 cimport cython
 from aiofastnet.transport cimport WritableTransport
-from aiofastnet.utils cimport NoResult, aiofn_read, aiofn_write
+from aiofastnet.utils cimport NoResult
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
@@ -28,12 +28,56 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #include <errno.h>
+    #include <fcntl.h>
     #include <string.h>
     #include <sys/socket.h>
+    #include <sys/time.h>
     #include <netinet/in.h>
     #include <netinet/tcp.h>
     #include <sys/uio.h>
     #include <time.h>
+
+    #ifndef MSG_NOSIGNAL
+    #define MSG_NOSIGNAL 0
+    #endif
+
+    /* recv(2) and send(2) that never wait, whatever the descriptor is for. */
+    static Py_ssize_t wsf_receive(int fd, char *buffer, Py_ssize_t size)
+    {
+        ssize_t received;
+        do
+            received = recv(fd, buffer, (size_t)size, MSG_DONTWAIT);
+        while (received < 0 && errno == EINTR);
+        return received;
+    }
+
+    static Py_ssize_t wsf_send(int fd, const char *data, Py_ssize_t size)
+    {
+        ssize_t sent;
+        do
+            sent = send(fd, data, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        while (sent < 0 && errno == EINTR);
+        return sent;
+    }
+
+    /* Lets wsf_receive_waiting() wait, for so long. */
+    static int wsf_let_wait(int fd, int milliseconds)
+    {
+        struct timeval time = {milliseconds / 1000, milliseconds % 1000 * 1000};
+        int flags = fcntl(fd, F_GETFL);
+        if (flags < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) < 0)
+            return -1;
+        return fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+    }
+
+    /* recv(2) that waits, until a signal comes, too: then there is nothing. */
+    static Py_ssize_t wsf_receive_waiting(int fd, char *buffer, Py_ssize_t size)
+    {
+        ssize_t received = recv(fd, buffer, (size_t)size, 0);
+        if (received < 0 && errno == EINTR)
+            errno = EAGAIN;
+        return received;
+    }
 
     #ifdef SO_TIMESTAMPNS
     static int wsf_stamp_receipts(int fd)
@@ -55,7 +99,7 @@ cdef extern from *:
         struct cmsghdr *part;
         ssize_t received;
         do
-            received = recvmsg(fd, &message, 0);
+            received = recvmsg(fd, &message, MSG_DONTWAIT);
         while (received < 0 && errno == EINTR);
         *stamp = 0;
         if (received > 0) {
@@ -85,10 +129,22 @@ cdef extern from *:
 
     #define wsf_would_block() (errno == EAGAIN || errno == EWOULDBLOCK)
     """
+    Py_ssize_t wsf_receive(int fd, char *buffer, Py_ssize_t size)
+    Py_ssize_t wsf_send(int fd, const char *data, Py_ssize_t size)
+    int wsf_let_wait(int fd, int milliseconds)
+    Py_ssize_t wsf_receive_waiting(int fd, char *buffer, Py_ssize_t size) nogil
     int wsf_stamp_receipts(int fd)
     Py_ssize_t wsf_receive_stamped(int fd, char *buffer, Py_ssize_t size, int64_t *stamp)
     void wsf_acknowledge_at_once(int fd)
     bint wsf_would_block()
+
+
+cdef inline Py_ssize_t send_now(int fd, const char *ptr, Py_ssize_t size) except -2:
+    """send(2): how much the kernel took, -1 if it has no room."""
+    cdef Py_ssize_t sent = wsf_send(fd, ptr, size)
+    if sent < 0 and not wsf_would_block():
+        PyErr_SetFromErrno(OSError)
+    return sent
 
 
 cdef void acknowledge_at_once(int fd) noexcept:
@@ -142,11 +198,12 @@ cdef class SocketTransport(WritableTransport):
     # ---- reading
 
     def _read_ready(self):
-        if self.read_now(None) == Look.NOTHING:
+        if self.read_now(None, False) == Look.NOTHING:
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
-    cdef Look read_now(self, object context) except Look.RAISED:
-        """Read once what there is. What calls back runs in `context`, unless that is None."""
+    cdef Look read_now(self, object context, bint waits) except Look.RAISED:
+        """Read once what there is. What calls back runs in `context`, unless that is None. It may wait in the kernel,
+        see `_receive`."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
@@ -155,7 +212,7 @@ cdef class SocketTransport(WritableTransport):
             return Look.STOPPED
         try:
             reader.get_buffer_c(-1, &ptr, &size)
-            received = self._receive(ptr, size)
+            received = self._receive(ptr, size, waits)
             if received < 0:
                 return Look.NOTHING
             if received == 0:
@@ -175,15 +232,38 @@ cdef class SocketTransport(WritableTransport):
             self._handle_error("Fatal read error on socket transport")
             return Look.STOPPED
 
-    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2:
-        """recv(2): how much there was, -1 if there is nothing yet, 0 at the end."""
+    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2:
+        """recv(2): how much there was, -1 if there is nothing yet, 0 at the end.
+
+        :param waits: until there is something, for PULSE milliseconds at most, or until a signal comes; other threads
+            run meanwhile
+        """
         cdef Py_ssize_t received
-        if not self._kernel_stamps:
-            return aiofn_read(self._fileno, ptr, size, True)
-        received = wsf_receive_stamped(self._fileno, ptr, size, &self._reader._kernel_stamp)
+        if waits and not self._kernel_stamps:
+            received = self._receive_waiting(ptr, size)
+        elif self._kernel_stamps:
+            received = wsf_receive_stamped(self._fileno, ptr, size, &self._reader._kernel_stamp)
+        else:
+            received = wsf_receive(self._fileno, ptr, size)
         if received < 0 and not wsf_would_block():
             PyErr_SetFromErrno(OSError)
         return received
+
+    cdef Py_ssize_t _receive_waiting(self, char *ptr, Py_ssize_t size) except -2:
+        cdef Py_ssize_t received
+        if not self._lets_wait:
+            if wsf_let_wait(self._fileno, PULSE) < 0:
+                PyErr_SetFromErrno(OSError)
+            self._lets_wait = True
+        with nogil:
+            received = wsf_receive_waiting(self._fileno, ptr, size)
+        # Perhaps it did not wait: libuv makes a descriptor that it begins to watch one that does not.
+        self._lets_wait = received > 0
+        return received
+
+    cdef bint _holds_something(self) noexcept:
+        """Was something received that is not delivered, and of which the kernel knows nothing?"""
+        return False
 
     # ---- writing
 
@@ -206,7 +286,7 @@ cdef class SocketTransport(WritableTransport):
         """
         cdef Py_ssize_t sent
         while self._write_backlog_size == 0:
-            sent = aiofn_write(self._fileno, ptr, size, True)
+            sent = send_now(self._fileno, ptr, size)
             if sent == size:
                 return True
             if sent <= 0:
@@ -244,8 +324,7 @@ cdef class SocketTransport(WritableTransport):
         if self._finalizing_close or self._unsent is None:
             return
         try:
-            sent = aiofn_write(
-                self._fileno, PyByteArray_AS_STRING(self._unsent), PyByteArray_GET_SIZE(self._unsent), True)
+            sent = send_now(self._fileno, PyByteArray_AS_STRING(self._unsent), PyByteArray_GET_SIZE(self._unsent))
             if sent > 0:
                 del self._unsent[:sent]
                 self._write_backlog_size -= sent

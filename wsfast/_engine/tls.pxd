@@ -6,6 +6,8 @@ cdef class TLSSession:
         void *_stream
         int _step                   # what reading has come to: a wst_result
 
+    cdef void *_used(self) except NULL
+    cdef void *_taken(self) except NULL
     cdef size_t _to_send(self) noexcept
 
 

@@ -22,22 +22,19 @@ from aiofastnet.utils cimport NoResult
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uintptr_t
-from libc.stdlib cimport free
 
+from wsfast._engine.crate cimport address_of
+from wsfast._engine.memory cimport allocate, release
 from wsfast._engine.reader cimport FrameReader
 from wsfast._engine.socket cimport Look, SocketTransport
 
 from wsfast import _native
-from wsfast.tls import TLSInfo, certificate_refused, tls_failed
+from wsfast.tls import agreed_by_rustls, certificate_refused, tls_failed
 
 
 cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
-
-
-cdef extern from "<stdlib.h>":
-    void *aligned_alloc(size_t alignment, size_t size) noexcept
 
 
 cdef extern from *:
@@ -49,6 +46,8 @@ cdef extern from *:
     static struct {
         __typeof__(wst_stream_new) *create;
         __typeof__(wst_stream_free) *destroy;
+        __typeof__(wst_stream_nest) *nest;
+        __typeof__(wst_stream_put_back) *put_back;
         __typeof__(wst_stream_read) *read;
         __typeof__(wst_stream_to_send) *to_send;
         __typeof__(wst_stream_take) *take;
@@ -82,6 +81,8 @@ cdef extern from *:
         wst_stream *(*create)(
             const wst_tls_config *config, const char *name, size_t name_size, char *reason, size_t reason_size) noexcept
         void (*destroy)(wst_stream *stream) noexcept
+        int (*nest)(wst_stream *stream, wst_stream *outer) noexcept
+        int (*put_back)(wst_stream *stream, const char *plain, size_t size) noexcept
         int (*read)(
             wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled) noexcept
         size_t (*to_send)(const wst_stream *stream) noexcept
@@ -93,14 +94,11 @@ cdef extern from *:
     Crate crate
 
 
-cdef void *address_of(name) except NULL:
-    function = _native.ffi.addressof(_native.lib, name)
-    return <void *><uintptr_t>int(_native.ffi.cast("uintptr_t", function))
-
-
 crate.create = <wst_stream *(*)(const wst_tls_config *, const char *, size_t, char *, size_t) noexcept>address_of(
     "wst_stream_new")
 crate.destroy = <void (*)(wst_stream *) noexcept>address_of("wst_stream_free")
+crate.nest = <int (*)(wst_stream *, wst_stream *) noexcept>address_of("wst_stream_nest")
+crate.put_back = <int (*)(wst_stream *, const char *, size_t) noexcept>address_of("wst_stream_put_back")
 crate.read = <int (*)(wst_stream *, char *, size_t, char *, size_t, size_t *) noexcept>address_of("wst_stream_read")
 crate.to_send = <size_t (*)(const wst_stream *) noexcept>address_of("wst_stream_to_send")
 crate.take = <size_t (*)(wst_stream *, char *, size_t) noexcept>address_of("wst_stream_take")
@@ -114,24 +112,22 @@ cdef object CONFIG = _native.ffi.typeof("wst_tls_config *")
 
 
 cdef enum:
-    PAGE = 4096  # into such a place the kernel copies fastest
     # What one recv(2) takes at most.
     INCOMING = 256 * 1024
-    # Eight records leave together; the crate wants 32 bytes more for each, and 64.
+    # Eight records leave together; the crate wants 32 bytes more for each, and 64, and twice as much within TLS.
     PIECE = 8 * 16 * 1024
+    OVERHEAD = 1024
     OUTGOING = PIECE + 16 * 1024
 
 
 cdef class CipherArea:
     def __cinit__(self):
-        self.incoming = <char *>aligned_alloc(PAGE, INCOMING)
-        self.outgoing = <char *>aligned_alloc(PAGE, OUTGOING)
-        if self.incoming == NULL or self.outgoing == NULL:
-            raise MemoryError("no memory for ciphertext")
+        self.incoming = allocate(INCOMING)
+        self.outgoing = allocate(OUTGOING)
 
     def __dealloc__(self):
-        free(self.incoming)
-        free(self.outgoing)
+        release(self.incoming)
+        release(self.outgoing)
 
 
 cdef object _threads = threading.local()
@@ -150,10 +146,11 @@ cdef class TLSSession:
 
     :param config: of the crate
     :param name: the server's, in ASCII
+    :param outer: the TLS of an https proxy, which carries this one from now on, and is of no other use then
     :raises ValueError: that cannot be done
     """
 
-    def __cinit__(self, config, bytes name not None):
+    def __cinit__(self, config, bytes name not None, TLSSession outer=None):
         cdef char[256] reason
         ffi = _native.ffi
         if not isinstance(config, ffi.CData) or ffi.typeof(config) is not CONFIG or not config:
@@ -163,6 +160,8 @@ cdef class TLSSession:
             PyBytes_GET_SIZE(name), reason, sizeof(reason))
         if self._stream == NULL:
             raise ValueError(f"ssl: {(<bytes>reason).decode(errors='replace')}")
+        if outer is not None:
+            crate.nest(<wst_stream *>self._stream, <wst_stream *>outer._taken())
 
     def __dealloc__(self):
         if self._stream != NULL:
@@ -176,21 +175,67 @@ cdef class TLSSession:
 
     __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
 
+    cdef void *_used(self) except NULL:
+        if self._stream == NULL:
+            raise ValueError("this TLS carries that of another session")
+        return self._stream
+
+    cdef void *_taken(self) except NULL:
+        cdef void *stream = self._used()
+        self._stream = NULL
+        return stream
+
     cdef size_t _to_send(self) noexcept:
         return crate.to_send(<wst_stream *>self._stream)
 
     @property
     def is_handshaking(self):
         cdef wst_stream_state state
-        crate.describe(<wst_stream *>self._stream, &state)
+        crate.describe(<wst_stream *>self._used(), &state)
         return state.handshaking
 
     def feed(self, bytearray received not None):
         """Take what was received during the handshake, and overwrite it."""
         cdef size_t filled
         self._step = crate.read(
-            <wst_stream *>self._stream, PyByteArray_AS_STRING(received), PyByteArray_GET_SIZE(received), NULL, 0,
+            <wst_stream *>self._used(), PyByteArray_AS_STRING(received), PyByteArray_GET_SIZE(received), NULL, 0,
             &filled)
+
+    # What is said to a proxy.
+
+    def encrypt(self, bytes plain not None):
+        """What is to be sent, `plain` last."""
+        cdef Py_ssize_t plain_size = PyBytes_GET_SIZE(plain)
+        cdef bytearray wire = bytearray(plain_size + plain_size // 256 + 256)
+        cdef int64_t size
+        before = self.take()
+        size = crate.write(
+            <wst_stream *>self._stream, PyBytes_AS_STRING(plain), plain_size, PyByteArray_AS_STRING(wire),
+            PyByteArray_GET_SIZE(wire))
+        if size < 0:
+            raise self.failure()
+        return before + bytes(wire[:size])
+
+    def decrypt(self, bytearray received not None):
+        """What was received says. It is overwritten."""
+        cdef:
+            bytearray plain = bytearray(16 * 1024)
+            Py_ssize_t size = PyByteArray_GET_SIZE(received)
+            size_t filled
+        said = b""
+        self._step = WST_MORE
+        while self._step == WST_MORE:
+            self._step = crate.read(
+                <wst_stream *>self._used(), PyByteArray_AS_STRING(received), size, PyByteArray_AS_STRING(plain),
+                PyByteArray_GET_SIZE(plain), &filled)
+            said += plain[:filled]
+            size = 0
+        return said
+
+    def put_back(self, bytes plain not None):
+        """What was decrypted is the server's: it is read again."""
+        if plain:
+            self._step = crate.put_back(<wst_stream *>self._used(), PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
 
     @property
     def has_failed(self):
@@ -202,14 +247,17 @@ cdef class TLSSession:
 
     def take(self):
         """What is to be sent."""
+        self._used()
         cdef bytes taken = PyBytes_FromStringAndSize(NULL, self._to_send())
         crate.take(<wst_stream *>self._stream, PyBytes_AS_STRING(taken), PyBytes_GET_SIZE(taken))
         return taken
 
     def failure(self):
-        """The exception that says why it has failed."""
+        """The exception that says why it has failed; None if a proxy ended the connection without the server."""
         cdef wst_stream_state state
-        crate.describe(<wst_stream *>self._stream, &state)
+        crate.describe(<wst_stream *>self._used(), &state)
+        if state.cause == 0:
+            return None
         message = (<bytes>(<char *>state.message)[:state.message_size]).decode(errors="replace")
         if state.cause == WST_CAUSE_CERTIFICATE:
             return certificate_refused(state.number, message)
@@ -221,18 +269,16 @@ cdef class TLSSession:
             wst_stream_state state
             const char *der
             int64_t size
-        crate.describe(<wst_stream *>self._stream, &state)
-        cipher = (<bytes>(<char *>state.cipher)[:state.cipher_size]).decode()
-        alpn = (<bytes>(<char *>state.alpn)[:state.alpn_size]).decode(errors="replace")
+        crate.describe(<wst_stream *>self._used(), &state)
+        cipher = <bytes>(<char *>state.cipher)[:state.cipher_size]
+        alpn = <bytes>(<char *>state.alpn)[:state.alpn_size]
         certificates = []
         while True:
             size = crate.certificate(<wst_stream *>self._stream, len(certificates), &der)
             if size < 0:
                 break
             certificates.append(<bytes>der[:size])
-        return TLSInfo(
-            "rustls", "TLSv1.3" if state.version == 0x0304 else "TLSv1.2", cipher.replace("TLS13_", "TLS_"),
-            alpn or None, state.resumed, tuple(certificates))
+        return agreed_by_rustls(state.version, cipher, alpn, state.resumed, certificates)
 
 
 @cython.no_gc_clear  # as SocketTransport
@@ -266,7 +312,7 @@ cdef class TLSTransport(SocketTransport):
             self._loop.call_soon(self._read_ready)
         return NoResult.OK
 
-    cdef Look read_now(self, object context) except Look.RAISED:
+    cdef Look read_now(self, object context, bint waits) except Look.RAISED:
         """Read once, unless there is something left of what was read before; and deliver all of it."""
         cdef:
             FrameReader reader = self._reader
@@ -283,7 +329,7 @@ cdef class TLSTransport(SocketTransport):
                 # From here no Python runs, until the engine is told: others share this memory.
                 received = 0
                 if session._step == WST_OK:
-                    received = self._receive(self._area.incoming, min(room, INCOMING))
+                    received = self._receive(self._area.incoming, min(room, INCOMING), waits)
                     if received < 0:
                         return outcome
                     if received == 0:
@@ -304,10 +350,17 @@ cdef class TLSTransport(SocketTransport):
                     self._peer_ended()
                     return Look.STOPPED
                 if session._step != WST_MORE:
-                    raise session.failure()
+                    failure = session.failure()
+                    if failure is not None:
+                        raise failure
+                    self._force_close(None)
+                    return Look.STOPPED
         except BaseException:
             self._handle_error("Fatal read error on TLS transport")
             return Look.STOPPED
+
+    cdef bint _holds_something(self) noexcept:
+        return self._session._step != WST_OK
 
     cdef int _deliver_plain(self, Py_ssize_t size, object context) except -1:
         cdef FrameReader reader = self._reader
@@ -344,7 +397,7 @@ cdef class TLSTransport(SocketTransport):
             return NoResult.OK
         try:
             while size > 0 and not self._finalizing_close:
-                piece = crate.take(<wst_stream *>session._stream, out, OUTGOING - PIECE - 512)
+                piece = crate.take(<wst_stream *>session._stream, out, OUTGOING - PIECE - OVERHEAD)
                 if session._to_send():
                     all_sent &= self._put(out, piece)
                     continue
@@ -353,6 +406,7 @@ cdef class TLSTransport(SocketTransport):
                 if records < 0:
                     if session._step != WST_OK:
                         break  # reading will tell why, after what was received before
+                    self._send_pending()  # that nothing follows
                     raise session.failure()
                 all_sent &= self._put(out, piece + records)
                 ptr += min(size, PIECE)

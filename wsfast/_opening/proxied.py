@@ -16,7 +16,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from wsfast._opening import addresses
+from wsfast._engine.tls import TLSSession
+from wsfast._opening import addresses, tls_handshake
 from wsfast._opening.proxy import Proxy
 from wsfast._opening.route import Route
 from wsfast._opening.tunnel import TunnelHandshake
@@ -24,7 +25,7 @@ from wsfast.exceptions import InvalidProxyMessage, ProxyError
 from wsfast.tls import put_in_python_s_words
 from wsfast.upgrade import UpgradeResponse
 
-__all__ = ["connect", "connect_blocking", "connect_tls", "reach", "shake_hands"]
+__all__ = ["connect", "connect_blocking", "connect_rustls", "connect_tls", "reach", "shake_hands"]
 
 # Bytes per read: a reply's header is far smaller, a refusal's body seldom larger.
 _READ = 16 * 1024
@@ -268,6 +269,49 @@ async def connect_tls(
     except BaseException:
         transport.abort()
         raise
+
+
+async def connect_rustls(
+    loop: asyncio.AbstractEventLoop,
+    sock: socket.socket,
+    config: Any,
+    name: str,
+    handshake: TunnelHandshake,
+    *,
+    early: bool,
+) -> TLSSession:
+    """Have an https proxy connect to the server, by rustls. Returns the TLS with the proxy.
+
+    :param sock: connected to the proxy, non-blocking
+    :param config: of the crate
+    :param name: of the proxy, in its certificate
+    :param early: the server may speak at once, for it has no TLS. What it says is put back
+    :raises ProxyError: the proxy was not trusted, refused, talked rubbish, or hung up
+    """
+    try:
+        session = await tls_handshake.shake_hands(loop, sock, config, name, None)
+    except OSError as exc:
+        raise no_tls(exc, name) from exc
+    try:
+        await loop.sock_sendall(sock, session.encrypt(handshake.request_bytes))
+        response = None
+        while response is None:
+            received = await loop.sock_recv(sock, _READ)
+            said = session.decrypt(bytearray(received))
+            if said:
+                response = handshake.feed(said)
+            if response is None and session.has_failed:
+                raise session.failure() or ConnectionResetError(_LOST)
+            if response is None and (not received or session.has_ended):
+                handshake.feed_eof()
+    except OSError as exc:
+        raise ProxyError(f"{_LOST}: {exc}") from exc
+    if handshake.trailing and not early:
+        raise InvalidProxyMessage(
+            f"{len(handshake.trailing)} bytes follow the proxy's reply, where TLS begins"
+        )
+    session.put_back(handshake.trailing)
+    return session
 
 
 def no_tls(exc: OSError, name: str) -> ProxyError:

@@ -36,16 +36,22 @@ def ended_in_tls() -> ssl.SSLError:
 
 
 async def shake_hands(
-    loop: asyncio.AbstractEventLoop, sock: socket.socket, config: Any, name: str, timeout: float | None
+    loop: asyncio.AbstractEventLoop,
+    sock: socket.socket,
+    config: Any,
+    name: str,
+    timeout: float | None,
+    outer: TLSSession | None = None,
 ) -> TLSSession:
     """What the server has to be sent last is left in the session: it leaves with the first request.
 
     :param config: of the crate
     :param timeout: seconds; None for 60
+    :param outer: the TLS of an https proxy, which is to carry this one
     :raises ssl.SSLError: certificate, alert, or no TLS
     :raises OSError: of the socket; ConnectionAbortedError if it takes too long, as asyncio raises
     """
-    session = TLSSession(config, name.encode())
+    session = TLSSession(config, name.encode(), outer)
     limit = _TIMEOUT if timeout is None else timeout
     try:
         async with deadline(limit):
@@ -69,7 +75,7 @@ async def _exchange(loop: asyncio.AbstractEventLoop, sock: socket.socket, sessio
         if session.has_failed:
             with contextlib.suppress(OSError):  # the alert; nobody waits until the server takes it
                 sock.send(session.take())
-            failure = session.failure()
+            failure = session.failure() or ended_in_tls()
             if "InvalidContentType" in str(failure):  # rustls' word for it
                 raise not_tls() from failure
             raise failure

@@ -13,7 +13,7 @@ from typing import Any, cast
 import aiofastnet
 
 from wsfast._engine.socket import SocketTransport
-from wsfast._engine.tls import TLSTransport
+from wsfast._engine.tls import TLSSession, TLSTransport
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._opening import addresses, rustls
@@ -69,10 +69,11 @@ async def connect(
         if context is not None:
             tls["server_hostname"] = server_name(route.server_hostname)
             route.phase = ("the TLS handshake with", tls["server_hostname"], route.addresses)
-        config = _config_of_rustls(loop, sock, route, use_aiofastnet, tls)
-        if config is not None:
-            await _by_rustls(loop, transport, config, sock, tls)
-            return
+        if route.uri.secure and _may_use_rustls(loop, sock, use_aiofastnet, route.tls()):
+            config = rustls.config_for(_settings(route.tls()), tls["server_hostname"])
+            if config is not None:
+                await _by_rustls(loop, transport, config, sock, tls)
+                return
         connect = (
             functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
         )
@@ -89,21 +90,21 @@ async def connect(
         raise
 
 
-def _config_of_rustls(
+def _may_use_rustls(
     loop: asyncio.AbstractEventLoop,
     sock: socket.socket,
-    route: Route,
     use_aiofastnet: bool | None,
-    tls: dict[str, Any],
-) -> Any:
-    """None if rustls does not encrypt. A context of the user's is OpenSSL's, and so is all TLS if OpenSSL cannot be
-    found to verify certificates."""
-    settings = route.tls()
-    if not route.uri.secure or isinstance(settings, ssl.SSLContext) or rustls.load_openssl() is not None:
-        return None
-    if not _can_use_aiofastnet(loop, sock, None, use_aiofastnet):
-        return None
-    return rustls.config_for(settings or TLS(), tls["server_hostname"])
+    *given: ssl.SSLContext | TLS | None,
+) -> bool:
+    """A context of the user's is OpenSSL's, and so is all TLS if OpenSSL cannot be found to verify certificates."""
+    if any(isinstance(tls, ssl.SSLContext) for tls in given) or rustls.load_openssl() is not None:
+        return False
+    return _can_use_aiofastnet(loop, sock, None, use_aiofastnet)
+
+
+def _settings(given: ssl.SSLContext | TLS | None) -> TLS:
+    assert not isinstance(given, ssl.SSLContext)
+    return given or TLS()
 
 
 # Seconds, as asyncio's.
@@ -117,16 +118,21 @@ async def _by_rustls(
     sock: socket.socket,
     tls: dict[str, Any],
 ) -> None:
-    timeout, shutdown = tls.get("ssl_handshake_timeout"), tls.get("ssl_shutdown_timeout")
+    timeout = tls.get("ssl_handshake_timeout")
     session = await shake_hands(loop, sock, config, tls["server_hostname"], timeout)
-    TLSTransport(
-        of_transports(loop),
-        sock,
-        transport,
-        False,
-        session,
-        _SHUTDOWN_TIMEOUT if shutdown is None else shutdown,
-    )
+    _start(loop, transport, sock, session, tls)
+
+
+def _start(
+    loop: asyncio.AbstractEventLoop,
+    transport: WSTransport,
+    sock: socket.socket,
+    session: TLSSession,
+    tls: dict[str, Any],
+) -> None:
+    shutdown = tls.get("ssl_shutdown_timeout")
+    limit = _SHUTDOWN_TIMEOUT if shutdown is None else shutdown
+    TLSTransport(of_transports(loop), sock, transport, False, session, limit)
 
 
 async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) -> socket.socket | None:
@@ -161,6 +167,10 @@ async def _through_tls(
     tunnel = route.tunnel
     assert tunnel is not None
     try:
+        configs = _configs_of_rustls(loop, sock, route, use_aiofastnet)
+        if configs is not None:
+            await _through_rustls(loop, transport, route, sock, configs, tls)
+            return
         outer = route.proxy_context()
         fast = all(_can_use_aiofastnet(loop, sock, each, use_aiofastnet) for each in (outer, context))
         if context is not None and not fast and sys.version_info < (3, 13):
@@ -185,6 +195,43 @@ async def _through_tls(
     except ssl.SSLCertVerificationError as exc:
         put_in_python_s_words(exc, tls["server_hostname"])
         raise
+
+
+def _configs_of_rustls(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, route: Route, use_aiofastnet: bool | None
+) -> tuple[Any, Any] | None:
+    """For the proxy, and for the server if it is secure; None if rustls does not encrypt both."""
+    given = route.tls() if route.uri.secure else None
+    if not _may_use_rustls(loop, sock, use_aiofastnet, route.proxy_tls, given):
+        return None
+    outer = rustls.config_for(_settings(route.proxy_tls), server_name(route.proxy_server_hostname))
+    if not route.uri.secure:
+        return outer and (outer, None)
+    inner = rustls.config_for(_settings(given), server_name(route.server_hostname))
+    return outer and inner and (outer, inner)
+
+
+async def _through_rustls(
+    loop: asyncio.AbstractEventLoop,
+    transport: WSTransport,
+    route: Route,
+    sock: socket.socket,
+    configs: tuple[Any, Any],
+    tls: dict[str, Any],
+) -> None:
+    from wsfast._opening import proxied
+
+    outer, inner = configs
+    timeout = tls.get("ssl_handshake_timeout")
+    assert route.tunnel is not None
+    session = await proxied.connect_rustls(
+        loop, sock, outer, server_name(route.proxy_server_hostname), route.tunnel, early=inner is None
+    )
+    if inner is not None:
+        name = server_name(route.server_hostname)
+        route.phase = ("the TLS handshake with", name, ())
+        session = await shake_hands(loop, sock, inner, name, timeout, session)
+    _start(loop, transport, sock, session, tls)
 
 
 class _LoopOfTLS(LoopProxy):

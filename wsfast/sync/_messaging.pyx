@@ -14,6 +14,7 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
+from wsfast._engine.crate cimport address_of
 from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_wished
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, take_reference
 from wsfast._engine.violation cimport add_content
@@ -70,11 +71,6 @@ cdef extern from *:
         wst_message *(*get_message)(wst_connection *connection) noexcept nogil
         int (*cork)(wst_connection *connection, int corked) noexcept nogil
     Crate crate
-
-
-cdef void *address_of(name) except NULL:
-    function = _native.ffi.addressof(_native.lib, name)
-    return <void *><uintptr_t>int(_native.ffi.cast("uintptr_t", function))
 
 
 crate.recv = <int (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")

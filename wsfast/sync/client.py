@@ -265,6 +265,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 close_timeout=self._timeouts.close,
                 ping_histogram=self._tuning.ping_histogram,
             )
+            connection.tls = tls_layers[-1].info if tls_layers else None
             deflate = handshake.compression is not None
             if (
                 lib.wst_open(handle, handshake.trailing, len(handshake.trailing), deflate)

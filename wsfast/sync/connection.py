@@ -36,6 +36,7 @@ from wsfast.options import Pinging, Timeouts, seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Cork, Fragments
 from wsfast.sync.pings import Event, Pings, PongReceived
+from wsfast.tls import TLSInfo
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection"]
@@ -72,6 +73,8 @@ class ClientConnection(Connection, Identity):
     """The subprotocol that the server picked, or None."""
     compression: AgreedDeflate | None
     """What was agreed on compressing messages; None if they are not."""
+    tls: TLSInfo | None = None
+    """The TLS of the connection: a :class:`~wsfast.tls.TLSInfo`, or None."""
 
     def __init__(
         self,

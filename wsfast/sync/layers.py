@@ -12,7 +12,7 @@ from wsfast._opening.blocking import Deadline
 from wsfast._opening.route import Route
 from wsfast._opening.tls_handshake import ended_in_tls, not_tls
 from wsfast.sync import ending, tls
-from wsfast.tls import TLS, server_name
+from wsfast.tls import TLS, TLSInfo, agreed_by_openssl, agreed_by_rustls, server_name
 
 __all__ = ["Layer", "Raw", "for_crate", "layers"]
 
@@ -44,6 +44,8 @@ class Layer:
         self._name = server_name(name)
         self._of_proxy = of_proxy
         self._step = f"the TLS handshake with {self._name}"
+        self.info: TLSInfo | None = None
+        """What was agreed, when it was."""
         self._context = given if isinstance(given, ssl.SSLContext) else None
         self._config: Any = None
         if not isinstance(given, ssl.SSLContext):
@@ -59,7 +61,9 @@ class Layer:
         if self._context is None:
             return None
         try:
-            return tls.shake_hands(sock, self._context, self._name, deadline)
+            wrapped = tls.shake_hands(sock, self._context, self._name, deadline)
+            self.info = agreed_by_openssl(wrapped)
+            return wrapped
         except TimeoutError as exc:
             raise deadline.passed(self._step) from exc
         except OSError as exc:
@@ -73,6 +77,7 @@ class Layer:
                     data = self._name.encode()
                     _check(handle, lib.wst_tls_nest(handle, self._config, data, len(data)))
                 self._shake_hands(handle, deadline)
+                self.info = _agreed(handle)
             else:
                 _check(handle, tls.adopt(handle, session))
         except TimeoutError:
@@ -96,6 +101,18 @@ class Layer:
         if result == lib.WST_TIMEOUT:
             raise deadline.passed(self._step)
         _check(handle, result)
+
+
+def _agreed(handle: Any) -> TLSInfo:
+    """What rustls has agreed with the peer of the innermost layer."""
+    state = ffi.new("wst_stream_state *")
+    lib.wst_tls_describe(handle, state)
+    der = ffi.new("char **")
+    certificates: list[bytes] = []
+    while (size := lib.wst_tls_certificate(handle, len(certificates), der)) >= 0:
+        certificates.append(bytes(ffi.buffer(der[0], size)))
+    cipher, alpn = ffi.unpack(state.cipher, state.cipher_size), ffi.unpack(state.alpn, state.alpn_size)
+    return agreed_by_rustls(state.version, cipher, alpn, state.resumed, certificates)
 
 
 class Raw:

@@ -49,7 +49,7 @@ def settings(tls: ssl.SSLContext | TLS | None, client_cert: ClientCert | None) -
 
 
 def shake_hands(sock: Any, context: ssl.SSLContext, name: str, deadline: Deadline) -> Any:
-    """The TLS handshake with `context`. Returns what :func:`adopt` wants.
+    """The TLS handshake with `context`. Returns an ``ssl.SSLObject``, which :func:`adopt` wants.
 
     :raises ssl.SSLError, OSError: Python's own
     :raises ValueError: there is something about the context that cannot be honoured
@@ -59,8 +59,7 @@ def shake_hands(sock: Any, context: ssl.SSLContext, name: str, deadline: Deadlin
         raise ValueError("ssl: a context with a _msg_callback is not supported by the blocking client")
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     wrapped = context.wrap_bio(incoming, outgoing, server_hostname=name)
-    session = getattr(wrapped, "_sslobj", None)
-    if type(session) is not _ssl._SSLSocket:  # type: ignore[attr-defined]
+    if type(getattr(wrapped, "_sslobj", None)) is not _ssl._SSLSocket:  # type: ignore[attr-defined]
         raise ValueError(
             f"ssl: {type(context).__name__}.wrap_bio() makes no connection of Python's ssl module"
         )
@@ -83,7 +82,7 @@ def shake_hands(sock: Any, context: ssl.SSLContext, name: str, deadline: Deadlin
             else:
                 incoming.write_eof()
     sock.setblocking(True)
-    return session
+    return wrapped
 
 
 def _send(sock: Any, outgoing: ssl.MemoryBIO, deadline: Deadline) -> None:
@@ -105,8 +104,9 @@ def _receive(sock: Any, deadline: Deadline) -> bytes:
     return data
 
 
-def adopt(handle: Any, session: Any) -> int:
+def adopt(handle: Any, wrapped: Any) -> int:
     """Let the crate go on with the connection of OpenSSL, which must live as long as `handle`."""
+    session = wrapped._sslobj
     connection = connection_of(session)
     return int(
         lib.wst_tls_adopt(handle, ffi.NULL if connection is None else connection, field(session.context, 0))

@@ -1,0 +1,1 @@
+cdef void *address_of(name) except NULL
