@@ -7,6 +7,7 @@ import zlib
 from types import ModuleType
 
 import pytest
+from support import certificates
 from support.faces import FACES, TAKING_FRAMES
 from support.frames import CLOSE, PONG, parse_close
 from support.servers import Peer, serve
@@ -52,8 +53,11 @@ def asks_for_messages(case: Case) -> bool:
     return bool(case.extensions) or of_fragments or (case.fails == 1007 and case in utf8.CASES)
 
 
-ROWS = [(case, face) for case in CASES for face in FACES]
-ROWS += [(case, face) for case in CASES for face in TAKING_FRAMES if not asks_for_messages(case)]
+ROWS = [(case, face, False) for case in CASES for face in FACES]
+ROWS += [(case, face, False) for case in CASES for face in TAKING_FRAMES if not asks_for_messages(case)]
+# Over TLS each case once, and each face in its turn.
+ROWS += [(case, list(FACES)[number % len(FACES)], True) for number, case in enumerate(CASES)]
+NAMES = [f"{case.name.strip()}-{face}{'-TLS' if secure else ''}" for case, face, secure in ROWS]
 
 
 def test_the_names_are_unique():
@@ -72,8 +76,8 @@ def test_a_server_keeps_to_its_window(bits):
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-@pytest.mark.parametrize(("case", "face"), ROWS, ids=[f"{case.name.strip()}-{face}" for case, face in ROWS])
-async def test_case(case: Case, face: str):
+@pytest.mark.parametrize(("case", "face", "secure"), ROWS, ids=NAMES)
+async def test_case(case: Case, face: str, secure: bool):
     async def server(peer: Peer) -> list:
         extensions = f"Sec-WebSocket-Extensions: {case.extensions}\r\n" if case.extensions else ""
         await peer.accept(headers=extensions.encode())
@@ -81,11 +85,15 @@ async def test_case(case: Case, face: str):
             peer.send(piece)
             await asyncio.sleep(0)  # the client may read it
         sent = await asyncio.wait_for(peer.frames_until_close(), DEADLINE)
-        peer.writer.write_eof()  # it is the server that closes (RFC 6455 section 7.1.1)
+        # It is the server that closes (RFC 6455 section 7.1.1). asyncio's TLS has no half-close.
+        peer.writer.close() if secure else peer.writer.write_eof()
         return sent + await peer.rest()
 
-    async with serve(server) as served:
-        async with (FACES | TAKING_FRAMES)[face](served.url, **case.options) as client:
+    context, settings = None, None
+    if secure:
+        context, settings = certificates.server_context(), certificates.client_settings()
+    async with serve(server, ssl_context=context) as served:
+        async with (FACES | TAKING_FRAMES)[face](served.url, context=settings, **case.options) as client:
             messages, end = await client.rest()
         sent = await served.result()
 

@@ -40,6 +40,7 @@ class Program:
         self.last = -1
         self.tasks: list[asyncio.Task[Any]] = []
         self.compressed = self.random.random() < 0.3
+        self.secure = seed % 3 == 0
         self.stream = zlib.compressobj(wbits=-15)
 
     # ---- the server
@@ -179,7 +180,7 @@ class Program:
             options["headers"] = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
         else:
             options["compression"] = None
-        async with awaitable(**options) as (ws, far):
+        async with awaitable(secure=self.secure, **options) as (ws, far):
             beside = [asyncio.ensure_future(self.serve(far)), asyncio.ensure_future(self.check(far))]
             for _ in range(self.random.randrange(1, 7)):
                 kind = self.random.choice(

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import websockets.asyncio.client
 
+from support import certificates
 from support.frames import texts
-from support.pair import Far
+from support.pair import Far, SecureFar
 from support.servers import Peer
 from wsfast.asyncio.client import ClientConnection, connect
 
@@ -25,15 +26,19 @@ compares = pytest.mark.skipif(not HAS_PEER, reason="websockets 17.1 or newer nee
 
 @asynccontextmanager
 async def awaitable(
-    *, kind: int = socket.SOCK_STREAM, headers: bytes = b"", **options: Any
+    *, kind: int = socket.SOCK_STREAM, headers: bytes = b"", secure: bool = False, **options: Any
 ) -> AsyncIterator[tuple[ClientConnection, Far]]:
     """An open connection and its far end. With SOCK_SEQPACKET the far end sees each write separately. The connection is
-    aborted at the end of the block if it is still open. `headers` are added to the server's reply."""
+    aborted at the end of the block if it is still open. `headers` are added to the server's reply. `secure`: over
+    TLS by rustls."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     for sock in (ours, theirs):
         sock.setblocking(False)
-    far = Far(theirs)
-    connecting = asyncio.ensure_future(connect("ws://localhost/", sock=ours, **options)._connect())
+    far = SecureFar(theirs) if secure else Far(theirs)
+    url = "wss://localhost/" if secure else "ws://localhost/"
+    if secure:
+        options["ssl"] = certificates.client_settings()
+    connecting = asyncio.ensure_future(connect(url, sock=ours, **options)._connect())
     try:
         peer = Peer(None, None)  # type: ignore[arg-type]
         while not peer.request.endswith(b"\r\n\r\n"):

@@ -13,6 +13,7 @@ import gc
 import logging
 import os
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ import zlib
 from collections.abc import Callable
 
 import wsfast
+from support import certificates
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, header
 from support.upgrade import acceptance
 from wsfast.asyncio.client import connect
@@ -68,9 +70,17 @@ class Taking(wsfast.WSListener):
         pass
 
 
-def serve(listening: socket.socket, said: bytes, agrees: bool, glued: bool) -> None:
+# One that only TLS can have: a record for each byte.
+SMALL_RECORDS = "small records"
+
+
+def serve(
+    listening: socket.socket, said: bytes, agrees: bool, glued: bool, tls: ssl.SSLContext | None
+) -> None:
     """Serve one connection: send the reply and `said`, and then nothing until the client disconnects."""
     sock, _ = listening.accept()
+    if tls is not None:
+        sock = tls.wrap_socket(sock, server_side=True)
     request = b""
     while not request.endswith(b"\r\n\r\n"):
         request += sock.recv(65536)
@@ -81,7 +91,11 @@ def serve(listening: socket.socket, said: bytes, agrees: bool, glued: bool) -> N
         else:
             sock.sendall(reply)
             time.sleep(0.05)
-            sock.sendall(said)
+            if tls is not None and len(said) < 50_000:
+                for place in range(len(said)):
+                    sock.sendall(said[place : place + 1])
+            else:
+                sock.sendall(said)
         while sock.recv(65536):
             pass
 
@@ -93,6 +107,9 @@ def resident() -> int:
 
 async def measure(face: str, url: str) -> tuple[int, int]:
     """The maximum of bytes while no task receives, counted by Python and by the kernel."""
+    tls = {"ssl": certificates.client_settings()} if "TLS" in face else {}
+    for settings in tls.values():
+        settings.context()
     gc.collect()
     tracemalloc.start()
     before = resident()
@@ -107,15 +124,19 @@ async def measure(face: str, url: str) -> tuple[int, int]:
     watching = threading.Thread(target=watch)
     watching.start()
     if face.startswith("listener"):
-        transport, _ = await wsfast.ws_connect(Taking, url, compression="deflate", max_frame_size=MEBI)
+        transport, _ = await wsfast.ws_connect(Taking, url, compression="deflate", max_frame_size=MEBI, **tls)
         drop = transport.abort
     else:
-        ws = await connect(url, ping_interval=0.01 if "pinging" in face else None, ping_timeout=None)
+        ws = await connect(url, ping_interval=0.01 if "pinging" in face else None, ping_timeout=None, **tls)
         drop = ws.protocol.abort
         if "receiving" in face:
             receiving = asyncio.ensure_future(ws.recv())
     await asyncio.sleep(0.25)
     traced = tracemalloc.get_traced_memory()[1]
+    if tls:
+        told = (transport if face.startswith("listener") else ws).tls
+        assert told is not None
+        assert told.layer == "rustls"
     done.append(True)
     watching.join()
     if "receiving" in face:
@@ -125,22 +146,26 @@ async def measure(face: str, url: str) -> tuple[int, int]:
     return traced, largest[0]
 
 
-# The feeds for which the variants "glued" and "pinging" differ from the face itself.
+# The feeds for which the variants "glued" and "pinging" differ from the face itself, and "TLS" from another one.
 FEW = ("bombs", "emoji bombs", "many in one read", "large messages")
 
 
 def main(face: str) -> None:
     logging.disable(logging.CRITICAL)
-    for feed, (make, agrees) in FEEDS.items():
-        if ("glued" in face or "pinging" in face) and feed not in FEW:
+    tls = certificates.server_context() if "TLS" in face else None
+    feeds = dict(FEEDS)
+    if tls is not None:
+        feeds[SMALL_RECORDS] = (lambda: frame(BINARY, bytes(20_000)), False)
+    for feed, (make, agrees) in feeds.items():
+        if ("glued" in face or "pinging" in face or face == "awaitable TLS") and feed not in FEW:
             continue
         with socket.create_server(("127.0.0.1", 0)) as listening:
             server = os.fork()
             if server == 0:
-                serve(listening, make(), agrees, "glued" in face)
+                serve(listening, make(), agrees, "glued" in face, tls)
                 os._exit(0)
             port = listening.getsockname()[1]
-        traced, grown = asyncio.run(measure(face, f"ws://127.0.0.1:{port}/"))
+        traced, grown = asyncio.run(measure(face, f"{'ws' if tls is None else 'wss'}://127.0.0.1:{port}/"))
         os.waitpid(server, 0)
         print(f"{feed}: {traced} {grown}")
 

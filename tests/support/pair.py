@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from support import certificates
 from support.frames import Parser, Sent
 from support.listeners import Recorder
 from support.servers import Peer
@@ -78,6 +80,43 @@ class Far:
 
     async def send(self, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self.sock, data)
+
+
+class SecureFar(Far):
+    """The far end of a connection over TLS. One task may read while another one sends."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = certificates.server_context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._sending = asyncio.Lock()
+
+    async def read(self) -> bytes:
+        """What comes next; b"" at the end, however TLS ends."""
+        while True:
+            try:
+                data = self._tls.read(1 << 18)
+                self.received += len(data)
+                return data
+            except ssl.SSLWantReadError:
+                await self._flush()
+                wire = await asyncio.get_running_loop().sock_recv(self.sock, 1 << 18)
+                if wire:
+                    self._incoming.write(wire)
+                else:
+                    self._incoming.write_eof()
+            except ssl.SSLError:
+                return b""
+
+    async def send(self, data: bytes) -> None:
+        self._tls.write(data)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        async with self._sending:
+            wire = self._outgoing.read()
+            if wire:
+                await super().send(wire)
 
 
 @asynccontextmanager
