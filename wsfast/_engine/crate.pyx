@@ -5,7 +5,7 @@ The crate is linked into _native, by cffi, and exists once. Whoever calls knows 
 
 from libc.stdint cimport uintptr_t
 
-from wsfast import _native
+import wsfast._native as _native
 
 
 cdef void *address_of(name) except NULL:
