@@ -94,6 +94,7 @@ def key():
         "rustc": rustc[1].decode() if rustc else "unknown",
         "libc": " ".join(platform.libc_ver()),
         "machine": platform.machine(),
+        "AVX2": "yes" if "avx2" in Path("/proc/cpuinfo").read_text() else "no",
     }
     return ", ".join(f"{name} {value}" for name, value in named.items())
 

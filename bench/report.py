@@ -24,6 +24,7 @@ from bench.harness import measure
 from bench.sections import SECTIONS
 
 DATA = ROOT / "docs" / "benchmarks"  # a file for each machine
+PAGE = ROOT / "docs" / "benchmark_report.html"
 
 
 def options():
@@ -169,8 +170,12 @@ def write_docs():
     if not reports:
         raise SystemExit(f"there is no data in {DATA.relative_to(ROOT)}: python -m bench.report --docs")
     shown = plots.write(reports, DATA)
+    shown += [
+        f"An interactive page with the same figures, which works offline: {{download}}`{PAGE.name}`.",
+        "",
+    ]
     tables.write(ROOT / "docs" / "benchmarks.md", reports, shown)
-    page.write(ROOT / "docs" / "benchmark_report.html", reports)
+    page.write(PAGE, reports)
 
 
 def main():

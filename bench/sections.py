@@ -110,7 +110,7 @@ SECTIONS = {
         ],
         3,
     ),
-    "idle-10k": Section("Ten thousand idle connections", [cases.idle(10_000)], 2, clients=WSFAST_AND_PEERS),
+    "idle-10k": Section("Ten thousand idle connections", [cases.idle(10_000)], 1, clients=WSFAST_AND_PEERS),
     **{
         f"{server}-server": Section(
             f"The main tables against a {server} server",

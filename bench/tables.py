@@ -119,10 +119,10 @@ def grid(head, rows):
     yield ""
 
 
-def pivot(results, cell):
+def pivot(results, cell, unit=True):
     """Contenders by cases."""
     names = list(dict.fromkeys(name for result in results for name in result["rows"]))
-    head = ["", *(f"{column(result['case'])}, {result['unit']}" for result in results)]
+    head = ["", *(column(result["case"]) + (f", {result['unit']}" if unit else "") for result in results)]
     return grid(
         head, ([name, *(cell(result, result["rows"].get(name)) for result in results)] for name in names)
     )
@@ -226,11 +226,11 @@ def section_text(name, results):
     if section.rates:
         yield "Operations a second: mean ± standard deviation of the repeats, median, peak:"
         yield ""
-        yield from pivot(results, operations)
+        yield from pivot(results, operations, unit=False)
     if section.cpu:
         yield "Processor time of the client, µs a message, and the kernel's part of it:"
         yield ""
-        yield from pivot(results, processor)
+        yield from pivot(results, processor, unit=False)
     reasons = dict.fromkeys(
         reason if name in reason else f"{name}: {reason}"
         for r in results

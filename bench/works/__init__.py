@@ -8,8 +8,9 @@ the same name here adds its works. The first parameter of a work is the client's
     awaiting    await open_one(url, ssl) -> connection with send(bytes), recv() -> bytes, close()
     blocking    open_one(url, ssl) -> the same without await
 
-A work returns nanoseconds per round, or for each message the times (sent, stamped by the server, received). A
-connection that cannot receive TEXT as bytes by `recv(decode=False)` has `recv_raw()`.
+The worker calls a work twice, first with one round. A work returns nanoseconds per round, or for each message the times
+(sent, stamped by the server, received). A connection that cannot receive TEXT as bytes by `recv(decode=False)` has
+`recv_raw()`.
 """
 
 from functools import partial

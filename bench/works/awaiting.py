@@ -193,4 +193,4 @@ async def answers(client, url, ssl=None):
             message = await recv()
         except Exception:
             return
-        await send(message)
+        await send(bytes(message))  # websocket-rs receives what it cannot send
