@@ -49,6 +49,18 @@ def test_open_loop_follows_its_schedule_in_several_processes(run, server):
     assert "schedule: messages left late by p50" in done.err
 
 
+def test_a_rate_that_the_client_cannot_keep(run, server):
+    done, content = load(
+        run, server.plain, "-r", "1e6", "-d", "0.05", "-c", "1", "--drain", "0.1", "--size", "1"
+    )
+    assert done.code == 1
+    (one,) = content["runs"]
+    # Each message that was due was sent, or is an error.
+    unsent = content["errors"]["not sent: the client is too slow for this rate"]
+    assert one["messages"]["sent"] + unsent == 50_000
+    assert "WARNING: the client did not keep its schedule" in done.err
+
+
 def test_two_series_of_runs_have_their_statistics(run, server, tmp_path):
     page = tmp_path / "load.html"
     done, content = load(run, server.plain, "-n", "40", "--series", "2", "--runs", "1", "--html", page)
@@ -181,6 +193,7 @@ def test_schedule_is_fixed_by_its_start_alone():
         found.append(schedule.due())
         schedule.sent += 1
     assert found == [1000 + number * 10**9 // 3 for number in range(6)]
+    assert [first.left(end) for end in (1000, 2 * 10**9, 4 * 10**9)] == [0, 0, 3]
 
 
 def test_a_latency_counts_from_when_its_message_was_due():

@@ -222,7 +222,10 @@ class Engine:
             assert self._plan.rate is not None
             schedule = Schedule(start, self._plan.rate, self._number, self._plan.processes)
             loop.call_soon(self._send_due, schedule, loop)
-        if self.ends != _FOREVER:
+            # The schedule ends it, not the clock: a message that is late is sent late, and counts with that.
+            late = (self.ends - monotonic_ns()) / 1e9 + self._plan.drain
+            loop.call_later(late, self._give_up, schedule)
+        if self.closed_loop and self.ends != _FOREVER:
             loop.call_later((self.ends - monotonic_ns()) / 1e9, self._send_no_more)
         await self._ended.wait()
         unanswered = sum(len(connection.waiting) for connection in self._connections)
@@ -245,7 +248,8 @@ class Engine:
             if not self._connections:
                 return
         if due >= self.ends:
-            return  # the timer of run() ends it
+            self._send_no_more()
+            return
         if due - now < _AWAKE and self._plan.awake:
             loop.call_soon(self._send_due, schedule, loop)
         else:
@@ -258,6 +262,13 @@ class Engine:
         """End before the time: what is measured is what came until now."""
         if self.sending:
             self.ends = min(self.ends, monotonic_ns())
+            self._send_no_more()
+
+    def _give_up(self, schedule: Schedule) -> None:
+        """The client is so late that it is to end now. What it did not send is not to be forgotten."""
+        if self.sending:
+            if left := schedule.left(self.ends):
+                self.errors["not sent: the client is too slow for this rate"] += left
             self._send_no_more()
 
     def _send_no_more(self) -> None:

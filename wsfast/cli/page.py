@@ -90,7 +90,7 @@ def page(content: dict[str, Any], series: Series) -> str:
 
 def _distribution(curve: Sequence[tuple[float, float]]) -> str:
     """Latency by percentile. The x axis counts nines, so that the tail has as much room as the middle."""
-    nines = [(-math.log10(1 - min(level, 99.9999) / 100), level, value) for level, value in curve]
+    nines = [(-math.log10(1 - level / 100), level, value) for level, value in curve if level < 100]
     names = {place: f"{level:.6g} %" for place, level, _ in nines}
     placed = [(place, value) for place, _, value in nines]
     return plots.line(placed, lambda place: names[place], duration, x_name="percentile", log=True)

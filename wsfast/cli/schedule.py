@@ -7,6 +7,8 @@ which its message was due.
 
 from __future__ import annotations
 
+import math
+
 __all__ = ["Schedule"]
 
 
@@ -31,3 +33,9 @@ class Schedule:
     def due(self) -> int:
         """When the next message is due. Computed from the start, so that errors of rounding do not add up."""
         return self._start + int((self._first + self.sent * self._step) * self._interval)
+
+    def left(self, end: int) -> int:
+        """How many messages of this process are due before `end`, and were not sent."""
+        return max(
+            0, math.ceil(((end - self._start) / self._interval - self._first) / self._step) - self.sent
+        )
