@@ -1,5 +1,7 @@
 """wsfast: the fastest WebSocket client for Python."""
 
+from typing import TYPE_CHECKING, Any
+
 from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
     WSListener,
     WSTransport,
@@ -38,7 +40,6 @@ from wsfast.exceptions import (
     WSProtocolError,
 )
 from wsfast.listener import ws_connect
-from wsfast.supervisor import supervise
 from wsfast.tls import TLS
 from wsfast.upgrade import (
     UpgradeRequest,
@@ -47,6 +48,9 @@ from wsfast.upgrade import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+
+if TYPE_CHECKING:
+    from wsfast.supervisor import supervise
 
 __all__ = [
     "TLS",
@@ -96,3 +100,14 @@ __all__ = [
     "supervise",
     "ws_connect",
 ]
+
+if not TYPE_CHECKING:  # or no name would be wrong
+
+    def __getattr__(name: str) -> Any:
+        """What few programs use is imported with its first use."""
+        if name != "supervise":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from wsfast.supervisor import supervise
+
+        globals()[name] = supervise
+        return supervise

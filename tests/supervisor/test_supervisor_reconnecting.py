@@ -266,7 +266,7 @@ async def test_a_program_that_does_not_receive_is_not_connected_without_end():
         assert await feed.recv() == "4a"
 
 
-async def test_an_exception_of_the_listener_is_not_repeated():
+async def test_an_exception_of_the_listener_is_not_repeated(caplog):
     class Buggy(WSListener):
         def on_ws_frame(self, transport, frame):
             raise ZeroDivisionError
@@ -275,6 +275,7 @@ async def test_an_exception_of_the_listener_is_not_repeated():
         with pytest.raises(ZeroDivisionError):
             await feed.wait_closed()
         assert feed.stats.connects == 1
+    assert "closed: ZeroDivisionError: " in [record.getMessage() for record in caplog.records]
 
 
 async def test_two_tasks_cannot_receive():

@@ -105,6 +105,28 @@ async def test_a_slow_program_loses_nothing_either():
         assert got == list(range(1, exchange.number + 1))
 
 
+async def test_megabytes_that_wait_are_not_lost_either():
+    """A connection that closes reads only so much further, so the old one is not closed before the program is near."""
+
+    async def script(peer):
+        await peer.frame()
+        if peer.number == 1:
+            peer.send(b"".join(text(f"{n}" + " " * 4000) for n in range(1000)))
+        peer.send(text("last"))
+        await idle(peer)
+
+    async with sessions(script) as server:
+        async with supervise(server.url, max_queue=4, key=str.strip) as feed:
+            feed.subscribe("sub")
+            await feed.ready()
+            assert await feed.roll_over()
+            await asyncio.sleep(0.4)  # longer than the patience of a connection that closes
+            got = []
+            while got[-1:] != ["last"]:
+                got.append((await feed.recv()).strip())
+            assert got == [*map(str, range(1000)), "last"]
+
+
 async def test_the_old_connection_stays_until_the_new_one_has_its_first_message():
     exchange = Feed()
     async with sessions(exchange) as server:
@@ -346,3 +368,22 @@ async def test_ending_a_task_that_waits_for_a_rollover(how):
         else:
             feed.abort()
             assert not await rolling
+
+
+async def test_a_rollover_that_is_not_begun_is_answered():
+    """The program receives nothing, so there is no room for another connection; and then this one ends."""
+
+    async def script(peer):
+        peer.send(text("x"))
+        await go.wait()
+        await close(peer)
+
+    go = asyncio.Event()
+    async with sessions(script) as server, supervise(server.url) as feed:
+        await feed.ready()
+        while feed.stats.rollovers < 2:
+            await feed.roll_over()
+        rolling = asyncio.ensure_future(feed.roll_over())
+        await asyncio.sleep(0)
+        go.set()
+        assert not await rolling

@@ -232,6 +232,8 @@ class Core:
 
     async def _reconnect(self, leg: Leg) -> None:
         """Wait for the next attempt after the end of a connection."""
+        self._is_wanted = False
+        self._answer(False)
         error = leg.error
         decision = self._decide(error, _of_end(error))
         if leg.life >= self._shared.min_lifetime:

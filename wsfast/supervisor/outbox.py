@@ -82,9 +82,8 @@ class Outbox:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._sent = None if window is None else Sent(window)
-        self._counted = (
-            transport.stats.frames_sent
-        )  # of the connection's frames, those that the window knows of
+        # Of the connection's frames, those that the window knows of: at first none, not even PONGs that have left.
+        self._counted = 0
         self._urgent = urgent
         self._heartbeats: deque[Urgent] = deque()
         self._subscriptions = subscriptions

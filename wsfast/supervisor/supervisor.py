@@ -237,7 +237,8 @@ class Supervisor:
     ) -> Subscription:
         """Send a message now, if a connection is open, and after each connect.
 
-        :param message: str, bytes, or a function that makes it each time: with a fresh token, for instance
+        :param message: str, bytes, or a function that makes it each time: with a fresh token, for instance. If the
+            function raises, the supervisor gives up, unless ``classify`` says otherwise.
         :param key: what :meth:`unsubscribe` and ``topic`` know the subscription by; the message itself by default. A
             subscription with the key of another one takes its place.
         :param ack: gets each message that comes while the acknowledgement is waited for; true if it is that. The

@@ -21,8 +21,8 @@ class Window:
     **The promise**: no `per` seconds see more than `limit` frames leave, as long as no more than `reserve` of them are
     PINGs and PONGs. The default, 1, suits a server that pings no more often than every `per` seconds.
 
-    Servers count when frames arrive, and networks delay one frame more than the next. Give a `per` that is a little
-    longer than the server's.
+    Each connection has a window of its own. Servers count when frames arrive, and networks delay one frame more than
+    the next. Give a `per` that is a little longer than the server's.
 
     :param limit: messages
     :param per: seconds
