@@ -31,14 +31,17 @@ class Account:
         self.last[topic] = number
 
 
-async def run(url, topics, account, *, window=Window(5, 1.25), rollover=None, **options):
+async def run(url, topics, account, *, window=None, rollover=None, **options):
     """Note trades in `account` until the task is cancelled."""
     rollover = rollover or Rollover(after=23 * 3600, when=lambda message: "serverShutdown" in message)
+    window = window or Window(5, 1.25)
     feed = wsfast.supervise(url, window=window, rollover=rollover, key=key, **options)
     async with feed:
         for topic in topics:
             request = {"method": "SUBSCRIBE", "params": [topic], "id": topic}
-            feed.subscribe(json.dumps(request), ack=lambda message, id=topic: json.loads(message).get("id") == id)
+            feed.subscribe(
+                json.dumps(request), ack=lambda message, id=topic: json.loads(message).get("id") == id
+            )
         async for message in feed:
             if trade := key(message):
                 account.note(*trade)

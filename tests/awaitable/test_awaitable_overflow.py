@@ -75,7 +75,10 @@ async def test_conflation_keeps_the_newest_of_each_key_in_the_place_of_the_first
 
 
 async def test_nothing_passes_a_message_without_a_key():
-    async with bounded("conflate", conflate_key=lambda data: None if data[:1] == b"!" else data[:1]) as (ws, _):
+    async with bounded("conflate", conflate_key=lambda data: None if data[:1] == b"!" else data[:1]) as (
+        ws,
+        _,
+    ):
         await feed(ws, texts("a1", "a2", "!snapshot", "a3", "a4"))
         assert await queued(ws) == ["a2", "!snapshot", "a4"]
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from support.awaiting import turns
 from support.exchange import BINANCE, Exchange, exchange, refusal
 from support.faults import Faults, faults
 
@@ -96,7 +97,9 @@ class Auditor:
         self.numbers.setdefault(topic, set()).add(number)
 
 
-async def play(seconds: float, seed: int, *, lifetime: float = 2.5, pause: float = 0.3, stall: float = 0.3) -> Report:
+async def play(
+    seconds: float, seed: int, *, lifetime: float = 2.5, pause: float = 0.3, stall: float = 0.3
+) -> Report:
     """Run the bot for so long, and account for it."""
     rng = random.Random(seed)
     bot = load_bot()
@@ -120,7 +123,9 @@ async def play(seconds: float, seed: int, *, lifetime: float = 2.5, pause: float
                 TOPICS,
                 account,
                 window=Window(LIMIT, PER + SLACK),
-                rollover=Rollover(when=lambda message: "serverShutdown" in message, retry=0.1, drain_timeout=1.0),
+                rollover=Rollover(
+                    when=lambda message: "serverShutdown" in message, retry=0.1, drain_timeout=1.0
+                ),
                 max_silence=1.0,
                 delays=lambda: iter(lambda: rng.uniform(0, 0.1), None),
                 min_lifetime=0.1,
@@ -131,7 +136,9 @@ async def play(seconds: float, seed: int, *, lifetime: float = 2.5, pause: float
         trading = asyncio.ensure_future(trade(market, rng))
         breaking = asyncio.ensure_future(network.misbehave(rng, pause, stall))
         refusing = asyncio.ensure_future(refuse(market, rng, 10 * pause))
-        done, _ = await asyncio.wait([running, trading, breaking, refusing], timeout=seconds, return_when="FIRST_COMPLETED")
+        done, _ = await asyncio.wait(
+            [running, trading, breaking, refusing], timeout=seconds, return_when="FIRST_COMPLETED"
+        )
         for task in done:
             report.errors.append(f"ended early: {task!r}")
         for task in (breaking, refusing):
@@ -175,12 +182,12 @@ async def in_step(market: Exchange, auditor: Auditor) -> None:
     """Wait until the bot gets all topics again, with nothing but the latest numbers."""
     goal = dict(market.published)
     while any(auditor.last.get(topic, 0) <= goal.get(topic, 0) for topic in TOPICS):
-        await asyncio.sleep(0.01)
+        await turns(1)
 
 
 async def caught_up(market: Exchange, auditor: Auditor) -> None:
     while any(auditor.last.get(topic) != market.published[topic] for topic in TOPICS):
-        await asyncio.sleep(0.01)
+        await turns(1)
 
 
 async def cancelled(task: asyncio.Future[Any]) -> None:
@@ -205,7 +212,9 @@ def audit(market: Exchange, network: Faults, account: Any, auditor: Auditor, rep
         if not auditor.numbers.get(topic, set()) <= market.was_sent(topic):
             report.errors.append(f"{topic}: something was delivered that was never sent")
     if fewest_gaps(auditor.holes) > report.stats.gaps:
-        report.errors.append(f"holes between {sorted(auditor.holes)}, of which the supervisor knows {report.stats.gaps}")
+        report.errors.append(
+            f"holes between {sorted(auditor.holes)}, of which the supervisor knows {report.stats.gaps}"
+        )
     if market.endings["too many messages"]:
         report.errors.append("more messages were sent than the exchange allows")
     if market.endings["no pong"]:

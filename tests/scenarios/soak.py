@@ -2,10 +2,11 @@
 
     python -m scenarios.soak SECONDS REPORT [PERIOD]
 
-The bot, the exchange and the network are those of chaos.py, with faults every few seconds and a rollover a minute. Every
-period, an hour by default, adds a row to the report: resident memory, descriptors, how long messages took from the exchange
-to the bot, and the account. Exchange and bot share the process, and the exchange forgets connections that have ended. It
-fails if a message was doubled, or if the last row has a quarter more memory than the second one, or more descriptors.
+The bot, the exchange and the network are those of chaos.py, with faults every few seconds and a rollover a minute.
+Every period, an hour by default, adds a row to the report: resident memory, descriptors, how long messages took from
+the exchange to the bot, and the account. Exchange and bot share the process, and the exchange forgets connections that
+have ended. It fails if a message was doubled, or if the last row has a quarter more memory than the second one, or more
+descriptors.
 """
 
 from __future__ import annotations
@@ -21,17 +22,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scenarios.chaos import LIMIT, PER, SLACK, TOPICS, cancelled, load_bot, refuse, trade
 from support.exchange import BINANCE, Exchange, exchange
 from support.faults import faults
 
 import wsfast
+from scenarios.chaos import LIMIT, PER, SLACK, TOPICS, cancelled, load_bot, refuse, trade
 from wsfast.supervisor import Rollover, Supervisor, Window
 
 # Latencies that are kept of a period, chosen at random.
 KEPT = 100_000
 
-COLUMNS = ("hours", "RSS KiB", "descriptors", "p50 us", "p99 us", "delivered", "lost", "connects", "rollovers", "gaps")
+COLUMNS = (
+    "hours",
+    "RSS KiB",
+    "descriptors",
+    "p50 us",
+    "p99 us",
+    "delivered",
+    "lost",
+    "connects",
+    "rollovers",
+    "gaps",
+)
 
 
 class Stopwatch:
@@ -85,7 +97,19 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-async def soak(seconds: float, report: Path, period: float, seed: int = 0, lifetime: float = 60.0) -> list[str]:
+def start(report: Path) -> None:
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n")
+
+
+def add(report: Path, row: tuple[Any, ...]) -> None:
+    with report.open("a") as file:
+        file.write(f"| {' | '.join(map(str, row))} |\n")
+
+
+async def soak(
+    seconds: float, report: Path, period: float, seed: int = 0, lifetime: float = 60.0
+) -> list[str]:
     """Run for so long. Returns what is wrong."""
     rng = random.Random(seed)
     bot = load_bot()
@@ -99,15 +123,19 @@ async def soak(seconds: float, report: Path, period: float, seed: int = 0, lifet
     account = bot.Account()
     habits = replace(BINANCE, limit=(LIMIT, PER), ping_every=1.0, lifetime=lifetime, notice=lifetime / 2)
     rows: list[tuple[Any, ...]] = []
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n")
+    start(report)
     async with exchange(habits) as market, faults(market.url) as network:
         watch = Stopwatch(market, account, rng)
         rollover = Rollover(when=lambda message: "serverShutdown" in message)
         window = Window(LIMIT, PER + SLACK)
-        running = bot.run(network.url, TOPICS, account, window=window, rollover=rollover, max_silence=5, min_lifetime=1)
+        running = bot.run(
+            network.url, TOPICS, account, window=window, rollover=rollover, max_silence=5, min_lifetime=1
+        )
         misbehaving = network.misbehave(rng, 5.0, 0.5)
-        tasks = [asyncio.ensure_future(one) for one in (running, trade(market, rng), misbehaving, refuse(market, rng, 30))]
+        tasks = [
+            asyncio.ensure_future(one)
+            for one in (running, trade(market, rng), misbehaving, refuse(market, rng, 30))
+        ]
         began = time.monotonic()
         while (left := seconds - (time.monotonic() - began)) > 0:
             done, _ = await asyncio.wait(tasks, timeout=min(period, left), return_when="FIRST_COMPLETED")
@@ -131,8 +159,7 @@ async def soak(seconds: float, report: Path, period: float, seed: int = 0, lifet
             )
             rows.append(row)
             watch.begin()
-            with report.open("a") as file:
-                file.write(f"| {' | '.join(map(str, row))} |\n")
+            add(report, row)
         for task in tasks:
             await cancelled(task)
     wrong = [f"{watch.doubled} messages were doubled"] if watch.doubled else []

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.awaiting import turns
 from support.exchange import ALL, BINANCE, exchange, worst
 from support.faults import faults
 
@@ -80,10 +81,10 @@ async def test_the_exchange_sees_no_more_than_it_allows():
             await feed.ready()
             network.lines[-1].reset()
             while len(market.sessions) < 2 or len(market.sessions[1].subscribed) < 3:
-                await asyncio.sleep(0.01)
+                await turns(1)
             network.lines[-1].cut()
             while len(market.sessions) < 3 or len(market.sessions[2].topics) < len(topics):
-                await asyncio.sleep(0.01)
+                await turns(1)
             assert market.endings["too many messages"] == 0
             assert all(worst(session.arrivals, 0.2) <= 5 for session in market.sessions)
 
@@ -97,7 +98,9 @@ async def test_nothing_is_lost_or_doubled_across_rollovers(stalls):
     rng = random.Random(stalls)
     topics = ["btcusdt@trade", "ethusdt@trade"]
     numbers = {topic: [] for topic in topics}
-    rollover = Rollover(when=lambda message: "serverShutdown" in message, retry=0.01, drain_timeout=30, timeout=60)
+    rollover = Rollover(
+        when=lambda message: "serverShutdown" in message, retry=0.01, drain_timeout=30, timeout=60
+    )
 
     def key(message):
         return market.dialect.number(message)
@@ -123,20 +126,23 @@ async def test_nothing_is_lost_or_doubled_across_rollovers(stalls):
         async with wsfast.supervise(network.url, **options) as feed:
             for topic in topics:
                 feed.subscribe(market.dialect.subscribe(topic), ack=market.dialect.is_ack)
-            tasks = [asyncio.ensure_future(receive(feed)), asyncio.ensure_future(published(market, topics, rng))]
+            tasks = [
+                asyncio.ensure_future(receive(feed)),
+                asyncio.ensure_future(published(market, topics, rng)),
+            ]
             if stalls:
                 tasks.append(asyncio.ensure_future(stall(network)))
             await feed.ready()
             for done in range(ROLLOVERS):
                 market.announce()
                 while feed.stats.rollovers <= done:
-                    await asyncio.sleep(0.001)
+                    await turns(1)
             for task in tasks[1:]:
                 task.cancel()
             for line in network.lines:
                 line.release()
             while any(numbers[topic][-1] != market.published[topic] for topic in topics):
-                await asyncio.sleep(0.001)
+                await turns(1)
             assert (feed.stats.rollovers, feed.stats.gaps, feed.stats.failures) == (ROLLOVERS, 0, {})
             tasks[0].cancel()
             await asyncio.wait(tasks)

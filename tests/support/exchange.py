@@ -4,13 +4,14 @@ It counts what it was sent as they do, drops who breaks its rules, numbers what 
 account of what it has sent on which connection. A test gives it times of its own: ``BINANCE.scaled(1000)`` has days
 that last a minute and a half.
 
-| exchange | habits |
-|---|---|
-| Binance, spot streams | 5 incoming messages a second, PING and PONG counted, else 1008; a PING every 20 s, to be answered within a minute; 24 hours, announced by a ``serverShutdown`` event |
-| OKX v5 | 30 s without data and without the text ``ping``, answered by ``pong``, and the connection is closed |
-| Kraken v2 | a snapshot after the acknowledgement; a ``heartbeat`` a second after the last message |
-| Coinbase Advanced Trade | disconnected 5 s after the opening without a ``subscribe``; ``sequence_num`` counts all messages of a connection; ``heartbeats`` every second |
-| Bybit v5 | a snapshot, and deltas whose ``u`` is in sequence; ``{"op": "ping"}`` is answered, and 10 minutes without it are the end |
+Binance, spot streams: 5 incoming messages a second, PING and PONG counted, else 1008; a PING every 20 s, to be
+answered within a minute; 24 hours, announced by a ``serverShutdown`` event.
+OKX v5: 30 s without data and without the text ``ping``, answered by ``pong``, and the connection is closed.
+Kraken v2: a snapshot after the acknowledgement; a ``heartbeat`` a second after the last message.
+Coinbase Advanced Trade: disconnected 5 s after the opening without a ``subscribe``; ``sequence_num`` counts all
+messages of a connection; heartbeats every second.
+Bybit v5: a snapshot, and deltas whose ``u`` is in sequence; ``{"op": "ping"}`` is answered; 10 minutes without a
+message are the end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from support import frames
 from support.servers import Peer, serve
@@ -79,8 +80,8 @@ class Dialect:
         """As it is sent, as the message of a connection with this number, counted from 0."""
         return message
 
-    heartbeat: Any = None
-    shutdown: Any = {"e": "serverShutdown", "E": 0}
+    heartbeat: ClassVar[Any] = None
+    shutdown: ClassVar[Any] = {"e": "serverShutdown", "E": 0}
 
     # For clients.
 
@@ -137,7 +138,7 @@ class _OKX(Dialect):
 
 
 class _Kraken(Dialect):
-    heartbeat: Any = {"channel": "heartbeat"}
+    heartbeat: ClassVar[Any] = {"channel": "heartbeat"}
 
     def heard(self, message: str) -> tuple[str, Any, list[str]]:
         request = json.loads(message)
@@ -148,7 +149,12 @@ class _Kraken(Dialect):
         if wish == "ping":
             return [{"method": "pong", "req_id": request}]
         return [
-            {"method": wish, "success": True, "req_id": request, "result": {"channel": "book", "symbol": topic}}
+            {
+                "method": wish,
+                "success": True,
+                "req_id": request,
+                "result": {"channel": "book", "symbol": topic},
+            }
             for topic in topics
         ]
 
@@ -177,7 +183,7 @@ class _Kraken(Dialect):
 
 
 class _Coinbase(Dialect):
-    heartbeat: Any = {"channel": "heartbeats", "events": [{"heartbeat_counter": 0}]}
+    heartbeat: ClassVar[Any] = {"channel": "heartbeats", "events": [{"heartbeat_counter": 0}]}
 
     def heard(self, message: str) -> tuple[str, Any, list[str]]:
         request = json.loads(message)

@@ -12,8 +12,8 @@ from wsfast.asyncio._waiter cimport Waiter
 cdef class Policy:
     # After each read that left something in the queue.
     cdef int queued(self, Inbox inbox) except -1
-    # There are more messages than the mark allows, or the rest of a read is held back. False leaves it to the Inbox, which
-    # pauses reading. It runs no Python.
+    # There are more messages than the mark allows, or the rest of a read is held back. False leaves it to the Inbox,
+    # which pauses reading.
     cdef bint limit(self, Inbox inbox) except -1
 
 
@@ -23,8 +23,8 @@ cdef class Inbox(WSListener):
         WSTransport transport
         Waiter waiter
 
-        # A ring of frames, its capacity a power of two or 0. Frames are numbered: a frame keeps its number as long as it
-        # is queued, and its place is the number modulo the capacity.
+        # A ring of frames, its capacity a power of two or 0. Frames are numbered: a frame keeps its number as long as
+        # it is queued, and its place is the number modulo the capacity.
         Slot *_ring
         Py_ssize_t _capacity
         Py_ssize_t _head            # the number of the first frame
@@ -55,11 +55,11 @@ cdef class Inbox(WSListener):
         object _patience            # the timer of a queue that is full while the connection closes
         bint _above                 # the queue has been above the high-water mark, and not at the low one since
         bint _announced             # and on_high_water was called
-        public object on_high_water # the owner's, or None
+        public object on_high_water  # the owner's, or None
         bint _discarding
         readonly bint closed
         Policy _policy              # None: reading pauses
-        readonly Py_ssize_t dropped # messages that were received, and that nobody will get
+        readonly Py_ssize_t dropped  # messages that were received, and that nobody will get
         readonly Py_ssize_t conflated  # of these: for a newer one of their key
 
     cdef inline Slot *_at(self, Py_ssize_t i) noexcept:

@@ -12,8 +12,9 @@ Flow control counts frames, as websockets does: more than `high` of them after a
 also counts what they cost, amid a read: when they cost too much, the rest of the read is held back as it came from the
 wire, and what is compressed is not inflated, until there is room again.
 
-That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Then every
-queued frame is a whole message: fragments are put together before they are queued, so no message is dropped in part.
+That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Then
+every queued frame is a whole message: fragments are put together before they are queued, so no message is dropped in
+part.
 """
 
 cimport cython
@@ -246,8 +247,8 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef object _note_part(self, WSFrame frame, Slot *part):
-        """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload, or None if there
-        is nothing to queue yet."""
+        """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload, or None if
+        there is nothing to queue yet."""
         cdef:
             FrameFields fields = frame
             bytes inflated = self._incoming.add(frame)

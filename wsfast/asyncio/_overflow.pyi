@@ -8,6 +8,7 @@ from wsfast.options import Overflow
 
 def policy_for(overflow: Overflow, logger: Any) -> Policy | None: ...
 def backlog(inbox: Inbox) -> tuple[int, int, float | None, int, int, bool]: ...
+
 @final
 class Dropping(Policy):
     """overflow="drop_oldest" and "drop_newest"."""

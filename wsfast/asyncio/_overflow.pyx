@@ -3,9 +3,10 @@
 A policy acts when a read is over and the task that waited in recv() has had its turn. What it drops are whole messages,
 and it counts each of them. The message that a receiver may be taking is not the policy's any more.
 
-limit() runs no Python, so nothing changes between what it looks at and what it does. Conflation needs the program's
-function, which may do anything: receive, poll, close, raise. So it has two steps. The first asks for the keys, and keeps
-no position but the number of the first message, which does not change. The second replaces messages, and runs no Python.
+limit() runs no Python before it is done, so nothing changes between what it looks at and what it does. Conflation needs
+the program's function, which may do anything: receive, poll, close, raise. So it has two steps. The first asks for the
+keys, and keeps no position but the number of the first message, which does not change. The second replaces messages,
+and runs no Python.
 """
 
 cimport cython
@@ -191,13 +192,14 @@ cdef class Conflating(Policy):
         except Exception as exc:
             if not self._has_complained:
                 self._has_complained = True
-                guarded(self._logger.error, "exception in conflate_key; further ones are not logged", exc_info=exc)
+                text = "exception in conflate_key; further ones are not logged"
+                guarded(self._logger.error, text, exc_info=exc)
             return None
 
     @cython.nonecheck(False)
     cdef int _replace(self, Inbox inbox, Py_ssize_t first, list newest) except -1:
-        """Put each message in the place of the one that it makes obsolete. Messages may have been taken, and others have
-        come, since their keys were asked for."""
+        """Put each message in the place of the one that it makes obsolete. Messages may have been taken, and others
+        have come, since their keys were asked for."""
         cdef:
             Py_ssize_t least = inbox._head + _spared(inbox)
             Py_ssize_t end = inbox._head + inbox.frames
@@ -236,7 +238,8 @@ cdef class Conflating(Policy):
         if len(self._newest) > 2 * inbox.frames + 64:
             known, self._newest = self._newest, {}
             try:
-                self._newest = {key: newest for key, newest in known.items() if (<Newest>newest).number >= inbox._head}
+                self._newest = {
+                    key: newest for key, newest in known.items() if (<Newest>newest).number >= inbox._head}
             except Exception:
                 pass  # a key has no hash any more: messages that wait are no longer replaced
         return 0

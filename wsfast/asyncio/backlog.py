@@ -21,8 +21,8 @@ class Backlog(NamedTuple):
     """What they cost: their payloads, inflated, and 128 bytes for each."""
 
     age: float | None
-    """How long the oldest of them has waited, in seconds; 0 if nothing waits. None with ``overflow="pause"``, which leaves
-    messages in the kernel, where they have no known age."""
+    """How long the oldest of them has waited, in seconds; 0 if nothing waits. None with ``overflow="pause"``: that
+    leaves messages in the kernel, where they have no known age."""
 
     dropped: int
     """Messages that were read and that no :meth:`recv` will return, since the connection was opened."""

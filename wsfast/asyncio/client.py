@@ -78,8 +78,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param max_queue: how many received frames may wait for :meth:`ClientConnection.recv` before reading pauses, or a
         tuple: when it pauses and when it resumes (a quarter by default)
     :param overflow: what happens when more than `max_queue` messages wait: ``"pause"`` stops reading, so the server has
-        to wait; ``"drop_oldest"`` and ``"drop_newest"`` drop and count messages; ``"conflate"`` keeps the newest of each
-        key; ``"fail"`` ends the connection with :exc:`QueueOverflow`. See :doc:`howto/backpressure` and
+        to wait; ``"drop_oldest"`` and ``"drop_newest"`` drop and count messages; ``"conflate"`` keeps the newest of
+        each key; ``"fail"`` ends the connection with :exc:`QueueOverflow`. See :doc:`howto/backpressure` and
         :attr:`ClientConnection.backlog`
     :param conflate_key: for ``"conflate"``: gets the payload of a message as bytes, and returns its key. A message with
         the key None is kept, and no message behind it passes it
