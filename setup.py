@@ -44,8 +44,8 @@ compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else [
 
 # "clinic": inspect.signature() knows the methods that C calls, too. auto_pickle: Cython's own would skip C fields.
 # nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.
-DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "binding": False}
-DIRECTIVES |= {"embedsignature": True, "embedsignature.format": "clinic", "auto_pickle": False, "nonecheck": True}
+DIRECTIVES = {"embedsignature": True, "embedsignature.format": "clinic", "nonecheck": True}
+DIRECTIVES |= {"boundscheck": False, "wraparound": False, "binding": False, "auto_pickle": False}
 
 
 def extension(path: str) -> Extension:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
+from wsfast._engine.transport import WSListener
 from wsfast.listener import ListenerFactory
 from wsfast.supervisor.backoff import full_jitter
 from wsfast.supervisor.errors import (
@@ -45,7 +46,7 @@ __all__ = [
 
 def supervise(
     url: URLs,
-    listener_factory: ListenerFactory | None = None,
+    listener_factory: ListenerFactory[WSListener] | None = None,
     *,
     by_turns: bool = False,
     classify: Callable[[BaseException], Decision | None] | None = None,

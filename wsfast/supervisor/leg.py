@@ -261,7 +261,9 @@ class _NotYet:
 
 
 class _Factory(Overseeing):
-    def __init__(self, factory: ListenerFactory, oversee: Callable[[WSTransport, WSListener], None]) -> None:
+    def __init__(
+        self, factory: ListenerFactory[WSListener], oversee: Callable[[WSTransport, WSListener], None]
+    ) -> None:
         self._factory = factory
         self._oversee = oversee
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
+from wsfast._engine.transport import WSListener
 from wsfast.listener import ListenerFactory
 from wsfast.options import as_logger, check_callables, check_types, count, seconds
 from wsfast.supervisor.callbacks import Callbacks
@@ -28,7 +29,7 @@ class Shared:
     def __init__(
         self,
         url: URLs,
-        listener_factory: ListenerFactory | None,
+        listener_factory: ListenerFactory[WSListener] | None,
         *,
         by_turns: bool,
         classify: Callable[[BaseException], Decision | None] | None,
