@@ -16,6 +16,7 @@ import pytest
 from support import certificates, frames
 from support.awaiting import awaitable, beside, feed, finished_at_once, turns, woken, work
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, Sent, texts
+from support.kinds import kind_of
 from support.servers import serve
 
 from wsfast import ConnectionClosed
@@ -870,7 +871,7 @@ def test_who_receives_amid_the_step_of_a_receiver_is_refused(interrupting):
                 try:
                     inner.append(finished_at_once(ws.recv()))
                 except ConcurrencyError as exc:
-                    inner.append(type(exc))
+                    inner.append(kind_of(exc))
 
             interrupting.act, interrupting.amid = (
                 receive,
