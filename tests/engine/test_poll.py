@@ -363,11 +363,14 @@ async def test_a_signal_gets_in():
 
 async def test_a_sleeping_poll_looks_once_at_a_socket_that_is_ready():
     async with pair() as (transport, listener, far):
+        before = time.monotonic()
         thread = threading.Timer(0.05, far.sock.send, [text("a")])
         thread.start()
         assert transport.poll(SOON, sleep=True) is True
+        pulses = (time.monotonic() - before) / 0.2  # it waits about so long at once
         assert listener.payloads == [b"a"]
-        assert (transport.stats.poll_hits, transport.stats.poll_misses) == (1, 0)
+        assert transport.stats.poll_hits == 1
+        assert transport.stats.poll_misses <= pulses
         thread.join()
 
 
@@ -486,6 +489,7 @@ async def test_a_sleeping_poll_that_waits_in_recv_goes_on_when_that_has_waited_i
     async with pair() as (transport, listener, far):
         beneath = transport.underlying_transport
         fd = beneath.get_extra_info("socket").fileno()
+        before = time.monotonic()
         for delay in (0.3, 0.02):
             thread = threading.Timer(delay, far.sock.send, [text("a")])
             thread.start()
@@ -496,7 +500,7 @@ async def test_a_sleeping_poll_that_waits_in_recv_goes_on_when_that_has_waited_i
             await asyncio.sleep(0)
             beneath.resume_reading()
             await asyncio.sleep(0)
-        assert transport.stats.poll_misses <= 4
+        assert transport.stats.poll_misses <= 2 + (time.monotonic() - before) / 0.2
         assert listener.payloads == [b"a", b"a"]
 
 
