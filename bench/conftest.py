@@ -28,7 +28,7 @@ def pytest_addoption(parser):
     )
     group.addoption("--sections", nargs="+", default=None, help="only these sections of bench/sections.py")
     group.addoption(
-        "--repeats", type=int, default=None, help="fresh processes per contender (5; quick: 2; smoke: 1)"
+        "--repeats", type=int, default=None, help="fresh processes per contender (5; quick, smoke: 1)"
     )
     group.addoption("--contenders", nargs="+", default=None, help="only these rows")
 
@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc):
 def results(request):
     """Measure a case at its first use, with every contender that is chosen."""
     config = request.config
-    short = {"smoke": 1, "quick": 2}
+    short = {"smoke": 1, "quick": 1}
     usual = next((count for option, count in short.items() if config.getoption(option)), 5)
     repeats = config.getoption("repeats") or usual
     made, known = rows(config), {}

@@ -110,6 +110,31 @@ def contenders(case, section=None):
     return [name for name in names if case.cores == "two" or not spins(name)] + floors(case)
 
 
+# Why a kind of client lacks a work. Any other client that lacks one has no function for it in its file.
+LACKING = {
+    ("listening", "queued"): "a listener has no recv()",
+    ("listening", "errors"): "a listener has no recv()",
+    ("listening", "mixed"): "a listener has no recv()",
+    ("blocking", "fan_in"): "a blocking client has one connection per thread",
+}
+
+
+def lacking(case, section=None):
+    """The clients that have no row for this case, with the reason."""
+    if case.function == "primitive":
+        return {}
+    present = {name.split(":")[0] for name in contenders(case)}
+    found = {}
+    for name, client in clients().items():
+        wanted = not (section and section.clients) or name in section.clients
+        if wanted and client.kind and name not in present:
+            reason = LACKING.get(
+                (client.kind, case.function), f"its file in bench/clients has no {case.function}"
+            )
+            found[name] = f"{name}: {reason}"
+    return found
+
+
 def spins(name):
     """True if the contender never sleeps. On one core it would only keep the server from running."""
     return name.partition(":")[2].startswith(("spin", "poll", "busy_poll"))

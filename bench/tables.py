@@ -10,7 +10,7 @@ from statistics import mean, stdev
 
 from bench import counted, goals, stats
 from bench.cases import Case, size_name
-from bench.contenders import clients, floor, is_floor
+from bench.contenders import clients, floor, is_floor, lacking
 from bench.sections import SECTIONS
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -66,7 +66,7 @@ def as_data(section, result):
             for goal in goals.of_case(section, case)
             if (found := goals.reached(goal, result))
         ],
-        "gaps": result.gaps,
+        "gaps": {**lacking(case, SECTIONS[section]), **result.gaps},
         "runs": result.runs,
     }
 

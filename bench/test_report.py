@@ -67,6 +67,12 @@ def test_tables():
     assert "| wsfast_listener | noise (9-40) |" in noise
 
 
+def test_a_client_that_lacks_a_work_is_a_gap_with_its_reason():
+    data = tables.as_data("queued", Result(cases.queued(), {"wsfast_awaitable": runs(5, 5)}))
+    assert data["gaps"]["picows_listener"] == "picows_listener: a listener has no recv()"
+    assert "websocket_rs_async" not in data["gaps"]  # it has a row, or a reason of its own
+
+
 def test_only_the_part_between_the_marks_is_written(tmp_path):
     file = tmp_path / "benchmarks.md"
     file.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")

@@ -45,3 +45,7 @@ def request_response(url, size, rounds, ssl=None):
 def connect(url, rounds, ssl=None):
     with trusting(ssl):
         return blocking.openings(lambda: ws_connect(url).__enter__(), rounds)
+
+
+def idle(url, count, after_message, ssl=None):
+    return blocking.open_many(lambda: open_one(url, ssl), count, after_message)

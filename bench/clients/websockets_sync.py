@@ -23,3 +23,7 @@ def deflate(url, size, count, rounds, ssl=None):
 
 def connect(url, rounds, ssl=None):
     return blocking.openings(lambda: open_one(url, ssl), rounds)
+
+
+def idle(url, count, after_message, ssl=None):
+    return blocking.open_many(lambda: open_one(url, ssl), count, after_message)
