@@ -14,7 +14,6 @@ from wsfast.exceptions import (
     InvalidText,
     KeepaliveTimeout,
     ProtocolError,
-    SupervisorTimeout,
     WSProtocolError,
 )
 from wsfast.kinship import kin
@@ -154,7 +153,7 @@ def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
     if not first:
         if not isinstance(exc, ProtocolError):  # further violations by the server are not worth a record
             guarded(logger.error, "another exception while the connection ends", exc_info=exc)
-    elif isinstance(exc, (WSProtocolError, KeepaliveTimeout, SupervisorTimeout)):
+    elif isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
         guarded(logger.warning, "connection ended: %s: %s", type(exc).__name__, exc)
     else:
         guarded(logger.error, "connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)

@@ -11,8 +11,8 @@ from support.frames import CLOSE, PING, PONG, TEXT, frame, text
 from support.sessions import answer, idle, say, sessions, supervise
 
 from wsfast import WSListener
-from wsfast.exceptions import HeartbeatTimeout, SilenceTimeout, SubscriptionTimeout, SupervisorTimeout
 from wsfast.supervisor import Heartbeat, State
+from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout, SubscriptionTimeout, SupervisorTimeout
 
 
 def lost():

@@ -11,8 +11,8 @@ from support.frames import CLOSE, PING, PONG, TEXT, frame, text
 from support.sessions import answer, close, idle, sessions, supervise
 
 from wsfast import ConnectionClosed, ConnectionClosedOK, WSListener
-from wsfast.exceptions import SubscriptionTimeout
 from wsfast.supervisor import Window
+from wsfast.supervisor.errors import SubscriptionTimeout
 
 
 def acknowledges(message):

@@ -7,6 +7,12 @@ from typing import Any
 
 from wsfast.listener import ListenerFactory
 from wsfast.supervisor.backoff import full_jitter
+from wsfast.supervisor.errors import (
+    HeartbeatTimeout,
+    SilenceTimeout,
+    SubscriptionTimeout,
+    SupervisorTimeout,
+)
 from wsfast.supervisor.liveness import Heartbeat
 from wsfast.supervisor.rollover import Rollover
 from wsfast.supervisor.shared import Shared
@@ -21,12 +27,16 @@ __all__ = [
     "RTT",
     "Decision",
     "Heartbeat",
+    "HeartbeatTimeout",
     "Rollover",
+    "SilenceTimeout",
     "State",
     "StateChange",
     "Subscription",
+    "SubscriptionTimeout",
     "Supervisor",
     "SupervisorStats",
+    "SupervisorTimeout",
     "Window",
     "full_jitter",
     "supervise",

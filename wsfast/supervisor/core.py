@@ -8,8 +8,9 @@ from collections import Counter, deque
 from typing import Any
 
 from wsfast._opening.reconnecting import process_exception
-from wsfast.exceptions import ConnectionClosed, SupervisorTimeout, WebSocketException
+from wsfast.exceptions import ConnectionClosed, WebSocketException
 from wsfast.supervisor.backoff import Backoff
+from wsfast.supervisor.errors import SupervisorTimeout
 from wsfast.supervisor.leg import Leg
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import Announcer, State, StateChange

@@ -8,9 +8,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from wsfast._engine.transport import WSTransport
-from wsfast.exceptions import HeartbeatTimeout, SilenceTimeout
 from wsfast.options import check_callables, seconds
 from wsfast.supervisor.callbacks import Callbacks
+from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
 from wsfast.supervisor.outbox import Outbox, Urgent
 from wsfast.supervisor.subscriptions import Message, Subscription, Subscriptions, checked
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from wsfast._engine.transport import WSTransport
 from wsfast.codes import WSMsgType
-from wsfast.exceptions import ConnectionClosed, SubscriptionTimeout
+from wsfast.exceptions import ConnectionClosed
 from wsfast.supervisor.callbacks import Callbacks
+from wsfast.supervisor.errors import SubscriptionTimeout
 from wsfast.supervisor.subscriptions import Subscription, Subscriptions, made
 from wsfast.supervisor.window import Sent, Window
 
