@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["WSAutoPingStrategy", "WSCloseCode", "WSMsgType", "close_code_on_wire_ok"]
+__all__ = ["WSAutoPingStrategy", "WSCloseCode", "WSMsgType", "close_code_on_wire_ok", "explain"]
 
 
 class WSMsgType(IntEnum):
@@ -58,3 +58,32 @@ def close_code_on_wire_ok(code: int) -> bool:
     without a code. 1016-2999 are reserved for future revisions of the protocol.
     """
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
+
+
+# 1005, 1006 and 1015 are never sent, but a Close may contain them (RFC 6455 section 7.4.1).
+_EXPLANATIONS = {
+    1000: "OK",
+    1001: "going away",
+    1002: "protocol error",
+    1003: "unsupported data",
+    1005: "no status received [internal]",
+    1006: "abnormal closure [internal]",
+    1007: "invalid frame payload data",
+    1008: "policy violation",
+    1009: "message too big",
+    1010: "mandatory extension",
+    1011: "internal error",
+    1012: "service restart",
+    1013: "try again later",
+    1014: "bad gateway",
+    1015: "TLS handshake failure [internal]",
+}
+
+
+def explain(code: int) -> str:
+    """What a close code means, in a few words."""
+    if 3000 <= code <= 3999:
+        return "registered"
+    if 4000 <= code <= 4999:
+        return "private use"
+    return _EXPLANATIONS.get(code, "unknown")

@@ -45,7 +45,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wsfast.codes import WSCloseCode
+from wsfast.codes import WSCloseCode, explain
 from wsfast.kinship import SignatureOfInit, kin
 
 if TYPE_CHECKING:
@@ -103,25 +103,6 @@ __all__ = [
     "printable",
 ]
 
-# 1005, 1006 and 1015 are never sent, but a Close may contain them (RFC 6455 section 7.4.1).
-_EXPLANATIONS = {
-    1000: "OK",
-    1001: "going away",
-    1002: "protocol error",
-    1003: "unsupported data",
-    1005: "no status received [internal]",
-    1006: "abnormal closure [internal]",
-    1007: "invalid frame payload data",
-    1008: "policy violation",
-    1009: "message too big",
-    1010: "mandatory extension",
-    1011: "internal error",
-    1012: "service restart",
-    1013: "try again later",
-    1014: "bad gateway",
-    1015: "TLS handshake failure [internal]",
-}
-
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -133,16 +114,8 @@ class Close:
     reason: str
 
     def __str__(self) -> str:
-        text = f"{int(self.code)} ({_explain(self.code)})"
+        text = f"{int(self.code)} ({explain(self.code)})"
         return f"{text} {printable(self.reason)}" if self.reason else text
-
-
-def _explain(code: int) -> str:
-    if 3000 <= code <= 3999:
-        return "registered"
-    if 4000 <= code <= 4999:
-        return "private use"
-    return _EXPLANATIONS.get(code, "unknown")
 
 
 def printable(text: str) -> str:
