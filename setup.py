@@ -38,7 +38,7 @@ SANITIZE = os.environ.get("WSFAST_SANITIZE")
 CRATE = "wsfast/_tungstenite"
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
-compile_args += ["-O0", "-g3"] if DEBUG else ["-O3", "-DNDEBUG", "-g0"]
+compile_args += ["-O0", "-g3"] if DEBUG else ["-O2", "-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
 

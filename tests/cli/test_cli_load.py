@@ -51,13 +51,13 @@ def test_open_loop_follows_its_schedule_in_several_processes(run, server):
 
 def test_a_rate_that_the_client_cannot_keep(run, server):
     done, content = load(
-        run, server.plain, "-r", "1e6", "-d", "0.05", "-c", "1", "--drain", "0.1", "--size", "1"
+        run, server.plain, "-r", "1e7", "-d", "0.05", "-c", "1", "--drain", "0.1", "--size", "1"
     )
     assert done.code == 1
     (one,) = content["runs"]
     # Each message that was due was sent, or is an error.
     unsent = content["errors"]["not sent: the client is too slow for this rate"]
-    assert one["messages"]["sent"] + unsent == 50_000
+    assert one["messages"]["sent"] + unsent == 500_000
     assert "WARNING: the client did not keep its schedule" in done.err
 
 

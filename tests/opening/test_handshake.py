@@ -669,7 +669,7 @@ def test_malformed_extensions_by_hand(header: str) -> None:
         shake(extra_headers={"Sec-WebSocket-Extensions": header})
     handshake = shake(extra_headers={"Sec-WebSocket-Extensions": "x-a"})
     error = failure(handshake, reply_101(handshake, b"Sec-WebSocket-Extensions: " + header.encode()))
-    assert type(error) is InvalidHeaderFormat
+    assert kind_of(error) is InvalidHeaderFormat
 
 
 def test_extensions_in_two_headers() -> None:

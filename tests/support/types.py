@@ -24,6 +24,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
 import wsfast
@@ -49,7 +50,9 @@ HARMFUL = {"__class__", "__init_subclass__", "__subclasshook__", "__sizeof__", "
 def compiled_types() -> list[type]:
     """The types of all compiled modules, including types that no module exports."""
     for module in pkgutil.walk_packages(wsfast.__path__, "wsfast."):
-        importlib.import_module(module.name)
+        spec = module.module_finder.find_spec(module.name, None)
+        if spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):  # others have none, and wsfast.locust patches the process
+            importlib.import_module(module.name)
     found: dict[type, None] = {}
 
     def walk(cls: type) -> None:
