@@ -51,7 +51,8 @@ def compiled_types() -> list[type]:
     """The types of all compiled modules, including types that no module exports."""
     for module in pkgutil.walk_packages(wsfast.__path__, "wsfast."):
         spec = module.module_finder.find_spec(module.name, None)
-        if spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):  # others have none, and wsfast.locust patches the process
+        # The other modules have none, and wsfast.locust would patch the process.
+        if spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             importlib.import_module(module.name)
     found: dict[type, None] = {}
 
