@@ -138,8 +138,13 @@ SECTIONS = {
 }
 
 
+def main_rows(names):
+    return [name for name in names if name.startswith(("wsfast", "picows_listener", "C"))]
+
+
 def smoke(thorough=False):
-    """(section, case, contenders) of a short run: every work with every client, once; thorough: at more sizes."""
+    """(section, case, contenders) of a run: all works with wsfast, picows and C, and round trips with every client.
+    thorough: all works with every client, and at more sizes."""
     from bench.contenders import contenders
 
     chosen = [
@@ -168,6 +173,8 @@ def smoke(thorough=False):
     ]
     found = [(name, case.shorter(10), SECTIONS[name]) for name, case in chosen + (more if thorough else [])]
     found = [(name, case, contenders(case, section)) for name, case, section in found]
+    if not thorough:
+        found = [(name, case, names if name == "rr" else main_rows(names)) for name, case, names in found]
     few = ["wsfast_listener", "websockets_asyncio"]
     found.append(
         (
