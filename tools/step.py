@@ -37,11 +37,13 @@ def main(title, seconds, log, *command):
     print(f"{title} (about {seconds} s)", flush=True)
     os.makedirs(os.path.dirname(log), exist_ok=True)
     started = time.monotonic()
-    with (
-        open(log, "w") as output,
-        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process,
-    ):
-        code = wait(process, log, started)
+    with open(log, "w") as output:
+        try:
+            with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
+                code = wait(process, log, started)
+        except OSError as exc:  # there is no such command
+            print(exc, file=output)
+            code = 1
     if sys.stderr.isatty():
         print("\r" + " " * (shutil.get_terminal_size().columns - 1), end="\r", file=sys.stderr, flush=True)
     if code == 0:
@@ -54,4 +56,6 @@ def main(title, seconds, log, *command):
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdout, sys.stderr):  # the locale may not have all characters of a compiler's output
+        stream.reconfigure(errors="backslashreplace")
     sys.exit(main(*sys.argv[1:]))

@@ -37,7 +37,8 @@ _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 # What names of headers with secrets have in them: exchanges have names of their own for keys.
 _TELLING = re.compile(
-    "auth|cookie|token|key|secret|sign|pass|credential|session|jwt|bearer|csrf|xsrf|otp", re.IGNORECASE
+    r"auth|cookie|token|key|secret|sign|\bsig\b|pass|pwd|hmac|credential|session|jwt|bearer|csrf|xsrf|otp",
+    re.IGNORECASE,
 )
 
 

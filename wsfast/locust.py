@@ -95,7 +95,7 @@ class WebSocketClient:
     """One connection of a user. It reports to Locust: requests of type ``WS``, with response times in milliseconds.
 
     A method that fails reports the error, and returns None. A lost connection is opened again by the next call, which
-    reports a ``connect``, too.
+    reports a ``connect``, too. A request without an answer in time ends the connection.
 
     :param environment: Locust's, whose ``request`` event is fired
     :param url: ``ws://`` or ``wss://``
@@ -168,7 +168,13 @@ class WebSocketClient:
 
     async def _request(self, message: Message) -> Message:
         await self._send(message)
-        return await self._receive()
+        try:
+            return await self._receive()
+        except BaseException:
+            # Its answer may still come, and would be taken for that of the next request.
+            assert self._ws is not None
+            self._ws.abort()
+            raise
 
     async def _send(self, message: Message) -> None:
         assert self._ws is not None

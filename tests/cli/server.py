@@ -5,9 +5,11 @@ import json
 import ssl
 import sys
 from collections import Counter
+from contextlib import suppress
 
 import trustme
 from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed
 
 counts = Counter()
 
@@ -26,6 +28,11 @@ async def handle(ws):
     elif path == "/deaf":  # reads nothing from now on, not even a PING
         ws.transport.pause_reading()
         await asyncio.sleep(60)
+    elif path == "/stream":
+        with suppress(ConnectionClosed):
+            while True:
+                await ws.send("a" * 4096)
+                await asyncio.sleep(0)  # PINGs are read, too
     elif path == "/bye":
         await ws.close(1001, "going away")
     async for message in ws:
@@ -36,7 +43,11 @@ async def handle(ws):
             ws.transport.abort()
         elif path == "/wrong":
             await ws.send(message[:-1] + type(message)(b"?" if isinstance(message, bytes) else "?"))
+        elif path == "/fragments":
+            await ws.send([message[:5], message[5:]])
         elif path != "/silent":
+            if message == "late":
+                await asyncio.sleep(0.3)
             await ws.send(message)
 
 

@@ -1,13 +1,18 @@
 """`wsfast load`: what it measures, writes and returns."""
 
+import asyncio
 import json
 import re
 import signal
+import socket
+import subprocess
+import sys
+import time
 from array import array
 
 import pytest
 
-from wsfast.cli.engine import Engine
+from wsfast.cli.engine import Connection, Engine
 from wsfast.cli.histogram import Histogram
 from wsfast.cli.load import _plan
 from wsfast.cli.main import parser
@@ -88,6 +93,11 @@ def test_messages_of_a_file_and_wrong_answers(run, server, tmp_path):
     assert content["errors"] == {"answer differs from its message": 9}
 
 
+def test_answers_in_fragments(run, server):
+    done, content = load(run, f"{server.plain}/fragments", "-n", "9", "-c", "3", "--verify")
+    assert (done.code, content["errors"]) == (0, {})
+
+
 def test_a_server_that_closes_in_the_middle(run, server):
     done, content = load(run, f"{server.plain}/fail", "-d", "5", "-c", "3")
     assert done.code == 1
@@ -150,6 +160,51 @@ def test_ctrl_c_prints_what_was_measured(started, server):
     assert "interrupted" in err
 
 
+def test_a_worker_ends_with_the_process_that_started_it():
+    """Its connections are being opened meanwhile, by a server that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"ws://127.0.0.1:{silent.getsockname()[1]}/"
+        plan = _plan(parser().parse_args(["load", url, "--open-timeout", "60"]))
+        subprocess.run(
+            [sys.executable, "-m", "wsfast.cli.worker", "0", plan.loop],
+            input=plan.dumps().encode() + b"\n",
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=30,
+        )
+
+
+def test_the_open_timeout_is_that_of_the_upgrade_too(monkeypatch):
+    async def ws_connect(make, url, *, open_timeout, websocket_handshake_timeout, **options):
+        limits.append((open_timeout, websocket_handshake_timeout))
+        raise ConnectionRefusedError
+
+    limits = []
+    monkeypatch.setattr("wsfast.cli.engine.ws_connect", ws_connect)
+    asyncio.run(an_engine("--open-timeout", "60")[0].open())
+    assert limits == [(60, 60)]
+
+
+def test_nothing_leaves_before_the_start(monkeypatch):
+    """A loop may wake up early. What it sent then would be a message of the warm-up, and not be counted."""
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(0))
+    engine, connection = an_engine("-n", "1", "--warmup", "0")
+    engine._connections.append(connection)
+    connection.transport.send = lambda *message: engine._ended.set()
+    start = time.monotonic_ns() + 5_000_000
+    asyncio.run(engine.run(start))
+    assert connection.waiting[0] >= start
+
+
+def test_stopping_before_the_start():
+    engine, connection = an_engine("-d", "0.1")
+    engine._connections.append(connection)
+    engine.stop()
+    asyncio.run(engine.run(time.monotonic_ns()))
+    assert engine.sent == 0
+
+
 def wait_for_traffic(server):
     from wsfast.sync.client import connect
 
@@ -196,19 +251,22 @@ def test_schedule_is_fixed_by_its_start_alone():
     assert [first.left(end) for end in (1000, 2 * 10**9, 4 * 10**9)] == [0, 0, 3]
 
 
-def test_a_latency_counts_from_when_its_message_was_due():
-    """A stall of the client delays messages, and every one of them counts with what it had to wait."""
-    plan = _plan(parser().parse_args(["load", "ws://x/", "--rate", "1000", "-c", "1"]))
-    engine = Engine(plan, 0)
+def an_engine(*arguments):
+    """An engine with one connection, which sends to nobody."""
 
     class Transport:
         def send(self, msg_type, message):
             pass
 
-    from wsfast.cli.engine import Connection
-
+    engine = Engine(_plan(parser().parse_args(["load", "ws://x/", "-c", "1", *arguments])), 0)
     connection = Connection(engine)
     connection.transport = Transport()
+    return engine, connection
+
+
+def test_a_latency_counts_from_when_its_message_was_due():
+    """A stall of the client delays messages, and every one of them counts with what it had to wait."""
+    engine, connection = an_engine("--rate", "1000")
     engine.begins, engine.sending = 0, True
     connection.send(due=5)
 
@@ -216,8 +274,6 @@ def test_a_latency_counts_from_when_its_message_was_due():
         fin, msg_type = True, 1
 
     connection.on_ws_frame(connection.transport, Frame())
-    import time
-
     assert engine.latencies[0] == pytest.approx(time.monotonic_ns() - 5, rel=1e-3)
 
 

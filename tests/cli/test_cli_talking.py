@@ -1,17 +1,24 @@
 """`wsfast connect` and `wsfast ping`: through pipes, at a terminal, and where they fail."""
 
+import asyncio
 import json
 import os
 import pty
 import select
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
 
 import pytest
 
+from wsfast import ProtocolError
 from wsfast.cli.commands import Action, parse
+from wsfast.cli.main import parser
+from wsfast.cli.printers import JSONPrinter, LinePrinter, RichPrinter
+from wsfast.cli.session import Session
+from wsfast.cli.target import of_arguments
 
 WAIT = ("--wait", "0.05")
 
@@ -122,7 +129,7 @@ def test_a_reader_that_goes_away(started, server):
     process.stdin.write("hello\n")
     process.stdin.close()
     assert process.wait() == 1
-    assert "Traceback" not in process.stderr.read()
+    assert process.stderr.read() == ""
 
 
 def test_ping(run, server):
@@ -144,6 +151,27 @@ def test_ping_a_server_that_does_not_answer(run, server):
     done = run("ping", f"{server.plain}/deaf", "-c", "2", "-i", "0.01", "-W", "0.05")
     assert done.code == 1
     assert "2 sent, 0 answered, 100 % lost" in done.out
+
+
+def test_ping_a_server_that_streams(run, server):
+    done = run("ping", f"{server.plain}/stream", "-c", "3", "-i", "0.05", "-W", "2")
+    assert (done.code, done.err) == (0, "")
+    assert "3 answered, 0 % lost" in done.out
+
+
+def test_a_process_without_standard_streams(server):
+    command = ["sh", "-c", 'exec "$@" <&- >&-', "sh", sys.executable, "-m", "wsfast"]
+    done = subprocess.run([*command, "connect", server.plain, *WAIT], stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_locale_without_the_characters(started, server):
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for options, shown in ((), "\\xfc \\u20ac\n"), (["--json"], '"data": "\\u00fc \\u20ac"'):
+        process = started("connect", server.plain, "-n", "1", *options, env=ascii_only, encoding="utf-8")
+        out, err = process.communicate("ü €\n")
+        assert (process.returncode, err) == (0, "")
+        assert shown in out
 
 
 def test_ping_until_ctrl_c(started, server):
@@ -178,6 +206,46 @@ def test_lines_at_the_prompt(line, action):
 def test_wrong_lines_at_the_prompt(line):
     with pytest.raises(ValueError, match=r"/|hex"):
         parse(line)
+
+
+def test_a_close_that_cannot_be_sent_changes_nothing(server, capfd):
+    async def feed(session):
+        await session.do(parse("/ping"))
+        await session.do(parse("/ping"))  # has another payload than the first, which is not answered yet
+        with pytest.raises(ProtocolError):
+            await session.do(parse("/close 99999"))
+        await session.do(parse("hello"))
+        await asyncio.Event().wait()
+
+    async def run():
+        arguments = parser().parse_args(["connect", f"{server.plain}/fail"])
+        return await Session(of_arguments(arguments), LinePrinter(), options={}).run(feed)
+
+    assert asyncio.run(run()) == 1
+    assert "closed by the server with 1011" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (":100: [red]", ":100: [red]"),
+        ('{"a":"\\u009b31m"}', '"\\u009b31m"'),
+        ('["\\ud800 \\u202e"]', '"\\ud800 \\u202e"'),
+        ('["\\u00fc"]', '"ü"'),
+        pytest.param("[" * 3000 + "]" * 3000, "[[[[", id="nested"),
+    ],
+)
+def test_messages_for_people(capsys, message, shown):
+    pytest.importorskip("rich")
+    RichPrinter().message(message)
+    assert shown in capsys.readouterr().out
+
+
+def test_json_at_a_terminal_does_not_control_it(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    JSONPrinter().message("\x9b31m")
+    assert json.loads(out := capsys.readouterr().out)["data"] == "\x9b31m"
+    assert "\x9b" not in out
 
 
 class Terminal:
@@ -224,6 +292,7 @@ def test_at_the_prompt(server, tmp_path):
         (b"/ping", b"pong: "),
         (b"/binary 00 ff", b"(2 bytes) 00 ff"),
         (b"/nope", b"no command"),
+        (b"/close 99999", b"must not be sent"),
         (b"/reconnect", b"closed by this end with 1000"),
         (b"/close 4001 bye", b"closed by this end with 4001 (bye)"),
     ):

@@ -47,6 +47,24 @@ class Trader(WebSocketUser):
 """
 
 
+LATE = """
+import sys
+from gevent import monkey
+monkey.patch_all()
+from locust.env import Environment
+from wsfast.locust import WebSocketClient
+
+client = WebSocketClient(Environment(), sys.argv[1], timeout=0.2)
+print(client.request("late"), client.request("in time"))
+client.close()
+"""
+
+
+def test_a_late_answer_is_not_that_of_the_next_request(server):
+    command = [sys.executable, "-c", LATE, server.plain]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "None in time\n"
+
+
 def test_a_master_and_two_workers(server, tmp_path):
     (tmp_path / "locustfile.py").write_text(LOCUSTFILE)
     with socket.create_server(("127.0.0.1", 0)) as free:

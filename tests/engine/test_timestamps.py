@@ -88,6 +88,19 @@ async def test_a_poll_inside_a_callback_stamps_each_read():
         assert stamps[0] == stamps[1] < stamps[2]
 
 
+async def test_a_poll_that_sleeps_does_so_with_the_kernel_s_stamps():
+    async def say_nothing(peer: Peer) -> None:
+        await peer.accept()
+        await peer.rest()
+
+    async with serve(say_nothing) as server:
+        transport, _ = await ws_connect(Recorder, server.url, timestamps="kernel")
+        assert transport.poll(0.3, sleep=True) is False
+        assert transport.stats.poll_misses <= 5
+        transport.abort()
+        await transport.wait_disconnected()
+
+
 @pytest.mark.parametrize("busy_poll", [0, math.inf])
 async def test_the_kernel_s_stamp_tells_how_long_the_bytes_waited(busy_poll):
     async def say_and_dawdle(peer: Peer) -> tuple[int, int]:

@@ -206,7 +206,7 @@ async def test_frames_have_it_themselves():
 
 async def test_messages_that_wait_keep_theirs():
     """However they leave the queue: whole, as fragments, as what nobody may have."""
-    async with awaitable(timestamps="user") as (ws, far):
+    async with awaitable(timestamps="user", close_timeout=0.1) as (ws, far):
         far.sock.send(texts(*range(40)))
         assert ws.poll(1)
         first = ws.protocol.last_message

@@ -772,28 +772,32 @@ async def test_the_opening_is_logged_without_secrets(face, caplog):
         await peer.read_request()
         peer.send(
             b"HTTP/1.1 418 Tea\x80pot\r\nSet-Cookie: hidden=1\r\nX-Note: seen\r\n"
-            b"Location: /?page=2&access_token=hidden\r\nContent-Length: 4\r\n\r\nbody"
+            b"Location: ws://me:hidden@a/;jwt=hidden?page=2&access_token=hidden#id_token=hidden\r\n"
+            b"Content-Length: 4\r\n\r\nbody"
         )
 
     caplog.set_level(logging.DEBUG, "wsfast.test")
     headers = {"Authorization": "hidden", "COOKIE": "hidden", "X-API-Key": "hidden", "X-Seen": "1"}
     subprotocols = ["chat", "base64url.bearer.hidden"]
     async with serve(refuse) as server:
-        url = server.url.replace("//", "//user:hidden@") + "x?symbol=btc&Signature=hidden&b"
+        url = (
+            server.url.replace("//", "//user:hidden@")
+            + "x?symbol=btc&Signature=hidden&b&sig=hidden&%74oken=hidden"
+        )
         options = {"additional_headers": headers, "subprotocols": subprotocols, "logger": "test"}
         with pytest.raises(wsfast.InvalidStatus):
             async with connected(face, url, **options):
                 pass
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
     assert "hidden" not in caplog.text
-    assert logged[0] == "> GET /x?symbol=btc&Signature=***&b HTTP/1.1"
+    assert logged[0] == "> GET /x?symbol=btc&Signature=***&b&sig=***&%74oken=*** HTTP/1.1"
     for line in ("> Authorization: ***", "> COOKIE: ***", "> X-Seen: 1", "> Sec-WebSocket-Protocol: ***"):
         assert line in logged
     assert logged[-6:] == [
         "< HTTP/1.1 418 Tea\\x80pot",
         "< Set-Cookie: ***",
         "< X-Note: seen",
-        "< Location: /?page=2&access_token=***",
+        "< Location: ws://***@a/;jwt=***&access_token=***#id_token=***",
         "< Content-Length: 4",
         "< [body] (4 bytes)",
     ]

@@ -305,7 +305,9 @@ cdef class PollingReader(FrameReader):
         if fd < 0:
             return False
         if not unsent and left > 1e-3 * PULSE and isinstance(transport, SocketTransport):
-            return True
+            # A read that gets the kernel's stamps never waits.
+            if not (<SocketTransport>transport)._kernel_stamps:
+                return True
         with nogil:
             events = wsf_sleep(fd, unsent, left)
         PyErr_CheckSignals()

@@ -245,10 +245,10 @@ cdef class SocketTransport(WritableTransport):
         """recv(2): how much there was, -1 if there is nothing yet, 0 at the end.
 
         :param waits: until there is something, for PULSE milliseconds at most, or until a signal comes; other threads
-            run meanwhile
+            run meanwhile. Not with `kernel_stamps`
         """
         cdef Py_ssize_t received
-        if waits and not self._kernel_stamps:
+        if waits:
             received = self._receive_waiting(ptr, size)
         elif self._kernel_stamps:
             received = wsf_receive_stamped(self._fileno, ptr, size, &self._reader._kernel_stamp)

@@ -1,6 +1,7 @@
 """The request and the reply of an opening in the log, at level DEBUG, a record for each line, as websockets has them.
 
-What is_secret() takes for a secret is replaced by ``***``. So are the values of parameters of URLs with such names.
+What is_secret() takes for a secret is replaced by ``***``. So are, in URLs, credentials and
+the values of parameters with such names.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from typing import Any
+from urllib.parse import unquote
 
 from wsfast._opening.exchange import Exchange
 from wsfast.exceptions import printable
@@ -17,7 +19,8 @@ from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["log_exchange"]
 
-_PARAMETER = re.compile(r"(?<=[?&])([^=&#]+)=[^&#]*")
+_PARAMETER = re.compile(r"(?<=[?&#;])([^=?&#;]+)=[^&#\s>]*")
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*(?=@)")
 
 
 def log_exchange(exchange: Exchange, logger: Any) -> None:
@@ -59,9 +62,9 @@ class ExchangeLog:
 
 
 def _without_secrets(text: str) -> str:
-    """`text`, which may contain a URL, without the values of parameters that are secret."""
+    """`text`, which may contain a URL, without the values of parameters that are secret, and without credentials."""
 
     def shown(parameter: re.Match[str]) -> str:
-        return f"{parameter[1]}=***" if is_secret(parameter[1], "") else parameter[0]
+        return f"{parameter[1]}=***" if is_secret(unquote(parameter[1]), "") else parameter[0]
 
-    return _PARAMETER.sub(shown, text)
+    return _PARAMETER.sub(shown, _CREDENTIALS.sub("***", text))

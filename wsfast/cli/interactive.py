@@ -14,6 +14,7 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 
+import wsfast
 from wsfast.cli.commands import NAMES, parse
 from wsfast.cli.session import Session
 
@@ -52,7 +53,7 @@ def feed(*, keep_history: bool) -> Callable[[Session], Coroutine[Any, Any, None]
                 continue
             try:
                 await session.do(parse(line))
-            except ValueError as exc:
+            except (ValueError, wsfast.WebSocketException) as exc:
                 session.note(str(exc))
             if line == "/quit":
                 return

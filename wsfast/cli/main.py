@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the arguments behind the program's name; by default those of the process
     :raises SystemExit: argparse refused the arguments, or printed help
     """
+    _make_streams_usable()
     arguments = parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
@@ -51,3 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERRORS
     return code
+
+
+def _make_streams_usable() -> None:
+    """Give the process those of stdin, stdout and stderr that it was started without, as by ``<&-``. Characters that
+    the locale's encoding does not have are escaped."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process runs
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -68,8 +68,9 @@ class _Pinger:
 
         loop.add_signal_handler(signal.SIGINT, stop)
         try:
+            # Nobody receives messages. If those of a server that streams stopped the reading, no PONG would be read.
             async with wsfast.connect(
-                where.url, ping_interval=None, close_timeout=1, **where.options()
+                where.url, ping_interval=None, close_timeout=1, overflow="drop_oldest", **where.options()
             ) as ws:
                 # Ctrl-C ends the pings, and then the connection is closed.
                 with suppress(asyncio.CancelledError):

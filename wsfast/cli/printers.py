@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import Any
 
 from wsfast.asyncio import ClientConnection
 from wsfast.cli.outcome import printable
-from wsfast.cli.text import duration
+from wsfast.cli.text import duration, for_stdout
 
 __all__ = ["JSONPrinter", "LinePrinter", "Printer", "RichPrinter"]
 
@@ -56,7 +55,7 @@ class JSONPrinter(Printer):
 
     def _print(self, event: str, **fields: Any) -> None:
         line = {"event": event, "time": round(time.time(), 6), **fields}
-        print(json.dumps(line, ensure_ascii=False), flush=True)
+        print(for_stdout(line), flush=True)
 
     def opened(self, ws: ClientConnection) -> None:
         self._print(
@@ -92,7 +91,7 @@ class RichPrinter(Printer):
     def __init__(self, *, raw: bool = False) -> None:
         from rich.console import Console
 
-        self._console = Console(highlight=False)
+        self._console = Console(highlight=False, emoji=False)
         self._raw = raw
 
     def _print(self, text: str, style: str) -> None:
@@ -117,9 +116,11 @@ class RichPrinter(Printer):
             from rich.json import JSON
 
             try:
-                # Escaped, if characters of it could control the terminal.
-                laid_out = JSON(message, ensure_ascii=printable(message) != message)
-            except ValueError:
+                laid_out = JSON(message, ensure_ascii=False)
+                # Escapes in the message have become characters. Those that could control the terminal stay escapes.
+                if printable(laid_out.text.plain) != laid_out.text.plain:
+                    laid_out = JSON(message, ensure_ascii=True)
+            except (ValueError, RecursionError):  # no JSON, or nested too deep
                 pass
             else:
                 self._console.print("<", laid_out, markup=False)

@@ -105,6 +105,8 @@ class Session:
                     code = await self._serve(ws)
                 if not self._again:
                     return code
+        except BrokenPipeError:  # of stdout: its reader has gone
+            raise
         except CANNOT_CONNECT as exc:
             self._printer.note(cannot_connect(self._target.url, exc))
             return ERRORS
@@ -143,7 +145,8 @@ class Session:
     async def do(self, action: Action) -> None:
         """Carry out what a line says, once there is a connection.
 
-        :raises ValueError: a CLOSE cannot have this code or this reason
+        :raises ValueError, wsfast.ProtocolError, wsfast.exceptions.ConcurrencyError: it cannot be sent: a CLOSE cannot
+            have this code, or a PING with this payload is unanswered
         """
         if action.kind == "help":
             self._printer.note(HELP)
@@ -156,14 +159,18 @@ class Session:
                 if action.kind == "send":
                     await ws.send(action.message)
                 elif action.kind == "ping":
-                    self._ping(await ws.ping(action.message))
+                    self._ping(await ws.ping(action.message or None))  # random, if there is none
                 elif action.kind == "reconnect":
                     self._again = True
                     await ws.close()
                 else:
                     assert isinstance(action.message, str)
                     self._leaving = True
-                    await ws.close(action.code, action.message)
+                    try:
+                        await ws.close(action.code, action.message)
+                    except (wsfast.ProtocolError, ValueError):
+                        self._leaving = False
+                        raise
             except wsfast.ConnectionClosed as exc:
                 self._open.clear()
                 if not self._reconnect:

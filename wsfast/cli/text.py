@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from wsfast.cli.outcome import Usage
+from wsfast.cli.outcome import Usage, printable
 
-__all__ = ["bars", "buckets", "duration", "size", "table", "write_json"]
+__all__ = ["bars", "buckets", "duration", "for_stdout", "size", "table", "write_json"]
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -84,11 +85,19 @@ def write_json(path: str, content: Any) -> None:
 
     :raises Usage: the file cannot be written
     """
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     if path == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(for_stdout(content, indent=2) + "\n")
     else:
-        write_file(path, text)
+        write_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def for_stdout(content: Any, indent: int | None = None) -> str:
+    """JSON with escapes where characters could not be written to stdout, or could control its terminal."""
+    if codecs.lookup(sys.stdout.encoding).name == "utf-8":
+        text = json.dumps(content, indent=indent, ensure_ascii=False)
+        if not sys.stdout.isatty() or printable(text) == text:
+            return text
+    return json.dumps(content, indent=indent)
 
 
 def write_file(path: str, text: str) -> None:

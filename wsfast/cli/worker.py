@@ -66,9 +66,15 @@ async def _work(number: int) -> None:
     pipe, closed = await loop.connect_write_pipe(_Closed, sys.stdout)
     output = _Output(pipe, closed)
     engine = Engine(Plan.loads(await reader.readline()), number)
-    output.write("open", {**await engine.open(), "errors": dict(engine.errors)})
+    opening = asyncio.ensure_future(engine.open())
+    line = asyncio.ensure_future(reader.readline())
+    await asyncio.wait([opening, line], return_when=asyncio.FIRST_COMPLETED)
+    if not opening.done():  # the process that draws has gone: it would have waited for the report
+        opening.cancel()
+        return
+    output.write("open", {**opening.result(), "errors": dict(engine.errors)})
 
-    command, _, start = (await reader.readline()).partition(b" ")
+    command, _, start = (await line).partition(b" ")
     if command == b"start":
         gc.collect()
         gc.freeze()
