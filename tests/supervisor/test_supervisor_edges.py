@@ -150,6 +150,8 @@ async def test_a_subscription_that_was_replaced_is_not_the_new_one():
 
 # ---- a queue that is full
 
+narrow = {"max_queue": 4, "max_read_size": 4096}
+
 
 def behind(number, *after):
     """What is subscribed to is acknowledged behind so many messages."""
@@ -163,14 +165,14 @@ def behind(number, *after):
 
 
 async def test_an_acknowledgement_behind_messages_that_nobody_receives():
-    async with sessions(behind(500)) as server, supervise(server.url, max_queue=4) as feed:
+    async with sessions(behind(5000)) as server, supervise(server.url, **narrow) as feed:
         feed.subscribe("s", ack=lambda message: message == "ack")
         await asyncio.wait_for(feed.ready(), 5)
 
 
 async def test_the_queue_is_limited_again_once_subscriptions_are_in():
     async with sessions(behind(1, *["m"] * 100_000)) as server:
-        async with supervise(server.url, max_queue=4, max_read_size=4096) as feed:
+        async with supervise(server.url, **narrow) as feed:
             feed.subscribe("s", ack=lambda message: message == "ack")
             await feed.ready()
             while not feed.connection.backlog.paused:  # noqa: ASYNC110
@@ -187,11 +189,11 @@ async def test_a_pong_does_not_end_the_wait_for_an_acknowledgement():
         await behind_ack(peer)
 
     async def behind_ack(peer):
-        peer.send(b"".join(text(message) for message in ["m"] * 500 + ["ack"]))
+        peer.send(b"".join(text(message) for message in ["m"] * 5000 + ["ack"]))
         await idle(peer)
 
     go = asyncio.Event()
-    async with sessions(script) as server, supervise(server.url, max_queue=4) as feed:
+    async with sessions(script) as server, supervise(server.url, **narrow) as feed:
         feed.subscribe("s", ack=lambda message: message == "ack")
         while feed.connection is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -205,13 +207,13 @@ async def test_a_reply_that_waits_in_the_socket_is_no_missed_heartbeat():
 
     async def script(peer):
         while (await peer.frame()).opcode == TEXT:
-            peer.send(text("x" * 5000) + text("pong"))
+            peer.send(text("x" * 100) * 60 + text("pong"))
             answered.set()
 
     answered = asyncio.Event()
     beat = Heartbeat(0.05, "ping", lambda message: message == "pong")
     async with sessions(script) as server:
-        async with supervise(server.url, heartbeat=beat, max_read_size=4096) as feed:
+        async with supervise(server.url, heartbeat=beat, max_read_size=4096, max_queue=None) as feed:
             await answered.wait()
             for _ in range(3):
                 time.sleep(0.2)  # noqa: ASYNC251
