@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any, final
 
+from typing_extensions import disjoint_base
+
 from wsfast._engine.transport import WSListener, WSTransport
 
+@disjoint_base
 class Policy:
     """What becomes of messages that arrive faster than the program receives them."""
 

@@ -59,7 +59,9 @@ class Core:
         self._is_wanted = False  # a rollover
         # Servers that announce their end one soon after the other: how soon the announcements are heeded.
         self._successions = Backoff(shared.delays, shared.min_lifetime)
-        self._heeds_at = self._retries_at = 0.0  # by time.monotonic(): announcements; another attempt to roll over
+        self._heeds_at = self._retries_at = (
+            0.0  # by time.monotonic(): announcements; another attempt to roll over
+        )
         self._asked_until = 0.0  # likewise: by Retry-After, for an attempt to roll over
         self._asked: set[asyncio.Future[bool]] = set()  # for one: who wants to know what became of it
         # Done when it is over.
@@ -106,7 +108,9 @@ class Core:
         if self._task is None:
             self.is_over = True
             self.state = State.CLOSED
-        elif not self._over.done() and not self._is_closing:  # once: the second time would cut short what the first began
+        elif (
+            not self._over.done() and not self._is_closing
+        ):  # a second time would cut short what the first began
             self._is_closing = True
             self._task.cancel()
         return self.is_over
@@ -193,7 +197,7 @@ class Core:
         except (Exception, asyncio.CancelledError) as exc:
             error = self._not_cancelled(exc)
             self._count(_why(error))
-            raise error
+            raise error from error.__cause__
         self.connects += 1
         leg.number = self.connects
         self.legs.add(leg)
@@ -224,8 +228,8 @@ class Core:
         return error
 
     def _is_full(self) -> bool:
-        """There are as many connections to receive from as there may be. Not those that have nothing for the program: it
-        may only send."""
+        """There are as many connections to receive from as there may be. Those that are gone and have nothing for the
+        program do not count: it may only send."""
         if len(self.feeds) >= _MOST_FEEDS:
             self.feeds = deque(leg for leg in self.feeds if not leg.is_spent)
         return len(self.feeds) >= _MOST_FEEDS

@@ -254,7 +254,11 @@ class Leg:
         if shared.topic is not None:
             call("topic", None, self._hear, shared.topic, payload)
         rollover = shared.rollover
-        if rollover.when is not None and not self.is_announced and call("when", False, rollover.when, payload):
+        if (
+            rollover.when is not None
+            and not self.is_announced
+            and call("when", False, rollover.when, payload)
+        ):
             self.is_announced = True
             shared.changed.tell()
         first = rollover.first
