@@ -20,9 +20,9 @@ class Rollover:
     :param after: the age, in seconds, at which a connection is replaced; None is no age
     :param jitter: the part of `after` by which it may be replaced earlier, at random: a thousand bots that started
         together do not roll over together
-    :param when: gets each message until it returns true: the server announces with it that it will close. If connections
-        that live for less than ``min_lifetime`` are replaced so, each but the first is replaced after one of the
-        ``delays``.
+    :param when: gets each message until it returns true: the server announces with it that it will close. If a
+        connection that lived for less than ``min_lifetime`` was replaced, the next one is replaced by an announcement
+        only after one of the ``delays``.
     :param first: gets the messages of the new connection; true for what counts as its first message. By default that is
         any message that no ``ack`` and no ``is_reply`` has accepted.
     :param timeout: seconds until the new connection must have received its first message

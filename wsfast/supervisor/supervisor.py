@@ -67,8 +67,9 @@ class Supervisor:
     async def close(self) -> None:
         """Close the connection, make no other one, and wait until it is closed: ``close_timeout`` at most.
 
-        What was received before remains for :meth:`recv`. Called again, it waits for the same. It may be called at any time and place, but who calls it in
-        one of the supervisor's own callbacks needs a task: ``asyncio.ensure_future(feed.close())``.
+        What was received before remains for :meth:`recv`. Called again, it waits for the same. It may be called at any
+        time and place, but who calls it in one of the supervisor's own callbacks needs a task:
+        ``asyncio.ensure_future(feed.close())``.
         """
         await self._core.close()
 
