@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
+import sys
 import threading
 import time
 
@@ -14,6 +15,7 @@ from support.frames import CLOSE, TEXT, text
 from support.servers import serve
 from support.sessions import close, idle, say, sessions, supervise
 
+from wsfast import WSListener
 from wsfast.supervisor import Heartbeat, Rollover, State
 
 
@@ -72,6 +74,17 @@ async def test_a_function_that_raises_cancellederror_does_not_close_the_supervis
             async with supervise(server.url, additional_headers=cancelled) as feed:
                 with pytest.raises(RuntimeError, match="was cancelled"):
                     await feed.ready()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="cannot be told from the end of the loop")
+async def test_a_listener_that_raises_cancellederror_does_not_end_it_silently():
+    class Cancelled(WSListener):
+        def on_ws_frame(self, transport, frame):
+            raise asyncio.CancelledError
+
+    async with sessions(say("x")) as server, supervise(server.url, Cancelled) as feed:
+        with pytest.raises(RuntimeError, match="was cancelled"):
+            await asyncio.wait_for(feed.wait_closed(), 5)
 
 
 async def test_closing_twice_does_not_cut_the_closing_short():
