@@ -130,7 +130,8 @@ class Core:
     async def _run(self) -> None:
         try:
             await self._go_on()
-        except asyncio.CancelledError as exc:  # close(), or whoever ends all tasks of the loop, or a listener's method
+        except asyncio.CancelledError as exc:
+            # By close(), by whoever ends all tasks of the loop, or by a listener's method.
             if sys.version_info >= (3, 11) and not self._is_cancelled:
                 raise RuntimeError("a function of the program's was cancelled") from exc
         finally:
