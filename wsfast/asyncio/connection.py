@@ -91,6 +91,7 @@ class ClientConnection(Connection, Identity):
         self._turn: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
+        self._reading_on: set[object] = set()  # for whom
         self._pings = Pings(self, self._base_logger, ping_histogram)
         self._keep_alive(Pinging(ping_interval, ping_timeout))
 
@@ -503,6 +504,16 @@ class ClientConnection(Connection, Identity):
         if self._state != _CLOSED:
             self._read_on()
         await self.wait_closed()
+
+    def _read_on(self, who: object = None) -> None:
+        """Read past a full queue until everybody who asked for that says :meth:`_read_no_further`."""
+        self._reading_on.add(who)
+        super()._read_on()
+
+    def _read_no_further(self, who: object = None) -> None:
+        self._reading_on.discard(who)
+        if not self._reading_on:
+            super()._read_no_further()
 
     def abort(self) -> None:
         """Drop the connection at once, with everything that was not sent yet.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
+import threading
 import time
 from collections import Counter, deque
 from typing import Any
 
-from wsfast._opening.reconnecting import process_exception
+from wsfast._opening.reconnecting import least_delay, process_exception
 from wsfast.exceptions import ConnectionClosed, WebSocketException
 from wsfast.supervisor.backoff import Backoff
 from wsfast.supervisor.errors import SupervisorTimeout
@@ -52,7 +55,14 @@ class Core:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._announcer: Announcer
+        self._is_closing = False
         self._is_wanted = False  # a rollover
+        # Servers that announce their end one soon after the other: how soon the announcements are heeded.
+        self._successions = Backoff(shared.delays, shared.min_lifetime)
+        self._heeds_at = self._retries_at = (
+            0.0  # by time.monotonic(): announcements; another attempt to roll over
+        )
+        self._asked_until = 0.0  # likewise: by Retry-After, for an attempt to roll over
         self._asked: set[asyncio.Future[bool]] = set()  # for one: who wants to know what became of it
         # Done when it is over.
         self._over: asyncio.Future[None]
@@ -68,9 +78,9 @@ class Core:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._over = self._loop.create_future()
         self._announcer = Announcer(self._shared.on_state, self._shared.callbacks, self._shared.logger)
-        self._shared.wants_rollover = self._server_wants_rollover
         self._shared.lost = self._lost
         self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._finished)
@@ -78,6 +88,10 @@ class Core:
     @property
     def is_started(self) -> bool:
         return self._task is not None
+
+    def check_thread(self) -> None:
+        if self._task is not None and threading.get_ident() != self._thread:
+            raise RuntimeError("a supervisor is used in the thread of its event loop")
 
     async def close(self) -> None:
         """End it, and wait for that."""
@@ -94,9 +108,20 @@ class Core:
         if self._task is None:
             self.is_over = True
             self.state = State.CLOSED
-        elif not self._over.done():
+        elif (
+            not self._over.done() and not self._is_closing
+        ):  # a second time would cut short what the first began
+            self._is_closing = True
             self._task.cancel()
         return self.is_over
+
+    @property
+    def _is_cancelled(self) -> bool:
+        """The task was cancelled. A function of the program's may have swallowed that, or have raised CancelledError on
+        its own account."""
+        if sys.version_info < (3, 11) or self._task is None:
+            return self._is_closing
+        return self._is_closing or self._task.cancelling() > 0
 
     async def wait_over(self) -> None:
         """Wait until it has ended."""
@@ -105,8 +130,10 @@ class Core:
     async def _run(self) -> None:
         try:
             await self._go_on()
-        except asyncio.CancelledError:
-            pass  # close(), or whoever ends all tasks of the loop
+        except asyncio.CancelledError as exc:
+            # By close(), by whoever ends all tasks of the loop, or by a listener's method.
+            if sys.version_info >= (3, 11) and not self._is_cancelled:
+                raise RuntimeError("a function of the program's was cancelled") from exc
         finally:
             self.leg = None
             await self._close_all()
@@ -149,7 +176,7 @@ class Core:
     async def _connect(self) -> Leg:
         """Try until a connection is open, or raise why not."""
         while True:
-            while len(self.feeds) >= _MOST_FEEDS:
+            while self._is_full():
                 await self._shared.changed.wait()
             self._set(State.CONNECTING, self.cause)
             leg = Leg(self._shared)
@@ -169,20 +196,45 @@ class Core:
         try:
             url, options = await self._target()
             await leg.open(url, options)
-        except Exception as exc:
-            self._count(_why(exc))
-            raise
+        except (Exception, asyncio.CancelledError) as exc:
+            error = self._not_cancelled(exc)
+            self._count(_why(error))
+            raise error from error.__cause__
         self.connects += 1
         leg.number = self.connects
         self.legs.add(leg)
         leg.ended.add_done_callback(lambda _: self._gone(leg))
+        if self._is_cancelled:
+            raise asyncio.CancelledError
+        leg.outbox.pump()
         shared.changed.tell()
 
     async def _target(self) -> tuple[str, dict[str, Any]]:
         try:
-            return await self._shared.targets.target(self._shared.open_timeout)
-        except Exception as exc:
-            raise _NoTargetError from exc
+            target = await self._shared.targets.target(self._shared.open_timeout)
+        except (Exception, asyncio.CancelledError) as exc:
+            raise _NoTargetError from self._not_cancelled(exc)
+        if self._is_cancelled:
+            raise asyncio.CancelledError
+        return target
+
+    def _not_cancelled(self, exc: BaseException) -> Exception:
+        """What the program's functions have raised; raises CancelledError if the task was cancelled."""
+        is_cancelled = self._is_cancelled
+        if isinstance(exc, Exception) and not is_cancelled:
+            return exc
+        if is_cancelled or sys.version_info < (3, 11):  # it may have been cancelled
+            raise asyncio.CancelledError
+        error = RuntimeError("a function of the program's was cancelled")
+        error.__cause__ = exc
+        return error
+
+    def _is_full(self) -> bool:
+        """There are as many connections to receive from as there may be. Those that are gone and have nothing for the
+        program do not count: it may only send."""
+        if len(self.feeds) >= _MOST_FEEDS:
+            self.feeds = deque(leg for leg in self.feeds if not leg.is_spent)
+        return len(self.feeds) >= _MOST_FEEDS
 
     def _take(self, leg: Leg) -> None:
         """This connection is the current one from now on."""
@@ -204,16 +256,16 @@ class Core:
     async def _live(self, leg: Leg) -> Leg | None:
         """Wait until the connection has ended (None), or another one is to take its place."""
         age = self._shared.rollover.age()
-        due = None if age is None else leg.opened_at + age
+        due = math.inf if age is None else leg.opened_at + age
         while leg.is_open:
-            left = None if due is None else due - time.monotonic()
-            if not self._is_wanted and (left is None or left > 0):
-                await self._sleep(left)
+            left = (min(due, self._heeds_at) if leg.is_announced else due) - time.monotonic()
+            if not self._is_wanted and left > 0:
+                await self._sleep(None if left == math.inf else left)
                 continue
             successor = await self._roll_over(leg)
             if successor is not None:
                 return successor
-            due = time.monotonic() + self._shared.rollover.pause()
+            due = self._heeds_at = self._retries_at
         await self._reconnect(leg)
         return None
 
@@ -249,6 +301,7 @@ class Core:
         delay = self._backoff.delay(error, time.monotonic())
         if delay is None:
             raise error
+        delay = max(delay, self._asked_until - time.monotonic())
         self.next_attempt = self._loop.time() + delay
         self._set(State.WAITING, error)
         try:
@@ -285,10 +338,6 @@ class Core:
             self._want_rollover()
         return asked
 
-    def _server_wants_rollover(self, leg: object) -> None:
-        if leg is self.leg:
-            self._loop.call_soon(self._want_rollover)  # not here, amid the delivery of a message
-
     def _want_rollover(self) -> None:
         if self.state is State.OPEN:
             self._is_wanted = True
@@ -299,7 +348,7 @@ class Core:
 
         If this one ends meanwhile, the new one takes its place as soon as it is open.
         """
-        while len(self.feeds) >= _MOST_FEEDS and old.is_open:
+        while self._is_full() and old.is_open:
             await self._shared.changed.wait()
         if not old.is_open:
             return None
@@ -312,7 +361,10 @@ class Core:
                 self._decide(old.error, _of_end(old.error))
         except Exception as exc:
             self.rollovers_failed += 1
-            self._announcer.log("rollover failed: %s: %s", type(_why(exc)).__name__, _why(exc))
+            error = _why(exc)
+            self._asked_until = time.monotonic() + least_delay(error)
+            self._retries_at = max(time.monotonic() + self._shared.rollover.pause(), self._asked_until)
+            self._announcer.log("rollover failed: %s: %s", type(error).__name__, error)
             if new.opened_at:
                 new.abort()
             if old.is_open:
@@ -321,6 +373,7 @@ class Core:
             return None
         if old.is_open:
             self.rollovers += 1
+            self._heeds_at = self._next_heed(old.life)
         old.drain(self._shared.rollover.drain_timeout)
         self._answer(True)
         return new
@@ -340,6 +393,16 @@ class Core:
         if not new.is_open:
             self._count(new.error)
             raise _EndedError from new.error
+
+    def _next_heed(self, life: float) -> float:
+        """When the new connection may be replaced because its server has announced its end, if the old one lived for so
+        long: as soon as it would be connected to again, if it ended then."""
+        now = time.monotonic()
+        self._successions.ended(life, now)
+        if life >= self._shared.min_lifetime:
+            return now
+        delay = self._successions.delay(None, now)
+        return math.inf if delay is None else now + delay
 
     def _answer(self, taken: bool) -> None:
         asked, self._asked = self._asked, set()

@@ -22,6 +22,10 @@ __all__ = ["Leg"]
 # How often it is looked whether a slow program has caught up with a connection that is to close, in seconds.
 _CATCH_UP = 0.02
 
+# Seconds that a server has to end the TCP connection once it has sent CLOSE: nothing can be received any more, and the
+# next connection waits for that.
+_GOODBYE = 1.0
+
 
 class Leg:
     """One connection. Until :meth:`open` returns there is none.
@@ -44,10 +48,13 @@ class Leg:
         #: Done when the connection is gone.
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ending: asyncio.Task[None] | None = None
+        self._close_timeout: float | None = None
         self._failure: Exception | None = None
         self.is_superseded = False
+        #: The server has announced that it will end it.
+        self.is_announced = False
         self.has_first = not succeeds
-        self._is_shown = False
+        self._is_shown = self._is_awaiting_acks = False
         self._draining: asyncio.Handle | None = None
 
     # ---- opening
@@ -57,6 +64,7 @@ class Leg:
         shared = self._shared
         options = {**shared.options, **options}
         options.setdefault("ping_histogram", shared.rtt)
+        self._close_timeout = options.get("close_timeout", 10)
         if shared.listener_factory is None:
             make = options.pop("create_connection", None) or ClientConnection
 
@@ -93,7 +101,6 @@ class Leg:
             shared.callbacks,
             self.fail,
         )
-        self.outbox.pump()
 
     async def _wait_ended(self) -> None:
         await self.transport.wait_disconnected()
@@ -117,6 +124,11 @@ class Leg:
     @property
     def is_open(self) -> bool:
         return not self.ended.done() and self._failure is None and not self.is_superseded
+
+    @property
+    def is_spent(self) -> bool:
+        """It is gone, and the program has received all that it brought."""
+        return self.ended.done() and (self.connection is None or not self.connection.listener.frames)
 
     @property
     def is_prepared(self) -> bool:
@@ -166,8 +178,7 @@ class Leg:
         self.stop()
         if self.ended.done():
             return
-        if timeout is not None:
-            self.transport._set_close_timeout(timeout)
+        self.transport._set_close_timeout(self._close_timeout if timeout is None else timeout)
         self.transport.send_close(code)
         if self.connection is not None:
             self.connection._read_on()
@@ -207,8 +218,11 @@ class Leg:
 
     def _show(self, transport: WSTransport, receiver: WSListener) -> None:
         """Called before anything is delivered."""
+        if self._close_timeout is None or self._close_timeout > _GOODBYE:
+            transport._set_close_timeout(_GOODBYE)
         if self._must_look:
             self._is_shown = True
+            self.transport = transport
             self.liveness = _NotYet()  # type: ignore[assignment]
             self.outbox = _NotYet()  # type: ignore[assignment]
             show_messages(transport, self._look, receiver)
@@ -223,8 +237,12 @@ class Leg:
         if must != self._is_shown and not self.ended.done():
             self._is_shown = must
             show_messages(self.transport, self._look if must else None)
-        if self.connection is not None and self.outbox.in_flight:
-            self.connection._read_on()  # an acknowledgement may be behind messages for which there is no room
+        if self.connection is not None and self._is_awaiting_acks != bool(self.outbox.in_flight):
+            self._is_awaiting_acks = bool(self.outbox.in_flight)
+            if self._is_awaiting_acks:
+                self.connection._read_on(self)  # they may be behind messages for which there is no room
+            else:
+                self.connection._read_no_further(self)
 
     def _look(self, payload: Any) -> bool:
         """A message has come. True if it is not to be delivered."""
@@ -236,8 +254,13 @@ class Leg:
         if shared.topic is not None:
             call("topic", None, self._hear, shared.topic, payload)
         rollover = shared.rollover
-        if rollover.when is not None and call("when", False, rollover.when, payload):
-            shared.wants_rollover(self)
+        if (
+            rollover.when is not None
+            and not self.is_announced
+            and call("when", False, rollover.when, payload)
+        ):
+            self.is_announced = True
+            shared.changed.tell()
         first = rollover.first
         if not self.has_first and not accepted and (first is None or call("first", False, first, payload)):
             self.has_first = True

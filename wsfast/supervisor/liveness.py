@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -19,7 +20,8 @@ __all__ = ["Heartbeat", "Liveness"]
 # How often the counters are looked at, in parts of the shortest limit. Silence is noticed so much later at most.
 _PART = 4
 
-# Turns of the event loop before a verdict. If the program kept the loop busy, what is missed may be in the socket.
+# Turns of the event loop in which nothing more has come, before a verdict. If the program kept the loop busy, what is
+# missed may be in the socket, and one read need not reach it.
 _GRACE = 2
 
 
@@ -214,13 +216,19 @@ class Liveness:
         elif heartbeat.is_reply is not None and self._waiting is None:
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
 
-    def _missed(self, grace: int = _GRACE) -> None:
+    def _missed(self, grace: int = _GRACE, received: int = 0, until: float = math.inf) -> None:
+        """`received`: bytes when it was looked last; `until`: a server that sends without end gets no more grace."""
         heartbeat = self._heartbeat
         if self._stopped or heartbeat is None:
             return
+        now = self._loop.time()
+        until = min(until, now + heartbeat.timeout)
+        before, received = received, self._transport.stats.bytes_received
+        if received != before:
+            grace = _GRACE
         if self._is_paused():
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
-        elif grace > 0:
-            self._waiting = self._loop.call_soon(self._missed, grace - 1)
+        elif grace > 0 and now < until:
+            self._waiting = self._loop.call_soon(self._missed, grace - 1, received, until)
         else:
             self._fail(HeartbeatTimeout(heartbeat.timeout))

@@ -20,12 +20,15 @@ class Rollover:
     :param after: the age, in seconds, at which a connection is replaced; None is no age
     :param jitter: the part of `after` by which it may be replaced earlier, at random: a thousand bots that started
         together do not roll over together
-    :param when: gets each message; true if the server announces with it that it will close
+    :param when: gets each message until it returns true: the server announces with it that it will close. If a
+        connection that lived for less than ``min_lifetime`` was replaced, the next one is replaced by an announcement
+        only after one of the ``delays``.
     :param first: gets the messages of the new connection; true for what counts as its first message. By default that is
         any message that no ``ack`` and no ``is_reply`` has accepted.
     :param timeout: seconds until the new connection must have received its first message
     :param drain_timeout: seconds that the old connection may take to close; then it is dropped
-    :param retry: seconds after which it is tried again, at least; a tenth of it at random is added
+    :param retry: seconds after which it is tried again, at least; a tenth of it at random is added. ``Retry-After`` is
+        obeyed if it asks for more.
     """
 
     __slots__ = ("after", "drain_timeout", "first", "jitter", "retry", "timeout", "when")

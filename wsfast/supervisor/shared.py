@@ -85,9 +85,7 @@ class Shared:
         self.changed = Change()
         self._key = key
         self._seen = Seen(remember)
-        #: Set by the supervisor; called when the server has announced the end of the current connection.
-        self.wants_rollover: Callable[[object], None] = _nobody
-        #: Likewise; called when a connection is of no use any more.
+        #: Set by the supervisor; called when a connection is of no use any more.
         self.lost: Callable[[Any], None] = _nobody
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Hashable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -66,13 +67,15 @@ class Supervisor:
     async def close(self) -> None:
         """Close the connection, make no other one, and wait until it is closed: ``close_timeout`` at most.
 
-        What was received before remains for :meth:`recv`. It may be called at any time and place, but who calls it in
-        one of the supervisor's own callbacks needs a task: ``asyncio.ensure_future(feed.close())``.
+        What was received before remains for :meth:`recv`. Called again, it waits for the same. It may be called at any
+        time and place, but who calls it in one of the supervisor's own callbacks needs a task:
+        ``asyncio.ensure_future(feed.close())``.
         """
         await self._core.close()
 
     def abort(self) -> None:
         """Drop the connection at once, with everything that was not sent yet, and make no other one."""
+        self._core.check_thread()
         self._core.abort()
 
     async def wait_closed(self) -> None:
@@ -220,10 +223,16 @@ class Supervisor:
             else:
                 sent.set_exception(exc)
 
-        self._shared.urgent.append(Urgent(message, kind, has_been_sent, lambda: not sent.done()))
+        urgent = Urgent(message, kind, has_been_sent, lambda: not sent.done())
+        self._shared.urgent.append(urgent)
         if core.leg is not None:
             core.leg.outbox.pump()
-        await sent
+        try:
+            await sent
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._shared.urgent.remove(urgent)
+            raise
 
     def subscribe(
         self,
@@ -252,6 +261,7 @@ class Supervisor:
             raise TypeError(
                 "max_silence of a subscription needs topic=, which says what a message belongs to"
             )
+        self._core.check_thread()
         subscription = Subscription(message, key, ack, ack_timeout, retries, max_silence)
         former = self._shared.subscriptions.get(subscription.key)
         self._shared.subscriptions.add(subscription)
@@ -270,7 +280,10 @@ class Supervisor:
         :param message: is sent if the subscription was; None sends nothing
         :returns: False if there is no such subscription
         """
+        self._core.check_thread()
         if isinstance(key, Subscription):
+            if key not in self._shared.subscriptions:
+                return False  # forgotten, or another one has taken its place
             key = key.key
         if message is not None:
             message = checked("message", message)
@@ -365,9 +378,13 @@ class Supervisor:
             callback_errors=shared.callbacks.errors,
         )
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a Supervisor cannot be copied or pickled")
+
     def __repr__(self) -> str:
         return f"<Supervisor {self.state.value} {self._core.connects} connects>"
 
     def _check_started(self) -> None:
         if not self._core.is_started and not self._core.is_over:
             raise RuntimeError("a supervisor is begun by async with")
+        self._core.check_thread()
