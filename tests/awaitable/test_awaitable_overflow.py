@@ -218,7 +218,14 @@ class NoHash:
     __hash__ = None
 
 
-@pytest.mark.parametrize("key", [lambda data: 1 / 0, lambda data: NoHash()], ids=["raises", "no hash"])
+def cancelled(data):
+    raise asyncio.CancelledError
+
+
+BUGS = {"raises": lambda data: 1 / 0, "cancels": cancelled, "no hash": lambda data: NoHash()}
+
+
+@pytest.mark.parametrize("key", BUGS.values(), ids=BUGS)
 async def test_a_bug_of_the_key_function_is_logged_once_and_loses_nothing(key, caplog):
     async with bounded("conflate", conflate_key=key, logger="client") as (ws, _):
         await feed(ws, texts("a1", "a2"))

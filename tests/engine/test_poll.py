@@ -370,7 +370,7 @@ async def test_a_sleeping_poll_looks_once_at_a_socket_that_is_ready():
         pulses = (time.monotonic() - before) / 0.2  # it waits about so long at once
         assert listener.payloads == [b"a"]
         assert transport.stats.poll_hits == 1
-        assert transport.stats.poll_misses <= pulses
+        assert transport.stats.poll_misses <= pulses + 2  # a signal of another test's child ends a wait, too
         thread.join()
 
 

@@ -19,6 +19,8 @@ from wsfast._engine.link cimport State
 from wsfast.asyncio._inbox cimport Inbox, Policy
 from wsfast.asyncio._slot cimport KEYED, Slot, stamp
 
+from asyncio import CancelledError
+
 from wsfast.exceptions import QueueOverflow
 from wsfast.logs import guarded
 
@@ -189,7 +191,7 @@ cdef class Conflating(Policy):
                 newest = self._newest[key] = Newest.__new__(Newest)
                 newest.number = -1
             return newest
-        except Exception as exc:
+        except (Exception, CancelledError) as exc:  # nobody has cancelled anything here
             if not self._has_complained:
                 self._has_complained = True
                 text = "exception in conflate_key; further ones are not logged"
