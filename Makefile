@@ -36,7 +36,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test side-by-side test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos soak
+.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos soak
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -49,20 +49,26 @@ demo: $(built)
 	@echo && $(bin)/python examples/rollover.py
 
 # pytest runs last, so that its summary is the last thing on the screen.
-test: side-by-side test-asan bench-smoke pytest
+test: side-by-side checks pytest
 
-# Each of these targets keeps one processor busy, so make runs two at a time and keeps their output apart.
+# Runs targets that keep one processor busy two at a time, and keeps their output apart.
+beside = $(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync)
+
 # MAKEFLAGS is empty for cargo, which cannot share make's limit and would say so.
 side-by-side: $(testing) $(tools) $(built)
-	$(call part,4,linters and documentation; C and Rust tests; a build with sanitizers,130)
-	@$(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
-	    lint test-rust docs $(asan)/.built test-c test-fuzz
+	$(call part,4,linters and documentation; C and Rust tests; a build with sanitizers,80)
+	@$(beside) lint test-rust docs $(asan)/.built test-c test-fuzz
+
+# Neither keeps both processors busy.
+checks: $(testing) $(built)
+	$(call part,5,memory tests under sanitizers; a short bout of the benchmarks,100)
+	@$(beside) test-asan bench-smoke
 
 # Tests wait more than they compute, so pytest runs three processes.
 processes := -n 3 --dist worksteal
 
 pytest: $(testing) $(built)
-	$(call part,7,all tests of the clients,200)
+	$(call part,6,all tests of the clients,280)
 	$(bin)/python -m pytest $(processes)
 
 test-c:
@@ -108,7 +114,6 @@ memory = -m memory $(shell grep -rl --include='test_*.py' 'mark\.memory' tests)
 with_asan := LD_PRELOAD="$(preload)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/$(asan):$(CURDIR)/tests
 
 test-asan: $(asan)/.built
-	$(call part,5,the memory tests under sanitizers,50)
 	$(with_asan) $(bin)/pytest -q $(memory) $(processes)
 
 $(asan)/.built: $(testing) $(built)
@@ -261,7 +266,6 @@ bench: $(benching) $(built)
 
 # `bench-quick` measures every work in three minutes. `bench-smoke`, which is a part of `test`, checks that every work runs.
 bench-quick bench-smoke: bench-%: $(testing) $(built)
-	$(call part,6,a short bout of the benchmarks,40)
 	@if $(bin)/python -c 'import os, sys; sys.exit(len(os.sched_getaffinity(0)) < 2)' 2>/dev/null; then \
 	    $(bin)/python -m pytest bench --$* --quiet $(if $(filter smoke,$*),--benchmark-quiet); \
 	else \
@@ -304,7 +308,7 @@ check:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call stop,$(PYTHON) cannot make virtual environments. To install that: apt-get install python3-venv)
 
 # The steps of `make demo` and of `make test` are numbered. A step that was done before is left out.
-steps := $(if $(filter demo,$(MAKECMDGOALS)),3,7)
+steps := $(if $(filter demo,$(MAKECMDGOALS)),3,6)
 # $(call part,...) announces a step of `make test` that prints its own output.
 part = @$(if $(filter test,$(MAKECMDGOALS)),echo "[$(1)/$(steps)] $(2) (about $(3) s)",true)
 # $(call step,number,what it does,seconds on two processors,name of its log) is followed by a command.
