@@ -27,6 +27,8 @@ async def main(rollovers=3):
     got, generations = [], set()
     async with exchange() as url:
         options = {"window": Window(5, 1.1), "rollover": Rollover(when=shuts_down), "key": number}
+        # Connections of a real exchange live for hours. An announcement is obeyed at once if the one before is older.
+        options["min_lifetime"] = 0.1
         async with wsfast.supervise(f"{url}/announces", max_silence=5, **options) as feed:
             feed.subscribe('{"subscribe": "BTC"}', ack=lambda message: "subscribed" in message)
             async for message in feed:
