@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ import pytest
 from wsfast import ProtocolError
 from wsfast.cli.commands import Action, parse
 from wsfast.cli.main import parser
+from wsfast.cli.pipes import _Lines
 from wsfast.cli.printers import JSONPrinter, LinePrinter, RichPrinter
 from wsfast.cli.session import Session
 from wsfast.cli.target import of_arguments
@@ -302,3 +304,37 @@ def test_at_the_prompt(server, tmp_path):
     history = tmp_path / "wsfast" / "history"
     assert '+{"bid": 41}' in history.read_text()
     assert history.stat().st_mode & 0o777 == 0o600
+
+
+class _Told(asyncio.SelectorEventLoop):
+    """Knows when another thread has given it something to do."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = threading.Event()
+
+    def call_soon_threadsafe(self, *args, **kwargs):
+        handle = super().call_soon_threadsafe(*args, **kwargs)
+        self.told.set()
+        return handle
+
+
+def test_a_line_that_comes_when_the_loop_has_run_its_last_turn(monkeypatch):
+    """Nothing is left behind that warns, and the thread ends: it waits for room when the loop is closed."""
+
+    async def take_one():
+        return await _Lines().__anext__()
+
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stdin, os.fdopen(writing, "wb", 0) as pipe:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        pipe.write(b"1\n")
+        loop = _Told()
+        assert loop.run_until_complete(take_one()) == [b"1"]
+        (thread,) = [thread for thread in threading.enumerate() if thread.name == "wsfast-stdin"]
+        loop.told.clear()
+        pipe.write(b"2\n")
+        loop.told.wait()
+        loop.close()
+        pipe.write(b"3\n")
+        thread.join()

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import wait
 from typing import Any
 
 from wsfast.cli.commands import Action, from_hex
@@ -64,7 +63,8 @@ class _Lines:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue(1)
+        self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
+        self._room = threading.Semaphore()  # for one: a fast stdin waits for a slow loop
         threading.Thread(target=self._read, name="wsfast-stdin", daemon=True).start()
 
     def __aiter__(self) -> _Lines:
@@ -72,6 +72,7 @@ class _Lines:
 
     async def __anext__(self) -> list[bytes]:
         lines = await self._queue.get()
+        self._room.release()
         if lines is None:
             raise StopAsyncIteration
         return lines
@@ -89,17 +90,15 @@ class _Lines:
         self._put(None)
 
     def _put(self, lines: list[bytes] | None) -> bool:
-        """Wait until the loop takes the lines. False if it has ended."""
-        putting = self._queue.put(lines)
+        """Wait until the loop has room for the lines. False if it has ended."""
+        while not self._room.acquire(timeout=_LOOK):
+            if self._loop.is_closed():
+                return False
         try:
-            future = asyncio.run_coroutine_threadsafe(putting, self._loop)
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, lines)
         except RuntimeError:  # the loop is closed
-            putting.close()
             return False
-        # A loop that ends just now may never look at it.
-        while not future.done() and not self._loop.is_closed():
-            wait([future], timeout=_LOOK)
-        return future.done() and not future.cancelled()
+        return True
 
 
 def _read(descriptor: int) -> bytes:
