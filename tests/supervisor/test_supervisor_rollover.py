@@ -314,10 +314,19 @@ async def test_closing_during_a_rollover():
         assert exchange.closed == 2
 
 
-async def test_a_server_that_does_not_answer_close_is_dropped():
+@pytest.mark.parametrize("ending", ["reset", "FIN", "timeout", "CLOSE"])
+async def test_an_old_one_that_ends_without_close_may_have_had_more(ending):
+    """What was under way on it is lost, and the new one need not have brought it: a gap."""
+
     async def old(peer):
         peer.send(text("old"))
-        await peer.rest()
+        await peer.frames_until_close()
+        if ending == "reset":
+            peer.reset()
+        elif ending == "CLOSE":
+            peer.send(frames.close(1000))
+        elif ending == "timeout":
+            await peer.rest()
 
     async with sessions(old, say("new")) as server:
         rollover = Rollover(drain_timeout=0.02)
@@ -325,6 +334,9 @@ async def test_a_server_that_does_not_answer_close_is_dropped():
             assert await feed.recv() == "old"
             assert await feed.roll_over()
             assert await feed.recv() == "new"
+            assert feed.stats.rollovers == 1
+            assert feed.stats.gaps == (ending != "CLOSE")
+            assert len(feed.stats.failures) == (ending != "CLOSE")
 
 
 async def test_the_window_of_the_new_one_is_its_own():

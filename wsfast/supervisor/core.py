@@ -59,9 +59,8 @@ class Core:
         self._is_wanted = False  # a rollover
         # Servers that announce their end one soon after the other: how soon the announcements are heeded.
         self._successions = Backoff(shared.delays, shared.min_lifetime)
-        self._heeds_at = self._retries_at = (
-            0.0  # by time.monotonic(): announcements; another attempt to roll over
-        )
+        # When announcements are heeded, and when it is tried again to roll over: by time.monotonic().
+        self._heeds_at = self._retries_at = 0.0
         self._asked_until = 0.0  # likewise: by Retry-After, for an attempt to roll over
         self._asked: set[asyncio.Future[bool]] = set()  # for one: who wants to know what became of it
         # Done when it is over.
@@ -108,9 +107,8 @@ class Core:
         if self._task is None:
             self.is_over = True
             self.state = State.CLOSED
-        elif (
-            not self._over.done() and not self._is_closing
-        ):  # a second time would cut short what the first began
+        elif not self._over.done() and not self._is_closing:
+            # Once: a second time would cut short the closing that the first began.
             self._is_closing = True
             self._task.cancel()
         return self.is_over
@@ -271,6 +269,8 @@ class Core:
 
     def _lost(self, leg: Leg) -> None:
         """A connection has ended, or is of no use any more; called once, at once."""
+        if leg.is_superseded:
+            self._drained(leg)
         if leg is not self.leg:
             return
         self.leg = None
@@ -282,6 +282,14 @@ class Core:
         if self.state is State.ROLLING_OVER:
             self._set(State.CONNECTING, error)
         self._shared.changed.tell()
+
+    def _drained(self, leg: Leg) -> None:
+        """A connection that was replaced has ended. What its server sent before CLOSE has come; without CLOSE, nobody
+        knows: the new connection may not have brought what was still under way."""
+        if not leg.is_closed_by_server and not self._is_cancelled:
+            self.gaps += 1
+            self._count(leg.error)
+            self._announcer.log("a connection that was replaced has ended without CLOSE: %s", leg.error)
 
     async def _reconnect(self, leg: Leg) -> None:
         """Wait for the next attempt after the end of a connection."""
@@ -374,7 +382,7 @@ class Core:
         if old.is_open:
             self.rollovers += 1
             self._heeds_at = self._next_heed(old.life)
-        old.drain(self._shared.rollover.drain_timeout)
+            old.drain(self._shared.rollover.drain_timeout)
         self._answer(True)
         return new
 

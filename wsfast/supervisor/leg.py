@@ -115,7 +115,7 @@ class Leg:
         was_open = self.is_open
         if not self.ended.done():
             self.ended.set_result(None)
-        if was_open:
+        if was_open or self.is_superseded:
             self._shared.lost(self)
         self._shared.changed.tell()
 
@@ -134,6 +134,12 @@ class Leg:
     def is_prepared(self) -> bool:
         """It can take the place of another one: its subscriptions are in, and the first message has come."""
         return self.has_first and self.outbox.is_in
+
+    @property
+    def is_closed_by_server(self) -> bool:
+        """The server has sent CLOSE, so everything it sent before has come."""
+        handshake = self.transport.close_handshake
+        return handshake is not None and handshake.recv is not None
 
     @property
     def life(self) -> float:
@@ -206,6 +212,11 @@ class Leg:
             self._draining.cancel()
             self.close()
         await asyncio.wait([self.ended])
+
+    async def wait_accounted(self) -> None:
+        """Wait until ``stats.gaps`` tells whether something was lost at its end."""
+        if not self.is_closed_by_server:
+            await asyncio.wait([self.ended])
 
     # ---- looking at messages
 

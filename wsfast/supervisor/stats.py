@@ -49,7 +49,8 @@ class SupervisorStats(NamedTuple):
     ``rollovers``, ``rollovers_failed``
         connections that were replaced without a gap, and attempts at it that failed
     ``gaps``
-        how often nothing was open between two connections: messages may have been lost each time
+        how often messages may have been lost: nothing was open between two connections, or one that was replaced ended
+        without the server's CLOSE, before all that was under way had come
     ``downtime``
         seconds without a connection, since the first attempt
     ``duplicates``

@@ -141,6 +141,7 @@ class Supervisor:
                 try:
                     message = await connection.recv(decode)
                 except ConnectionClosed:
+                    await leg.wait_accounted()
                     self._drop(leg)
                     continue
                 if self._shared.is_duplicate(message):
@@ -177,7 +178,7 @@ class Supervisor:
     def generation(self) -> int:
         """Which connection the last received message came from, counted from 1; 0 before the first message.
 
-        A change tells that messages may have been lost, unless it was by a rollover.
+        If ``stats.gaps`` has changed by the time this changes, messages may have been lost in between.
         """
         return self._generation
 
