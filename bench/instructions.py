@@ -43,20 +43,23 @@ WORKS = {
 }
 
 
+def collected(words, title):
+    """The instructions of a process."""
+    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *words]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(valgrind, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{title} failed:\n{done.stderr}")
+    return int(COLLECTED.search(done.stderr)[1])
+
+
 def executed(client, case, rounds):
     """The instructions of a whole process that runs `rounds` rounds of the case."""
     case = replace(case, rounds=rounds, warmup=1, loop="asyncio", cores="two")
     server_cpu, client_cpu = harness.cpus("two")
     with harness.server_of(case, server_cpu) as server:
         words = harness.command(client, case, server, client_cpu)
-        valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *words]
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        done = subprocess.run(
-            valgrind, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
-    if done.returncode != 0:
-        raise SystemExit(f"{client} failed in: {case.title}\n{done.stderr}")
-    return int(COLLECTED.search(done.stderr)[1])
+        return collected(words, f"{client}, {case.title},")
 
 
 def per_operation(client, case):

@@ -9,18 +9,14 @@ the counts do not depend on when bytes arrive, and the difference between both r
 
 import argparse
 import asyncio
-import os
-import re
 import struct
-import subprocess
 import sys
 
 import wsfast
-from bench.contenders import ROOT
 from bench.harness import cpus, echo_server
+from bench.instructions import collected
 from wsfast.supervisor import Rollover
 
-COLLECTED = re.compile(r"Collected : (\d+)")
 FEW, MANY, PER_READ = 10, 60, 100
 READ = b"".join(struct.pack("!BBH", 0x82, 126, 128) + bytes([65 + i % 8]) * 128 for i in range(PER_READ))
 
@@ -32,14 +28,14 @@ class Listener(wsfast.WSListener):
         pass
 
 
-async def give(transport, reads):
+def give(transport, reads):
     for _ in range(reads):
         transport.data_received(READ)
 
 
 async def listener(url, reads):
     transport, _ = await wsfast.ws_connect(Listener, url)
-    await give(transport, reads)
+    give(transport, reads)
     transport.abort()
 
 
@@ -51,7 +47,7 @@ async def supervised(url, reads, factory=Listener, during=None, **options):
         await asyncio.sleep(
             0.05
         )  # the echo server sends nothing, so the new connection waits for its first message
-        await give(feed.transport, reads)
+        give(feed.transport, reads)
         for task in filter(None, (receiving, rolling)):
             task.cancel()
         feed.abort()
@@ -66,7 +62,7 @@ async def awaitable(url, reads, receives=True, **options):
     async with wsfast.connect(url, compression=None, ping_interval=None, **options) as ws:
         receiving = asyncio.ensure_future(receive(ws)) if receives else None
         await asyncio.sleep(0)
-        await give(ws.protocol, reads)
+        give(ws.protocol, reads)
         if receiving:
             receiving.cancel()
         ws.abort()
@@ -99,14 +95,7 @@ ROWS = {
 def executed(name, reads):
     with echo_server(cpus("same")[0]) as server:
         words = [sys.executable, "-m", "bench.supervised", "--run", name, server.url, str(reads)]
-        valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *words]
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        done = subprocess.run(
-            valgrind, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
-    if done.returncode != 0:
-        raise SystemExit(f"{name} failed:\n{done.stderr}")
-    return int(COLLECTED.search(done.stderr)[1])
+        return collected(words, name)
 
 
 def main():

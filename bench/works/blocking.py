@@ -27,6 +27,16 @@ def same(reply, size, first, last):
         raise ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply)[:40]!r}")
 
 
+def round_trip(ws, payload):
+    """The nanoseconds of a round trip; checking the reply is not timed."""
+    start = now()
+    ws.send(payload)
+    reply = ws.recv()
+    took = now() - start
+    same(reply, len(payload), payload[0], payload[-1])
+    return took
+
+
 def window(client, url, size, count, rounds, ssl=None):
     """Keeps `count` messages unanswered: each reply sends the next message."""
 
@@ -142,14 +152,7 @@ def mixed(client, url, size, rounds, ssl=None):
         payload = request(size)
         samples = []
         for number in range(rounds):
-            if number % 10 == 9:
-                samples.append(error(closed.recv))
-            else:
-                start = now()
-                ws.send(payload)
-                reply = ws.recv()
-                samples.append(now() - start)
-                same(reply, size, payload[0], payload[-1])
+            samples.append(error(closed.recv) if number % 10 == 9 else round_trip(ws, payload))
         return samples
 
     return on_one(work, client, url, ssl)
@@ -160,15 +163,7 @@ def varied(client, url, size, upto, rounds, ssl=None):
 
     def work(ws):
         whole = request(upto)
-        samples = []
-        for length in sizes(size, upto, rounds):
-            payload = whole[:length]
-            start = now()
-            ws.send(payload)
-            reply = ws.recv()
-            samples.append(now() - start)
-            same(reply, length, payload[0], payload[-1])
-        return samples
+        return [round_trip(ws, whole[:length]) for length in sizes(size, upto, rounds)]
 
     return on_one(work, client, url, ssl)
 

@@ -36,12 +36,19 @@ TOPICS = [f"{name}usdt@trade" for name in ("btc", "eth", "sol", "xrp", "ada", "d
 LIMIT, PER, SLACK = 8, 0.2, 0.3
 
 
-def load_bot() -> Any:
+def load_bot(feeds: list[Supervisor]) -> Any:
+    """The module of the bot. Its supervisors are added to `feeds`."""
     spec = importlib.util.spec_from_file_location("feed_bot", BOT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+
+    def supervise(*args: Any, **options: Any) -> Supervisor:
+        feeds.append(wsfast.supervise(*args, **options))
+        return feeds[-1]
+
+    module.wsfast = type("wsfast", (), {"supervise": staticmethod(supervise)})
     return module
 
 
@@ -102,18 +109,12 @@ async def play(
 ) -> Report:
     """Run the bot for so long, and account for it."""
     rng = random.Random(seed)
-    bot = load_bot()
+    feeds: list[Supervisor] = []
+    bot = load_bot(feeds)
     report = Report()
     habits = replace(
         BINANCE, limit=(LIMIT, PER), ping_every=0.4, pong_within=2.0, lifetime=lifetime, notice=lifetime * 0.7
     )
-    feeds: list[Supervisor] = []
-
-    def supervise(*args: Any, **options: Any) -> Supervisor:
-        feeds.append(wsfast.supervise(*args, **options))
-        return feeds[-1]
-
-    bot.wsfast = type("wsfast", (), {"supervise": staticmethod(supervise)})
     account = bot.Account()
     auditor = Auditor(account, feeds, report)
     async with exchange(habits) as market, faults(market.url) as network:

@@ -25,7 +25,6 @@ from typing import Any
 from support.exchange import BINANCE, Exchange, exchange
 from support.faults import faults
 
-import wsfast
 from scenarios.chaos import LIMIT, PER, SLACK, TOPICS, cancelled, load_bot, refuse, trade
 from wsfast.supervisor import Rollover, Supervisor, Window
 
@@ -112,14 +111,8 @@ async def soak(
 ) -> list[str]:
     """Run for so long. Returns what is wrong."""
     rng = random.Random(seed)
-    bot = load_bot()
     feeds: list[Supervisor] = []
-
-    def supervise(*args: Any, **options: Any) -> Supervisor:
-        feeds.append(wsfast.supervise(*args, **options))
-        return feeds[-1]
-
-    bot.wsfast = type("wsfast", (), {"supervise": staticmethod(supervise)})
+    bot = load_bot(feeds)
     account = bot.Account()
     habits = replace(BINANCE, limit=(LIMIT, PER), ping_every=1.0, lifetime=lifetime, notice=lifetime / 2)
     rows: list[tuple[Any, ...]] = []

@@ -19,6 +19,7 @@ __all__ = [
     "MAX_RETRY_AFTER",
     "MINIMUM_LIFE",
     "Attempts",
+    "DelaySequence",
     "Delays",
     "LoggerLike",
     "Verdict",
@@ -91,6 +92,23 @@ def least_delay(exc: BaseException | None) -> float:
     return 0.0
 
 
+class DelaySequence:
+    """The program's delays, one after the other; they can begin anew."""
+
+    def __init__(self, make: Delays) -> None:
+        self._make = make
+        self._delays: Generator[float, None, None] | None = None
+
+    def begin_anew(self) -> None:
+        self._delays = None
+
+    def next(self) -> float | None:
+        """The next delay; None if there are no more."""
+        if self._delays is None:
+            self._delays = self._make()
+        return next(self._delays, None)
+
+
 class Attempts:
     """The attempts of one loop over connections."""
 
@@ -98,8 +116,7 @@ class Attempts:
         self, process_exception: Verdict, delays: Delays, logger: LoggerLike, clock: Callable[[], float]
     ) -> None:
         self._process_exception = process_exception
-        self._new_delays = delays
-        self._delays: Generator[float, None, None] | None = None
+        self._delays = DelaySequence(delays)
         self._logger = logger
         self._clock = clock
         self._connected_at: float | None = None
@@ -114,7 +131,7 @@ class Attempts:
         life = self._life()
         if life >= MINIMUM_LIFE:
             return 0.0
-        delay = self._next_delay()
+        delay = self._delays.next()
         if delay is None:
             return None
         self._logger.info("connection lived for %.1f seconds; reconnecting in %.1f seconds", life, delay)
@@ -132,7 +149,7 @@ class Attempts:
             raise exc
         if verdict is not None:
             raise verdict from exc
-        delay = self._next_delay()
+        delay = self._delays.next()
         if delay is None:
             raise exc
         delay = max(delay, least_delay(exc))
@@ -145,10 +162,5 @@ class Attempts:
         begin, self._connected_at = self._connected_at, None
         life = 0.0 if begin is None else self._clock() - begin
         if life >= MINIMUM_LIFE:
-            self._delays = None
+            self._delays.begin_anew()
         return life
-
-    def _next_delay(self) -> float | None:
-        if self._delays is None:
-            self._delays = self._new_delays()
-        return next(self._delays, None)

@@ -12,9 +12,8 @@ Flow control counts frames, as websockets does: more than `high` of them after a
 also counts what they cost, amid a read: when they cost too much, the rest of the read is held back as it came from the
 wire, and what is compressed is not inflated, until there is room again.
 
-That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Then
-every queued frame is a whole message: fragments are put together before they are queued, so no message is dropped in
-part.
+That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Fragments
+are put together then before they are queued, so every queued frame is a whole message, and none is dropped in part.
 """
 
 cimport cython
@@ -224,6 +223,7 @@ cdef class Inbox(WSListener):
         cdef:
             Py_ssize_t first = self.frames - 1, frames = self.frames, count = 0
             bint receiving = self.receiving
+            object look = self._look  # a finalizer may end the looking before it is called
             Slot *slot
         while first > 0 and not self._at(first - 1).fin:
             first -= 1
@@ -238,7 +238,7 @@ cdef class Inbox(WSListener):
         self.receiving = True
         self.transport._begin_message()
         try:
-            unwanted = self._look(message)
+            unwanted = look is not None and look(message)
         finally:
             self.transport._end_message()
             self.receiving = receiving

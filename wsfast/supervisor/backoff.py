@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
-from wsfast._opening.reconnecting import MINIMUM_LIFE, least_delay
+from wsfast._opening.reconnecting import MINIMUM_LIFE, Delays, DelaySequence, least_delay
 
 __all__ = ["Backoff", "full_jitter"]
 
@@ -37,13 +37,12 @@ class Backoff:
 
     def __init__(
         self,
-        delays: Callable[[], Generator[float, None, None]],
+        delays: Delays,
         min_lifetime: float = MINIMUM_LIFE,
         max_attempts: int | None = None,
         max_downtime: float | None = None,
     ) -> None:
-        self._new_delays = delays
-        self._delays: Generator[float, None, None] | None = None
+        self._delays = DelaySequence(delays)
         self._min_lifetime = min_lifetime
         self._max_attempts = max_attempts
         self._max_downtime = max_downtime
@@ -54,7 +53,7 @@ class Backoff:
         """A connection has ended that lived for so long."""
         self._down_since = now if self._down_since is None or life >= self._min_lifetime else self._down_since
         if life >= self._min_lifetime:
-            self._delays = None
+            self._delays.begin_anew()
             self._failed = 0
 
     def begin(self, now: float) -> None:
@@ -73,9 +72,7 @@ class Backoff:
         """
         if self._max_attempts is not None and self._failed >= self._max_attempts:
             return None
-        if self._delays is None:
-            self._delays = self._new_delays()
-        delay = next(self._delays, None)
+        delay = self._delays.next()
         if delay is None:
             return None
         least = least_delay(cause)
