@@ -36,7 +36,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos soak
+.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos soak
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -259,10 +259,16 @@ lint-rust: | check
 	cargo fmt --check --manifest-path bench/floor/rust/Cargo.toml
 	MAKEFLAGS= cargo clippy --quiet --locked --all-targets --manifest-path $(crate)/Cargo.toml -- -D warnings
 
-# The whole suite, an hour. It keeps what it has measured and goes on there if it is interrupted. REPEATS=2 makes it
-# shorter, and SECTIONS="rr batch" measures a part.
+# The whole suite. It keeps what it has measured and goes on there if it is interrupted. It ends after MINUTES=, or when
+# each case has its repeats; REPEATS=2 wants fewer of them, and SECTIONS="rr batch" measures a part. `make bench-docs`
+# writes the tables, plots and pages again from the files in docs/benchmarks.
+MINUTES ?= 55
+
 bench: $(benching) $(built)
-	$(bin)/python -m bench.report $(SECTIONS) $(if $(REPEATS),--repeats $(REPEATS)) --docs
+	$(bin)/python -m bench.report $(SECTIONS) $(if $(REPEATS),--repeats $(REPEATS)) --minutes $(MINUTES) --docs
+
+bench-docs: $(benching) $(built)
+	$(bin)/python -m bench.report --write
 
 # `bench-quick` measures every work in three minutes. `bench-smoke`, which is a part of `test`, checks that every work runs.
 bench-quick bench-smoke: bench-%: $(testing) $(built)

@@ -17,7 +17,7 @@ import trustme
 from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor, gap
 
-TIMEOUT = 300  # seconds for one run of one contender; longer than any run on a slow machine
+TIMEOUT = 150  # seconds for one run of one contender; longer than any run on a slow machine
 LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
 
 
@@ -40,6 +40,8 @@ class Server:
         line = self.process.stdout.readline().split()
         if len(line) != 2 or line[0] != "PORT":
             self.process.kill()
+            self.process.wait()
+            self.process.stdout.close()
             raise SystemExit(f"the server said {' '.join(line) or 'nothing'} instead of its port")
         self.port = int(line[1])
         self.ca = ca
@@ -106,7 +108,17 @@ def cpus(cores):
 
 
 def run_once(name, case):
-    """The summary of one run that the worker or the C program printed."""
+    """The summary of one run that the worker or the C program printed.
+
+    :raises RunFailedError: there is none, or no server or program for the case, or no processor
+    """
+    try:
+        return summary_of(name, case)
+    except SystemExit as reason:
+        raise RunFailedError(f"{name} cannot run: {reason}") from None
+
+
+def summary_of(name, case):
     server_cpu, client_cpu = cpus(case.cores)
     timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
     with server_of(case, server_cpu) as server:
@@ -120,9 +132,12 @@ def run_once(name, case):
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
             raise RunFailedError(f"{name} failed: {said[-1]}")
-        summary = json.loads(done.stdout)
-        if case.function == "answers":
-            summary |= json.loads(server.process.stdout.read())
+        try:
+            summary = json.loads(done.stdout)
+            if case.function == "answers":
+                summary |= json.loads(server.process.stdout.read())
+        except ValueError:
+            raise RunFailedError(f"{name} failed: it printed no summary") from None
     if not summary["checked"]:
         raise RunFailedError(f"{name} did not check its replies")
     return summary

@@ -28,6 +28,11 @@ LIBRARIES = (
     "websocket-rs",
     "uvloop",
     "rloop",
+    "uringcore",
+    "isal",
+    "zlib-ng",
+    "msgspec",
+    "orjson",
 )
 
 

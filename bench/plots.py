@@ -85,10 +85,10 @@ KINDS = {
 
 
 def write(reports, directory):
-    """A file for each plot. Returns the Markdown that shows those of the newest report."""
-    shown = []
-    newest = max(reports, key=lambda report: report["machine"]["date"])
+    """A file for each plot. Returns for each report's slug the titles and names of its files."""
+    drawn = {}
     for report in reports:
+        files = drawn[slug(report["machine"])] = []
         for section, (title, draw) in KINDS.items():
             results = named(report["results"], section)
             if not any(result["rows"] for result in results):
@@ -102,6 +102,5 @@ def write(reports, directory):
             with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "wsfast"}):
                 figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
             plt.close(figure)
-            if report is newest:
-                shown += [f"![{title}]({directory.name}/{file.name})", ""]
-    return shown
+            files.append((title, file.name))
+    return drawn

@@ -14,17 +14,17 @@ a case or choose contenders keep nothing.
 import argparse
 import json
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
-from bench import cases, counted, kept, tables
+from bench import cases, counted, front, kept, tables
 from bench.contenders import ROOT, chosen, gap
-from bench.harness import measure
 from bench.sections import SECTIONS
+from bench.suite import Item, run
 
-DATA = ROOT / "docs" / "benchmarks"  # a file for each machine
-PAGE = ROOT / "docs" / "benchmark_report.html"
+DOCS = ROOT / "docs"
+DATA = DOCS / "benchmarks"  # a file for each machine
+PAGE = DOCS / "benchmark_report.html"
 
 
 def options():
@@ -38,6 +38,7 @@ def options():
     parser.add_argument(
         "--repeats", type=int, help="fresh processes per contender and case, at most those of the section"
     )
+    parser.add_argument("--minutes", type=float, help="stop then, if every case has been measured once")
     parser.add_argument(
         "--contenders",
         nargs="+",
@@ -85,30 +86,9 @@ def repeats_of(section, wanted):
     return min(section.repeats, wanted.repeats or section.repeats)
 
 
-class Progress:
-    """Prints what is being measured, and how long the rest will take, by the runs that are done."""
-
-    def __init__(self, plan):
-        self.left, self.done, self.start = sum(plan), 0, time.monotonic()
-
-    def say(self, *words):
-        print(*words, file=sys.stderr, flush=True)
-
-    def case(self, title, names, kept_already, repeats):
-        self.left -= kept_already * len(names)
-        spent = time.monotonic() - self.start
-        rest = f", {spent / self.done * self.left / 60:.0f} min left" if self.done else ""
-        self.say(f"  {title}: {len(names)} contenders, repeats {kept_already + 1}-{repeats}{rest}")
-
-    def ran(self, count):
-        self.done += count
-        self.left -= count
-
-
-def run(name, wanted, progress):
-    """Measure one section. Returns its results."""
-    section, results = SECTIONS[name], []
-    repeats = repeats_of(section, wanted)
+def items_of(name, wanted):
+    """The cases of a section with their contenders. Options that change a case or choose contenders keep nothing."""
+    section = SECTIONS[name]
     changed = (
         wanted.sizes or wanted.contenders or wanted.quick or wanted.cores or wanted.loop or wanted.server
     )
@@ -116,22 +96,8 @@ def run(name, wanted, progress):
         names = chosen(case, wanted.contenders, section)
         if wanted.contenders and (problems := [why for one in names if (why := gap(one, case))]):
             raise SystemExit("\n".join(problems))
-        if not names:
-            continue
-        before = None if changed or wanted.fresh else kept.load(name, case, names)
-        already = min(repeats, before.repeats) if before else 0
-        progress.case(case.title, names, already, repeats)
-
-        def after_each(result, names=names):
-            progress.ran(len(names))
-            if not changed:
-                kept.save(name, names, result)
-
-        result = measure(case, names, repeats, before, after_each)
-        for one, reason in result.gaps.items():
-            progress.say(f"    no figure: {reason if one in reason else f'{one}: {reason}'}")
-        results.append(result.evened())
-    return results
+        if names:
+            yield Item(name, case, names, repeats_of(section, wanted), keep=not changed, fresh=wanted.fresh)
 
 
 def kept_section(name):
@@ -145,36 +111,42 @@ def collect(wanted):
     """Measure the sections. Returns the data of the report, for which JSON has types."""
     facts, data = dict(kept.machine()), []
     names = wanted.sections or list(SECTIONS)
-    progress = Progress(
-        len(chosen(case, wanted.contenders, SECTIONS[name])) * repeats_of(SECTIONS[name], wanted)
-        for name in names
-        for case in section_cases(name, wanted)
-    )
+    items = [item for name in names for item in items_of(name, wanted)]
+    try:
+        run(items, wanted.minutes)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted: the same command goes on where it stopped") from None
     for name in SECTIONS if wanted.docs else names:
-        if name not in names:
-            data += [tables.as_data(name, result) for result in kept_section(name)]
-            continue
-        start = time.monotonic()
-        progress.say(f"{names.index(name) + 1}/{len(names)} {name}")
-        data += [tables.as_data(name, result) for result in run(name, wanted, progress)]
-        progress.say(f"  {name} took {time.monotonic() - start:.0f} s")
-    where = counted.where() if wanted.docs and not counted.why_none() else None
-    return {"machine": facts, "where": where, "results": data}
+        measured = [item.result.evened() for item in items if item.section == name]
+        data += [tables.as_data(name, result) for result in (measured or kept_section(name))]
+    return {"machine": facts, "where": where() if wanted.docs else None, "results": data}
+
+
+def where():
+    """Where the instructions of a round trip go; None with a note if they cannot be counted here."""
+    try:
+        return counted.where() if not counted.why_none() else None
+    except SystemExit as reason:
+        print(f"no instructions were counted: {reason}", file=sys.stderr)
+        return None
 
 
 def write_docs():
-    """docs/benchmarks.md, its plots and the page, from the files of docs/benchmarks and from nothing else."""
+    """docs/benchmarks.md, its plots, the page, and the tables of the first pages, from the files of docs/benchmarks and
+    from nothing else."""
     from bench import page, plots
 
     reports = [json.loads(file.read_text()) for file in sorted(DATA.glob("*.json"))]
     if not reports:
         raise SystemExit(f"there is no data in {DATA.relative_to(ROOT)}: python -m bench.report --docs")
-    shown = plots.write(reports, DATA)
-    shown += [
-        f"An interactive page with the same figures, which works offline: {{download}}`{PAGE.name}`.",
-        "",
-    ]
-    tables.write(ROOT / "docs" / "benchmarks.md", reports, shown)
+    fullest = max(reports, key=lambda report: sum(len(result["rows"]) for result in report["results"]))
+    drawn = plots.write(reports, DATA)[kept.slug(fullest["machine"])]
+    lines = [line for title, file in drawn for line in (f"![{title}]({DATA.name}/{file})", "")]
+    lines += [f"An interactive page with the same figures, which works offline: {{download}}`{PAGE.name}`.", ""]
+    lines += [line for report in reports for line in tables.markdown(report)]
+    tables.write(DOCS / "benchmarks.md", lines)
+    tables.write(ROOT / "README.md", front.lines(fullest, drawn, "docs/"))
+    tables.write(DOCS / "index.md", front.lines(fullest, drawn, ""))
     page.write(PAGE, reports)
 
 

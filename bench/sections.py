@@ -83,11 +83,13 @@ SECTIONS = {
     "varied": Section(
         "Requests of random sizes",
         [
-            *(cases.varied(64, 8192, rounds) for rounds in (10_000, 50_000, 300_000)),
+            *(cases.varied(64, 8192, rounds) for rounds in (10_000, 50_000)),
             cases.varied(500_000, 1_000_000, 500),
         ],
         3,
     ),
+    # One repeat takes minutes.
+    "varied-long": Section("300,000 requests of random sizes", [cases.varied(64, 8192, 300_000)], 2),
     "fan-in": Section("Many connections", [cases.fan_in(count) for count in (1, 10, 100, 1000)], rates=True),
     # Two series of five runs each, as the report of rwrk has them, at its two numbers of connections.
     "load": Section("Load", [cases.fan_in(count) for count in (704, 768)], MAIN, rates=True),

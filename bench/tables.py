@@ -8,9 +8,9 @@ with its bootstrap interval. "noise" stands where the spread leaves nothing to c
 from dataclasses import asdict
 from statistics import mean, stdev
 
-from bench import counted, goals, stats
+from bench import answers, counted, goals, stats
 from bench.cases import Case, size_name
-from bench.contenders import clients, floor, is_floor, lacking
+from bench.contenders import clients, floor, is_c, is_floor, lacking
 from bench.sections import SECTIONS
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -47,12 +47,15 @@ def as_data(section, result):
         curves = [run["curve"] for run in result.runs[name] if "curve" in run]
         row["curve"] = [round(stats.median(column) / case.scale, 3) for column in zip(*curves)]
         rows[name] = row
-    ratios = []
+    ratios, to_others = [], []
     for name in [name for name in rows if name.split(":")[0] in OURS]:
         peers = [peer for peer in rows if kind(peer) == kind(name) and peer.split(":")[0] not in OURS]
         for other in (best(peers, rows), floor(case)):
             if other in rows:
                 ratios.append({"of": name, "to": other, **result.ratio(name, other)})
+        variants = ("", name.partition(":")[2])
+        others = [peer for peer in peers if peer.partition(":")[2] in variants] + list(filter(is_c, rows))
+        to_others += [{"of": name, "to": other, **result.ratio(name, other)} for other in others]
     return {
         "section": section,
         "key": case.key,
@@ -61,8 +64,9 @@ def as_data(section, result):
         "case": asdict(case),
         "rows": rows,
         "ratios": ratios,
+        "to_others": to_others,
         "goals": [
-            {"work": goal.work, "of": goal.of, "goal": goal.goal, **found}
+            {"number": goals.GOALS.index(goal), **found}
             for goal in goals.of_case(section, case)
             if (found := goals.reached(goal, result))
         ],
@@ -173,28 +177,47 @@ def processor(result, row):
 
 def reached_goals(results):
     """Every goal with what was reached. A figure without a peer is in KB."""
+    measured = {found["number"]: found for result in results for found in result["goals"]}
     rows = []
-    for result in results:
-        for found in result["goals"]:
-            words = [found["work"], size_name(result["case"]["size"]) if result["case"]["size"] else ""]
-            words += [found["of"], found["to"] or "KB", number(found["goal"])]
+    for place, goal in enumerate(goals.GOALS):
+        found = measured.get(place)
+        size = dict(goal.case).get("size")
+        words = [goal.work, size_name(size) if size else "", goal.of]
+        words += [(found["to"] if found else goal.to) or "KB", number(goal.goal)]
+        if found is None:
+            words += ["-", "not measured"]
+        elif not found["to"]:
+            words += [number(found["median"]), "yes" if found["median"] <= goal.goal else "no"]
+        elif stats.is_noise(found):
+            words += [ratio(found), "unknown"]
+        else:
             low = found["interval"][0] if found["interval"] else found["median"]
-            if found["to"] and stats.is_noise(found):
-                words += [ratio(found), "unknown"]
-            else:
-                words += [ratio(found) if found["to"] else number(found["median"])]
-                words += [
-                    "yes"
-                    if found["median"] <= found["goal"]
-                    else "within the noise"
-                    if low <= found["goal"]
-                    else "no"
-                ]
-            rows.append(words)
+            missed = "within the noise" if low <= goal.goal else "no"
+            words += [ratio(found), "yes" if found["median"] <= goal.goal else missed]
+        rows.append(words)
+    yield "#### Goals"
+    yield ""
+    yield from grid(["work", "size", "wsfast", "relative to", "goal", "reached", "met"], rows)
+
+
+def slower_rows(results):
+    """Where a peer of the same kind is faster than wsfast, beyond the noise."""
+    rows = [
+        [result["title"], found["of"], found["to"], ratio(found).removesuffix(", slower")]
+        for result in results
+        for found in result["to_others"]
+        if not is_floor(found["to"])
+        and found["interval"]
+        and found["interval"][0] > 1
+        and not stats.is_noise(found)
+    ]
+    yield "#### Where wsfast is slower"
+    yield ""
     if rows:
-        yield "#### Goals"
+        yield from grid(["work", "wsfast", "peer", "ratio of their times"], rows)
+    else:
+        yield "No row: wsfast is nowhere slower than a peer of the same kind by more than the noise."
         yield ""
-        yield from grid(["work", "size", "wsfast", "relative to", "goal", "reached", "met"], rows)
 
 
 def instructions(where):
@@ -256,16 +279,19 @@ def markdown(report):
     yield "; ".join(f"{name} {value}" for name, value in report["machine"].items()) + "."
     yield ""
     yield from reached_goals(report["results"])
+    yield from slower_rows(report["results"])
     if report.get("where"):
         yield from instructions(report["where"])
     for name in dict.fromkeys(result["section"] for result in report["results"]):
         yield from section_text(name, [result for result in report["results"] if result["section"] == name])
+    yield from answers.lines(report["results"], spread, grid)
 
 
-def write(page, reports, shown):
-    """Replace the part of the page between the marks. `shown` are lines with the plots."""
+def write(page, lines):
+    """Replace the part of the page between the marks."""
     text = page.read_text()
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    lines = [BEGIN, "", *shown, *(line for report in reports for line in markdown(report)), END]
-    page.write_text(head + "\n".join(lines) + tail)
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{page.name} has lost the marks between which results stand: {BEGIN} {END}")
+    page.write_text(head + "\n".join([BEGIN, "", *lines, END]) + tail)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from bench import cases, harness, kept, page, stats, tables
+from bench import cases, front, harness, kept, page, stats, suite, tables
 from bench.harness import Result, RunFailedError
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -58,10 +58,15 @@ def test_tables():
     assert "| wsfast_listener / the fastest peer | 0.90 (0.90-0.90) of picows_listener |" in text
     assert "| wsfast_listener / C:epoll | 1.80 (1.80-1.80) |" in text
     assert "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 1.80 (1.80-1.80) | no |" in text
+    assert "| opening |  | wsfast_listener | picows_listener | 1 | - | not measured |" in text
+    assert "No row: wsfast is nowhere slower than a peer" in text
     assert "| wsfast_listener | 20,124 | 124 |" in text
     assert "No figure: aiohttp_client cannot run: no aiohttp." in text
-    assert "1.20 (1.20-1.20), slower of" in "\n".join(
-        tables.markdown(report(wsfast_listener=(12, 12, 12), **steady))
+    slower = "\n".join(tables.markdown(report(wsfast_listener=(12, 12, 12), **steady)))
+    assert "1.20 (1.20-1.20), slower of" in slower
+    assert (
+        "| request-response, 512 B, client and server on one core | wsfast_listener | picows_listener | 1.20 (1.20-1.20) |"
+        in slower
     )
     noise = "\n".join(tables.markdown(report(wsfast_listener=(9, 16, 40), **steady)))
     assert "| wsfast_listener | noise (9-40) |" in noise
@@ -73,16 +78,29 @@ def test_a_client_that_lacks_a_work_is_a_gap_with_its_reason():
     assert "websocket_rs_async" not in data["gaps"]  # it has a row, or a reason of its own
 
 
+def test_the_first_pages_and_the_rows_of_other_reports():
+    made = report(wsfast_listener=(9, 9, 9), picows_listener=(10, 10, 10), **{"C:epoll": (5, 5, 5)})
+    first = "\n".join(front.lines(made, [("Round trips", "a-rr.svg"), ("Batches", "b.svg")], "docs/"))
+    assert "| round trip, 512 B | listener | 0.90 (0.90-0.90) | - | - | 1.80 (1.80-1.80) |" in first
+    assert "![Round trips](docs/benchmarks/a-rr.svg)" in first
+    assert "b.svg" not in first
+    text = "\n".join(tables.markdown(made))
+    assert "| picows (RR) | picows_listener | 10 (10-10) µs | 10 (10-10) µs | not measured |" in text
+
+
 def test_only_the_part_between_the_marks_is_written(tmp_path):
     file = tmp_path / "benchmarks.md"
     file.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
     for _ in range(2):
-        tables.write(file, [report(wsfast_listener=(9, 9), picows_listener=(10, 10))], ["![plot](a.svg)"])
+        tables.write(file, ["![plot](a.svg)"])
     text = file.read_text()
     assert text.startswith(f"before\n{tables.BEGIN}\n")
     assert text.endswith(f"{tables.END}\nafter\n")
     assert text.count("![plot](a.svg)") == 1
     assert "old" not in text
+    file.write_text("no marks")
+    with pytest.raises(SystemExit, match="lost the marks"):
+        tables.write(file, [])
 
 
 def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
@@ -112,6 +130,37 @@ def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
     assert kept.load("rr", case, names) is None
 
 
+def test_every_case_is_measured_once_before_one_is_measured_twice(monkeypatch, tmp_path, capsys):
+    """When the time is up, every case has a figure."""
+    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    ran = []
+    monkeypatch.setattr(harness, "run_once", lambda name, case: ran.append(case.size) or runs(case.size)[0])
+
+    def items():
+        wanted = ((512, 3), (1024, 2), (2048, 1))
+        return [
+            suite.Item("rr", cases.request_response(size), ["wsfast_listener"], repeats, keep=True)
+            for size, repeats in wanted
+        ]
+
+    suite.run(items(), minutes=0)
+    assert ran == [512, 1024, 2048]
+    assert "0 minutes are over" in capsys.readouterr().err
+    suite.run(items())  # another process goes on
+    assert ran[3:] == [512, 1024, 512]
+    suite.run(items())
+    assert len(ran) == 6
+
+
+def test_a_case_without_a_server_is_a_gap(monkeypatch):
+    def server_of(case, cpu):
+        raise SystemExit("there is no C compiler")
+
+    monkeypatch.setattr(harness, "server_of", server_of)
+    result = harness.measure(cases.request_response(512), ["wsfast_listener"], 2)
+    assert result.gaps == {"wsfast_listener": "wsfast_listener cannot run: there is no C compiler"}
+
+
 def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
     def run_once(name, case):
         if name == "C:epoll":
@@ -126,9 +175,11 @@ def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
 
 def test_plots(tmp_path):
     plots = pytest.importorskip("bench.plots", reason="matplotlib is not installed", exc_type=ImportError)
-    shown = plots.write([report(wsfast_listener=(9, 9), **{"C:epoll": (5, 5)})], tmp_path)
-    assert [file.suffix for file in tmp_path.iterdir()] == [".svg"]
-    assert next(iter(tmp_path.iterdir())).name in shown[0]
+    made = report(wsfast_listener=(9, 9), **{"C:epoll": (5, 5)})
+    drawn = plots.write([made], tmp_path)
+    [file] = tmp_path.iterdir()
+    assert file.suffix == ".svg"
+    assert drawn == {kept.slug(made["machine"]): [("Request-response, one core", file.name)]}
 
 
 def test_the_page_draws_in_a_browser(tmp_path):
