@@ -47,7 +47,7 @@ async def handle(ws):
             await ws.send([message[:5], message[5:]])
         elif path != "/silent":
             if message == "late":
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(60)
             await ws.send(message)
 
 

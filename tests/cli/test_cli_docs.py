@@ -33,6 +33,8 @@ def test_example(run, server, monkeypatch, tmp_path, stdin, arguments, output):
     if words[0] in SLOW:
         parser().parse_args(words)
         return
+    if output:  # and not after a second without a message
+        words += ["--wait", "inf", "--count", str(output.count("\n"))]
     done = run(*words, stdin=f"{stdin}\n".encode() if stdin else b"")
     assert (done.code, done.err) == (0, "")
     if output:

@@ -56,7 +56,7 @@ def test_open_loop_follows_its_schedule_in_several_processes(run, server):
 
 def test_a_rate_that_the_client_cannot_keep(run, server):
     done, content = load(
-        run, server.plain, "-r", "1e7", "-d", "0.05", "-c", "1", "--drain", "0.1", "--size", "1"
+        run, f"{server.plain}/silent", "-r", "1e7", "-d", "0.05", "-c", "1", "--drain", "0.1", "--size", "1"
     )
     assert done.code == 1
     (one,) = content["runs"]
@@ -118,7 +118,7 @@ def test_a_server_that_vanishes_for_some(run, server):
 
 
 def test_a_server_that_does_not_answer(run, server):
-    done, content = load(run, f"{server.plain}/silent", "-d", "0.2", "-c", "3", "--drain", "0.1")
+    done, content = load(run, f"{server.plain}/silent", "-d", "0.5", "-c", "3", "--drain", "0.1")
     assert done.code == 1
     assert content["errors"] == {"unanswered after 0.1 s": 3}
 

@@ -82,6 +82,13 @@ def test_bench_says_what_fails_and_what_is_missing(run, monkeypatch):
     assert run("bench", "--only", "nobody").code == 2
 
 
+def test_bench_does_not_wait_for_a_client_that_hangs(run, monkeypatch):
+    monkeypatch.setattr(bench, "_PATIENCE", 0.0)  # no process starts in that time
+    done = run("bench", "--seconds", "0.01", "--only", "listener")
+    assert done.code == 1
+    assert "wsfast listener failed: no answer within 0 s" in done.out
+
+
 def test_a_noisy_row_is_said_to_be_one():
     assert bench.quartiles([1, 2, 3, 4, 5]) == (2, 3, 4)
     assert bench.noisy([1, 2, 3, 4, 5])

@@ -74,7 +74,7 @@ async def test_trades_a_thousand_ticks(bot):
         command = [sys.executable, "run.py", f"ws://127.0.0.1:{port}/"]
         run = started(command, bot)
         await over
-    output, _ = run.communicate(timeout=10)
+    output, _ = run.communicate(timeout=50)
 
     assert run.returncode == 0, output
     assert orders == [(number, 1.0) for number in range(0, TICKS, 2)]

@@ -72,7 +72,7 @@ def test_page(page, place):
     script = re.sub(r"(?<=[/ ]127\.0\.0\.1:)\d+", lambda match: ports[match[0]], script)
     run = f"exec(compile({script!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
     done = subprocess.run(
-        [*PYTHON, "-c", run], cwd=directory, capture_output=True, text=True, timeout=25, check=False
+        [*PYTHON, "-c", run], cwd=directory, capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     # asyncio's debug mode says when a callback took long, which a busy machine may make of any.
@@ -107,7 +107,7 @@ def test_example(name, place):
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=50,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -104,7 +104,7 @@ def test_what_type_checkers_accept(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=29,
+        timeout=50,
         check=False,
     )
     assert not done.stderr

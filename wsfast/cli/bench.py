@@ -11,6 +11,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,9 @@ __all__ = ["add_to", "noisy", "quartiles"]
 # A round of one client takes about so long, in seconds: longer than the machine's short interruptions, and short enough
 # for many rounds.
 _ROUND = 0.02
+
+# A client that takes so many seconds for a round hangs.
+_PATIENCE = 30.0
 
 # The middle half of the rounds may spread over so much of the median before a row says nothing.
 _NOISE = 0.25
@@ -122,6 +126,11 @@ class _Client:
         try:
             self._process.stdin.write(json.dumps([work.batch, work.size, exchanges]) + "\n")
             self._process.stdin.flush()
+            if not select.select([self._process.stdout], [], [], _PATIENCE)[0]:
+                self._process.kill()
+                self._process.communicate()
+                self.failure = f"no answer within {_PATIENCE:g} s"
+                return 0.0
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""

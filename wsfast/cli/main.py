@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from wsfast.cli import bench, connect, doctor, load, ping
-from wsfast.cli.outcome import ERRORS, INTERRUPTED, USAGE, MissingExtra, Usage
+from wsfast.cli.outcome import ERRORS, INTERRUPTED, USAGE, MissingExtra, Usage, stdout_ended
 
 _EPILOG = """\
 exit codes: 0 all went well, 1 something failed, 2 wrong usage, 130 interrupted by Ctrl-C
@@ -39,16 +39,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     :raises SystemExit: argparse refused the arguments, or printed help
     """
     _make_streams_usable()
-    arguments = parser().parse_args(argv)
     try:
-        code: int = arguments.run(arguments)
-        sys.stdout.flush()  # here a reader that has gone is noticed, and not at exit
+        try:
+            arguments = parser().parse_args(argv)
+            code: int = arguments.run(arguments)
+        finally:
+            sys.stdout.flush()  # here it is noticed that nobody reads stdout, or that its disk is full, and not at exit
     except (Usage, MissingExtra) as exc:
         print(f"wsfast: {exc}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # as in `wsfast doctor | head -1`
+    except OSError as exc:
+        if not stdout_ended(exc):
+            raise
+        if not isinstance(exc, BrokenPipeError):  # as in `wsfast doctor | head -1`, which is no error to speak of
+            print(f"wsfast: stdout cannot be written: {exc.strerror}", file=sys.stderr)
         # At exit the interpreter flushes stdout once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ERRORS

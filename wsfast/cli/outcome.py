@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import ssl
 
@@ -18,6 +19,7 @@ __all__ = [
     "cannot_connect",
     "printable",
     "require",
+    "stdout_ended",
     "why",
 ]
 
@@ -28,6 +30,10 @@ INTERRUPTED = 130  # as shells report a process that SIGINT ended
 
 # The errors of connecting that are the server's or the network's: DNS, TCP, TLS, time-outs, and replies.
 CANNOT_CONNECT = (OSError, EOFError, WebSocketException)
+
+# What the kernel says when stdout takes no more: its reader has gone, or its disk is full. All other files that a command
+# writes are opened by write_file().
+_STDOUT_ENDED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 # The extra that installs each package, by the name to import.
 _EXTRAS = {"hdrh": "cli", "prompt_toolkit": "cli", "rich": "cli", "locust": "locust"}
@@ -52,6 +58,11 @@ def require(*packages: str) -> None:
         names = " and ".join(_DISTRIBUTIONS.get(package, package) for package in missing)
         verb = "is" if len(missing) == 1 else "are"
         raise MissingExtra(f"{names} {verb} not installed: pip install 'wsfast[{_EXTRAS[missing[0]]}]'")
+
+
+def stdout_ended(exc: BaseException) -> bool:
+    """Is it the error of a write to stdout, which takes no more?"""
+    return isinstance(exc, OSError) and exc.errno in _STDOUT_ENDED
 
 
 def why(exc: BaseException) -> str:

@@ -95,6 +95,9 @@ class _Pinger:
                 seconds = await asyncio.wait_for(pong, arguments.timeout)
             except asyncio.TimeoutError:
                 self._say(f"no answer: seq={self.sent} within {arguments.timeout:g} s")
+            except asyncio.CancelledError:  # Ctrl-C: this PING was neither answered nor lost
+                self.sent -= 1
+                raise
             except wsfast.ConnectionClosed as exc:
                 self.error = f"the connection was closed: {why(exc)}"
                 return

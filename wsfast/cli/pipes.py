@@ -80,12 +80,17 @@ class _Lines:
     def _read(self) -> None:
         # Not by sys.stdin: a thread that waits in it holds its lock, which stops the interpreter at exit.
         descriptor = sys.stdin.fileno()
-        rest = b""
+        parts: list[bytes] = []  # of a line whose end has not come
         while chunk := _read(descriptor):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if lines and not self._put([line.removesuffix(b"\r") for line in lines]):
-                return
-        if rest and not self._put([rest]):
+            *lines, last = chunk.split(b"\n")
+            if lines:
+                lines[0] = b"".join([*parts, lines[0]])
+                parts = []
+                if not self._put([line.removesuffix(b"\r") for line in lines]):
+                    return
+            if last:
+                parts.append(last)
+        if parts and not self._put([b"".join(parts)]):
             return
         self._put(None)
 

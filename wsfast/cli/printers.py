@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import Any
@@ -116,10 +117,11 @@ class RichPrinter(Printer):
             from rich.json import JSON
 
             try:
-                laid_out = JSON(message, ensure_ascii=False)
+                data = json.loads(message)
+                laid_out = JSON.from_data(data, ensure_ascii=False)
                 # Escapes in the message have become characters. Those that could control the terminal stay escapes.
                 if printable(laid_out.text.plain) != laid_out.text.plain:
-                    laid_out = JSON(message, ensure_ascii=True)
+                    laid_out = JSON.from_data(data, ensure_ascii=True)
             except (ValueError, RecursionError):  # no JSON, or nested too deep
                 pass
             else:

@@ -53,7 +53,7 @@ def text(plan: Plan, series: Series) -> str:
     lines = [_head(plan)]
     runs = series.runs
     if not any(len(run.latencies) for run in runs):
-        return "\n".join([*lines, *_errors(series), "nothing was measured"])
+        return "\n".join([*lines, *_schedule(plan, series), *_errors(series), "nothing was measured"])
     tls = runs[0].tls
     lines.append(
         f"connected {runs[0].connections} in {duration(runs[0].connecting * 1e9)}"

@@ -13,7 +13,7 @@ from typing import Any
 import wsfast
 from wsfast.asyncio.client import ClientConnection, process_exception
 from wsfast.cli.commands import HELP, Action
-from wsfast.cli.outcome import CANNOT_CONNECT, ERRORS, INTERRUPTED, OK, cannot_connect, why
+from wsfast.cli.outcome import CANNOT_CONNECT, ERRORS, INTERRUPTED, OK, cannot_connect, stdout_ended, why
 from wsfast.cli.printers import Printer
 from wsfast.cli.target import Target
 
@@ -105,9 +105,9 @@ class Session:
                     code = await self._serve(ws)
                 if not self._again:
                     return code
-        except BrokenPipeError:  # of stdout: its reader has gone
-            raise
         except CANNOT_CONNECT as exc:
+            if stdout_ended(exc):
+                raise
             self._printer.note(cannot_connect(self._target.url, exc))
             return ERRORS
 
