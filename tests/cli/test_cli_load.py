@@ -109,6 +109,27 @@ def test_a_server_that_closes_in_the_middle(run, server):
     assert "broken" in kind
 
 
+def test_it_opens_lost_connections_again(run, server):
+    done, content = load(run, f"{server.plain}/fail", "-n", "3", "-c", "1", "--reconnect")
+    assert done.code == 1
+    assert content["errors"] == {
+        "unanswered: the connection was closed": 3,
+        "connection closed with 1011 'broken'": 3,
+    }
+
+
+def test_compression(run, server, tmp_path):
+    file = tmp_path / "messages"
+    file.write_text("a" * 5000)
+    done, content = load(
+        run, server.plain, "-n", "20", "-c", "1", "--compression", "--verify", "--messages-from", file
+    )
+    assert (done.code, content["errors"]) == (0, {})
+    (one,) = content["runs"]
+    # With context takeover a message is a few bytes.
+    assert one["bytes_per_second"]["sent"] < one["messages_per_second"] * 500
+
+
 def test_a_server_that_vanishes_for_some(run, server):
     done, content = load(run, f"{server.plain}/vanish", "-r", "500", "-d", "0.3", "-c", "4")
     assert done.code == 1

@@ -33,6 +33,9 @@ _BACKLOG = 16 * 2**20
 # So many connections are being opened at a time.
 _OPENING = 64
 
+# Seconds before a lost connection is opened again, doubled after each attempt that fails.
+_DELAY, _LONGEST_DELAY = 0.1, 5.0
+
 _CONTROL = WSMsgType.CLOSE  # the first type of control frames; those of messages are below
 _FOREVER = 2**62
 
@@ -56,8 +59,11 @@ class Connection(WSListener):
             return
         if self.expected:
             self.compare(frame.get_payload_as_bytes())
-        if not frame.fin:
-            return
+        if frame.fin:
+            self.answered()
+
+    def answered(self) -> None:
+        """An answer has arrived, and was compared."""
         engine = self.engine
         if not self.waiting:
             engine.errors["message without a request"] += 1
@@ -78,6 +84,12 @@ class Connection(WSListener):
             self.send(now)
         if not engine.sending or not engine.owed:
             engine.look_for_the_end()
+
+    def begin(self) -> None:
+        """Send the first messages of a closed loop."""
+        for _ in range(self.engine.window if self.engine.closed_loop else 0):
+            if self.engine.may_send(now := monotonic_ns()):
+                self.send(now)
 
     def compare(self, part: bytes) -> None:
         """Compare a part of an answer with its part of the oldest message."""
@@ -108,6 +120,15 @@ class Connection(WSListener):
         self.engine.lost(self, transport)
 
 
+class CompressingConnection(Connection):
+    """One that offers permessage-deflate."""
+
+    def on_ws_message(self, transport: WSTransport, msg_type: WSMsgType, payload: Any) -> None:
+        if self.expected:
+            self.compare(payload.encode() if isinstance(payload, str) else bytes(payload))
+        self.answered()
+
+
 class Engine:
     """A run: opens connections, sends for a time, and waits for the last answers.
 
@@ -120,11 +141,14 @@ class Engine:
         self._messages: Sequence[bytes] = plan.workload.messages()
         self._index = 0
         self._connections: list[Connection] = []
+        self._reopening: set[asyncio.Task[None]] = set()
+        self._gate = asyncio.Semaphore(_OPENING)
         self._turn = 0
         self._ended = asyncio.Event()
         self.msg_type = plan.workload.msg_type
         self.verify = plan.verify
         self.closed_loop = plan.rate is None
+        self.window = plan.window
         # Between these times, in nanoseconds of monotonic_ns(), is what is measured.
         self.begins = self.ends = _FOREVER
         self.sending = self._stopped = False
@@ -143,10 +167,9 @@ class Engine:
 
     async def open(self) -> dict[str, Any]:
         """Open the connections. Returns what is told of them."""
-        gate = asyncio.Semaphore(_OPENING)
         began = monotonic_ns()
         count = self._plan.share(self._plan.connections, self._number)
-        await asyncio.gather(*(self._open_one(gate) for _ in range(count)))
+        await asyncio.gather(*(self._open_one() for _ in range(count)))
         tls = self._connections[0].transport.tls if self._connections else None
         return {
             "connections": len(self._connections),
@@ -154,25 +177,59 @@ class Engine:
             "tls": None if tls is None else f"{tls.version}, {tls.layer}",
         }
 
-    async def _open_one(self, gate: asyncio.Semaphore) -> None:
+    async def _open_one(self) -> Connection | None:
+        """Open a connection. None if it failed, or has ended already."""
+        compression = self._plan.compression
+
         def make() -> Connection:
-            return Connection(self)
+            return CompressingConnection(self) if compression else Connection(self)
 
         target = self._plan.target
         options = {**target.options(), "websocket_handshake_timeout": target.open_timeout}
-        async with gate:
+        if compression:
+            options["compression"] = "deflate"
+        async with self._gate:
             try:
                 transport, connection = await ws_connect(
                     make, target.url, write_policy="gather", close_timeout=2, **options
                 )
             except Exception as exc:
                 self.errors[f"connecting: {why(exc)[:200]}"] += 1
-                return
+                return None
         assert isinstance(connection, Connection)
         connection.transport = transport
         transport.set_write_buffer_limits(high=_BACKLOG)
-        if not transport.is_disconnected:
-            self._connections.append(connection)
+        if transport.is_disconnected:
+            return None
+        self._connections.append(connection)
+        return connection
+
+    @property
+    def _gone(self) -> bool:
+        """There is no connection, and there will be none."""
+        return not self._connections and not self._reopening
+
+    def _reopen(self) -> None:
+        """Replace a connection that was lost, with growing delays between the attempts."""
+
+        async def attempts() -> None:
+            delay = _DELAY
+            while self.sending:
+                await asyncio.sleep(delay)
+                if self.sending and (connection := await self._open_one()) is not None:
+                    connection.begin()
+                    return
+                delay = min(2 * delay, _LONGEST_DELAY)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._reopening.discard(task)
+            if not task.cancelled():
+                task.result()
+                self.look_for_the_end()
+
+        task = asyncio.ensure_future(attempts())
+        self._reopening.add(task)
+        task.add_done_callback(ended)
 
     def lost(self, connection: Connection, transport: WSTransport) -> None:
         """A connection has ended. Its unanswered messages are errors, unless the run is over."""
@@ -191,6 +248,8 @@ class Engine:
             self.owed -= sum(due >= self.begins for due in connection.waiting)
             self._given_up += len(connection.waiting)
             connection.waiting.clear()
+        if self._plan.reconnect and self.sending and self.owed:
+            self._reopen()
         if self.begins != _FOREVER:
             self.look_for_the_end()
 
@@ -234,9 +293,7 @@ class Engine:
             self.look_for_the_end()
         elif self.closed_loop:
             for connection in list(self._connections):
-                for _ in range(self._plan.window):
-                    if self.may_send(now := monotonic_ns()):
-                        connection.send(now)
+                connection.begin()
         else:
             assert self._plan.rate is not None
             schedule = Schedule(start, self._plan.rate, self._number, self._plan.processes)
@@ -253,18 +310,21 @@ class Engine:
 
     def _send_due(self, schedule: Schedule, loop: asyncio.AbstractEventLoop) -> None:
         """Send the messages that are due, and come back when the next one is."""
-        if not self.sending or not self._connections:
+        if not self.sending or self._gone:
             return
         for _ in range(_BATCH):
             now, due = monotonic_ns(), schedule.due()
             if due > now or due >= self.ends:
                 break
             schedule.sent += 1
+            if not self._connections:
+                self.errors["not sent: there was no connection"] += due >= self.begins
+                continue
             self._turn = (self._turn + 1) % len(self._connections)
             if due >= self.begins:
                 self.lags.append(now - due)
             self._connections[self._turn].send(due)
-            if not self._connections:
+            if self._gone:
                 return
         if due >= self.ends:
             self._send_no_more()
@@ -300,10 +360,10 @@ class Engine:
 
     def look_for_the_end(self) -> None:
         """End the run if no answer is missing, or no connection is left."""
-        if not self.owed or not self._connections:
+        if not self.owed or self._gone:
             self.sending = False
             self.ends = min(self.ends, monotonic_ns())
-        if not self.sending and (self.sent == self.received + self._given_up or not self._connections):
+        if not self.sending and (self.sent == self.received + self._given_up or self._gone):
             self._ended.set()
 
     def result(self) -> dict[str, int]:
@@ -324,6 +384,10 @@ class Engine:
     async def close(self) -> None:
         """Close the connections."""
         self._ended.set()
+        reopening = list(self._reopening)
+        for task in reopening:
+            task.cancel()
+        await asyncio.gather(*reopening, return_exceptions=True)
         left = [connection.transport for connection in self._connections]
         for transport in left:
             transport.disconnect()

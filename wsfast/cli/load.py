@@ -89,6 +89,12 @@ def add_to(commands: Any) -> None:
         action="store_true",
         help="sleep until the next message is due: saves a processor, adds up to 1 ms to latencies",
     )
+    load.add_argument(
+        "--reconnect",
+        action="store_true",
+        help="open a lost connection again; the loss is an error all the same",
+    )
+    load.add_argument("--compression", action="store_true", help="offer permessage-deflate")
     messages = parser.add_argument_group("messages")
     messages.add_argument(
         "-s",
@@ -149,6 +155,8 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         drain=arguments.drain,
         window=arguments.window,
         verify=arguments.verify,
+        compression=arguments.compression,
+        reconnect=arguments.reconnect,
         awake=not arguments.sleep,
         processes=arguments.processes,
         loop=loops.factory(arguments.loop)[0],

@@ -30,6 +30,10 @@ class Plan:
     window: int
     """Unanswered messages of a connection in the closed loop."""
     verify: bool
+    compression: bool
+    """Offer permessage-deflate."""
+    reconnect: bool
+    """Open a connection again that was lost."""
     awake: bool
     """The open loop does not sleep when the next message is due within milliseconds."""
     processes: int

@@ -26,6 +26,8 @@ def settings(plan: Plan) -> dict[str, Any]:
         "file": workload.file,
         "type": "binary" if workload.binary else "text",
         "verify": plan.verify,
+        "compression": plan.compression,
+        "reconnect": plan.reconnect,
         "processes": plan.processes,
         "event_loop": plan.loop,
     }
