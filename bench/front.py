@@ -1,4 +1,4 @@
-"""The table and the plot of the first pages, README.md and docs/index.md: wsfast's time as a part of that of each peer."""
+"""The table and the plot of the first pages, README.md and docs/index.md: wsfast's time as a part of each peer's."""
 
 from bench import stats
 from bench.contenders import is_floor
@@ -58,9 +58,9 @@ def lines(report, drawn, docs):
     """`drawn` are the titles and files of the plots, `docs` is the way to their directory's parent."""
     machine = report["machine"]
     yield (
-        f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with CPython "
-        f"{machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time. C does the same work with the same "
-        "system calls, and nothing else."
+        f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with "
+        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time. C does the same work with the "
+        "same system calls, and nothing else."
     )
     yield ""
     yield f"| work | face | {' | '.join(LIBRARIES)} |"

@@ -142,7 +142,10 @@ def write_docs():
     fullest = max(reports, key=lambda report: sum(len(result["rows"]) for result in report["results"]))
     drawn = plots.write(reports, DATA)[kept.slug(fullest["machine"])]
     lines = [line for title, file in drawn for line in (f"![{title}]({DATA.name}/{file})", "")]
-    lines += [f"An interactive page with the same figures, which works offline: {{download}}`{PAGE.name}`.", ""]
+    lines += [
+        f"An interactive page with the same figures, which works offline: {{download}}`{PAGE.name}`.",
+        "",
+    ]
     lines += [line for report in reports for line in tables.markdown(report)]
     tables.write(DOCS / "benchmarks.md", lines)
     tables.write(ROOT / "README.md", front.lines(fullest, drawn, "docs/"))

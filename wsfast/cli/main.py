@@ -53,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as exc:
         if not stdout_ended(exc):
             raise
-        if not isinstance(exc, BrokenPipeError):  # as in `wsfast doctor | head -1`, which is no error to speak of
+        if not isinstance(
+            exc, BrokenPipeError
+        ):  # as in `wsfast doctor | head -1`, which is no error to speak of
             print(f"wsfast: stdout cannot be written: {exc.strerror}", file=sys.stderr)
         # At exit the interpreter flushes stdout once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

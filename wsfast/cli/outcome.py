@@ -31,8 +31,8 @@ INTERRUPTED = 130  # as shells report a process that SIGINT ended
 # The errors of connecting that are the server's or the network's: DNS, TCP, TLS, time-outs, and replies.
 CANNOT_CONNECT = (OSError, EOFError, WebSocketException)
 
-# What the kernel says when stdout takes no more: its reader has gone, or its disk is full. All other files that a command
-# writes are opened by write_file().
+# What the kernel says when stdout takes no more: its reader has gone, or its disk is full. All other files that a
+# command writes are opened by write_file().
 _STDOUT_ENDED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 # The extra that installs each package, by the name to import.
