@@ -59,8 +59,8 @@ def lines(report, drawn, docs):
     machine = report["machine"]
     yield (
         f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with "
-        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time. C does the same work with the "
-        "same system calls, and nothing else."
+        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time. "
+        "C does the same work with the same system calls, and nothing else."
     )
     yield ""
     yield f"| work | face | {' | '.join(LIBRARIES)} |"

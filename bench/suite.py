@@ -49,10 +49,10 @@ class Progress:
         if not known:
             return None
         usual = sum(known) / len(known)
-        left = sum(
-            (item.seconds or usual) * len(item.names) * (item.repeats - item.done) for item in self.items
-        )
-        return min(left, max(0, self.deadline - time.monotonic()))
+        a_repeat = [(item, (item.seconds or usual) * len(item.names)) for item in self.items]
+        all_of_them = sum(seconds * (item.repeats - item.done) for item, seconds in a_repeat)
+        once = sum(seconds for item, seconds in a_repeat if not item.done)
+        return max(once, min(all_of_them, self.deadline - time.monotonic()))
 
     def item(self, item, number, last):
         rest = self.rest()
