@@ -9,7 +9,7 @@ import os
 import pytest
 
 from bench.clock import advance
-from bench.contenders import contenders, gap, is_floor
+from bench.contenders import contenders, gap, is_c, is_floor
 from bench.harness import measure
 from bench.sections import SECTIONS, smoke
 
@@ -34,10 +34,14 @@ def pytest_addoption(parser):
 
 
 def rows(config):
-    """A test for each (section, case, contender)."""
+    """A test for each (section, case, contender). Floors in C++ and Rust take a minute to build, which a short run does
+    not have."""
     chosen = config.getoption("contenders")
     if config.getoption("smoke") or config.getoption("quick"):
-        found = smoke(config.getoption("quick"))
+        found = [
+            (section, case, [name for name in names if not is_floor(name) or is_c(name)])
+            for section, case, names in smoke(config.getoption("quick"))
+        ]
     else:
         wanted = config.getoption("sections") or SECTIONS
         found = [
@@ -94,14 +98,3 @@ def replay(request, benchmark, results):
         benchmark.pedantic(lambda: advance(next(durations)), rounds=len(runs))
 
     return row
-
-
-def pytest_collection_modifyitems(config, items):
-    """Floors in C++ and Rust take a minute to build, which a short run does not have."""
-    if config.getoption("smoke") or config.getoption("quick"):
-        items[:] = [item for item in items if not slow_to_build(item)]
-
-
-def slow_to_build(item):
-    name = item.callspec.params.get("contender", "") if hasattr(item, "callspec") else ""
-    return is_floor(name) and not name.startswith(("C:", "C-")) and name != "C"
