@@ -31,6 +31,24 @@ def compile_into(built, command):
     return fresh.replace(built)
 
 
+def compiler():
+    """The words of the C compiler's command."""
+    words = shlex.split(os.environ.get("CC", "cc"))
+    if shutil.which(words[0]) is None:
+        raise SystemExit(f"no C compiler: {words[0]} is not there. Install gcc or clang, or set CC")
+    return words
+
+
+def shared(*sources):
+    """The objects of sources that several programs share, each compiled once; None for one that does not compile."""
+    headers = [*(BENCH / "common").glob("*.h")]
+    for source in sources:
+        built = OUT / f"{source.stem}.o"
+        if stale(built, [source, *headers]):
+            built = compile_into(built, [*compiler(), *FLAGS, "-c", source])
+        yield built
+
+
 def program(name, *, tls=False):
     """The path of a built program, `servers/echo` or `floor/rr` for instance. With `tls` it needs OpenSSL's headers."""
     source = BENCH / f"{name}.c"
@@ -39,11 +57,11 @@ def program(name, *, tls=False):
     built = OUT / (f"{source.stem}-tls" if tls else source.stem)
     if not stale(built, [source, stream, *common.glob("*.[ch]"), *MORE.get(name, [])]):
         return built
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    if shutil.which(compiler[0]) is None:
-        raise SystemExit(f"no C compiler: {compiler[0]} is not there. Install gcc or clang, or set CC")
-    sources = [source, stream, *MORE.get(name, []), *sorted(common.glob("*.c"))]
-    if not compile_into(built, [*compiler, *FLAGS, *sources, "-lm", *(OPENSSL if tls else [])]):
+    objects = list(shared(stream, *sorted(common.glob("*.c"))))
+    sources = [source, *MORE.get(name, []), *objects]
+    if None in objects or not compile_into(
+        built, [*compiler(), *FLAGS, *sources, "-lm", *(OPENSSL if tls else [])]
+    ):
         needs = ". It needs OpenSSL's headers (Debian: apt-get install libssl-dev)" if tls else ""
         raise SystemExit(f"{source} does not compile{needs}")
     return built
@@ -74,10 +92,9 @@ def beast():
     built = OUT / "beast"
     common = BENCH / "common"
     if stale(built, [BEAST, common / "samples.c", common / "samples.h"]):
-        samples = OUT / "samples.o"
-        compile_into(samples, [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, "-c", common / "samples.c"])
+        [samples] = shared(common / "samples.c")
         words = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O2", "-pthread", BEAST, samples]
-        if not compile_into(built, [*words, "-lm"]):
+        if not samples or not compile_into(built, [*words, "-lm"]):
             raise OSError(f"{BEAST.name} does not compile")
     return built
 
@@ -86,11 +103,11 @@ def beast():
 def why_not(name):
     """The reason why the C++ or the Rust programs cannot be built here, or None. Builds them."""
     if name == "C++":
-        compiler = shlex.split(os.environ.get("CXX", "c++"))[0]
-        if shutil.which(compiler) is None:
-            return f"C++ cannot run: there is no {compiler}"
+        cxx = shlex.split(os.environ.get("CXX", "c++"))[0]
+        if shutil.which(cxx) is None:
+            return f"C++ cannot run: there is no {cxx}"
         found = subprocess.run(
-            [compiler, "-E", "-x", "c++", "-"],
+            [cxx, "-E", "-x", "c++", "-"],
             input="#include <boost/version.hpp>",
             capture_output=True,
             text=True,

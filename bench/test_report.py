@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from bench import cases, front, harness, kept, page, stats, suite, tables
+from bench.conftest import rows
 from bench.harness import Result, RunFailedError
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -148,6 +150,12 @@ def test_every_case_is_measured_once_before_one_is_measured_twice(monkeypatch, t
     assert ran[3:] == [512, 1024, 512]
     suite.run(items())
     assert len(ran) == 6
+
+
+@pytest.mark.parametrize("length", ["smoke", "quick"])
+def test_a_short_run_builds_no_floor_in_other_languages(length):
+    config = SimpleNamespace(getoption=lambda name: name == length)
+    assert {"C++", "Rust"}.isdisjoint(contender for _, _, contender in rows(config))
 
 
 def test_a_case_without_a_server_is_a_gap(monkeypatch):
