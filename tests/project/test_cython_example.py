@@ -26,7 +26,9 @@ HARMLESS |= {"__Pyx_RefNannySetupContext", "__Pyx_RefNannyFinishContext"}
 def bot(tmp_path_factory):
     directory = tmp_path_factory.mktemp("bot") / "cython_bot"
     shutil.copytree(EXAMPLE, directory, ignore=shutil.ignore_patterns("build", "*.c", "*.so", "__pycache__"))
-    signal.setitimer(signal.ITIMER_REAL, 0)  # to compile may take longer than a test, and has a deadline of its own
+    signal.setitimer(
+        signal.ITIMER_REAL, 0
+    )  # to compile may take longer than a test, and has a deadline of its own
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     built = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600, check=False)
     assert built.returncode == 0, built.stderr

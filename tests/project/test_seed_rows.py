@@ -1,5 +1,6 @@
 """Each row of the reports that the benchmarks answer has a row in the suite (bench/seed_rows.toml)."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -8,15 +9,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # `bench` is not installed
 
+from bench import answers  # noqa: E402
+from bench.answers import TABLES  # noqa: E402
 from bench.contenders import contenders  # noqa: E402
 from bench.sections import SECTIONS  # noqa: E402
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-TABLES = tomllib.loads((ROOT / "bench" / "seed_rows.toml").read_text())["table"]
 REPORTS = {
     "websocket-rs: benchmarks",
     "uringcore: benchmark report",
@@ -57,3 +54,25 @@ def test_a_table(table):
         assert cases, f"no case with {wanted}"
         found = {name for case in cases for name in contenders(case, section)}
         assert set(table["rows"].values()) <= found
+
+
+def fullest():
+    """The results of the kept report that has most rows; none if no report is kept."""
+    reports = [
+        json.loads(file.read_text())["results"] for file in (ROOT / "docs" / "benchmarks").glob("*.json")
+    ]
+    return max(reports, key=lambda results: sum(len(result["rows"]) for result in results), default=[])
+
+
+def test_the_kept_report_has_every_row():
+    """Each has a figure, or the reason why there is none."""
+    if not (results := fullest()):
+        pytest.skip("no report is kept in docs/benchmarks")
+    missing = [
+        (table["name"], ours, wanted)
+        for table in TABLES
+        for found, wanted in zip(answers.found_in(results, table), table.get("match", ()))
+        for ours in table["rows"].values()
+        if answers.cell(found, ours, lambda row: "a figure") == "not measured"
+    ]
+    assert missing == []
