@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -196,6 +197,11 @@ class Result:
             }
 
 
+def without_directories(reason):
+    """A reason as a report may print it: files have names, and no directories of this machine."""
+    return re.sub(r"(?<![\w:/.])/(?:[^\s/'\"]+/)+", "", reason)
+
+
 def measure(case, names, repeats, kept=None, after_each=lambda result: None):
     """Run every contender `repeats` times, less the repeats that the Result `kept` has. A contender that cannot run or
     that fails leaves a gap, and is not tried again.
@@ -204,6 +210,7 @@ def measure(case, names, repeats, kept=None, after_each=lambda result: None):
     """
     failed = dict(kept.failed) if kept else {}
     gaps = {name: reason for name in names if (reason := gap(name, case) or failed.get(name))}
+    gaps = {name: without_directories(reason) for name, reason in gaps.items()}
     names = [name for name in names if name not in gaps]
     runs = {name: list(kept.runs.get(name, ())) if kept else [] for name in names}
     for repeat in range(Result(case, runs).repeats if runs else repeats, repeats):
@@ -214,7 +221,7 @@ def measure(case, names, repeats, kept=None, after_each=lambda result: None):
             try:
                 runs[name].append(run_once(name, case))
             except RunFailedError as failure:
-                gaps[name] = failed[name] = str(failure)
+                gaps[name] = failed[name] = without_directories(str(failure))
                 del runs[name]
         after_each(Result(case, runs, gaps, failed))
     return Result(case, runs, gaps, failed)

@@ -160,11 +160,13 @@ def test_a_short_run_builds_no_floor_in_other_languages(length):
 
 def test_a_case_without_a_server_is_a_gap(monkeypatch):
     def server_of(case, cpu):
-        raise SystemExit("there is no C compiler")
+        raise SystemExit("no /opt/x.so for ws://127.0.0.1:1/a, in '/usr/lib/y.so'")
 
     monkeypatch.setattr(harness, "server_of", server_of)
     result = harness.measure(cases.request_response(512), ["wsfast_listener"], 2)
-    assert result.gaps == {"wsfast_listener": "wsfast_listener cannot run: there is no C compiler"}
+    assert result.gaps == {
+        "wsfast_listener": "wsfast_listener cannot run: no x.so for ws://127.0.0.1:1/a, in 'y.so'"
+    }
 
 
 def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
