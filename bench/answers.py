@@ -8,6 +8,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+WIDE = 8  # columns of figures, beyond which a table is turned
 TABLES = tomllib.loads((Path(__file__).parent / "seed_rows.toml").read_text())["table"]
 
 
@@ -45,15 +46,12 @@ def lines(results, spread, grid):
         yield ""
         if table["rows"]:
             columns = found_in(results, table)
-            # All of them differ in the same fields.
-            heads = [named(wanted) for wanted in table["match"]]
-            yield from grid(
-                ["theirs", "here", *heads],
-                (
-                    [theirs, ours, *(cell(found, ours, spread) for found in columns)]
-                    for theirs, ours in table["rows"].items()
-                ),
-            )
+            lines = [["theirs", "here", *map(named, table["match"])]]
+            for theirs, ours in table["rows"].items():
+                lines.append([theirs, ours, *(cell(found, ours, spread) for found in columns)])
+            if len(columns) > WIDE:
+                lines = list(zip(*lines))
+            yield from grid(lines[0], lines[1:])
         for theirs, where in table.get("elsewhere", {}).items():
             yield f"- {theirs}: {where}"
         if table.get("elsewhere"):

@@ -131,6 +131,15 @@ def where():
         return None
 
 
+def compact(value):
+    """The same with five significant digits: a report is kept in the repository."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {name: compact(one) for name, one in value.items()}
+    return [compact(one) for one in value] if isinstance(value, list) else value
+
+
 def write_docs():
     """docs/benchmarks.md, its plots, the page, and the tables of the first pages, from the files of docs/benchmarks and
     from nothing else."""
@@ -168,7 +177,7 @@ def main():
         DATA.mkdir(exist_ok=True)
         for result in report["results"]:
             del result["runs"]  # the rows have what docs and page show
-        (DATA / f"{kept.slug(report['machine'])}.json").write_text(json.dumps(report))
+        (DATA / f"{kept.slug(report['machine'])}.json").write_text(json.dumps(compact(report)))
         write_docs()
 
 
