@@ -46,12 +46,12 @@ def lines(results, spread, grid):
         yield ""
         if table["rows"]:
             columns = found_in(results, table)
-            lines = [["theirs", "here", *map(named, table["match"])]]
+            made = [["theirs", "here", *map(named, table["match"])]]
             for theirs, ours in table["rows"].items():
-                lines.append([theirs, ours, *(cell(found, ours, spread) for found in columns)])
+                made.append([theirs, ours, *(cell(found, ours, spread) for found in columns)])
             if len(columns) > WIDE:
-                lines = list(zip(*lines))
-            yield from grid(lines[0], lines[1:])
+                made = list(zip(*made))
+            yield from grid(made[0], made[1:])
         for theirs, where in table.get("elsewhere", {}).items():
             yield f"- {theirs}: {where}"
         if table.get("elsewhere"):
