@@ -123,12 +123,22 @@ def collect(wanted):
 
 
 def where():
-    """Where the instructions of a round trip go; None with a note if they cannot be counted here."""
+    """Where the instructions of a round trip go, counted or kept; None with a note if they cannot be counted here."""
+    file = kept.KEPT / "where.json"
+    if file.exists() and (found := json.loads(file.read_text()))["fingerprint"] == kept.fingerprint():
+        return found["where"]
+    if reason := counted.why_none():
+        print(f"no instructions are counted: {reason}", file=sys.stderr)
+        return None
+    print("counting instructions, a minute or two", file=sys.stderr, flush=True)
     try:
-        return counted.where() if not counted.why_none() else None
+        found = counted.where()
     except SystemExit as reason:
         print(f"no instructions were counted: {reason}", file=sys.stderr)
         return None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"fingerprint": kept.fingerprint(), "where": found}))
+    return found
 
 
 def compact(value):

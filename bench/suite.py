@@ -76,7 +76,7 @@ def run(items, minutes=None):
             if item.repeats < number or item.done >= number:
                 continue
             if number > 1 and time.monotonic() > deadline:
-                progress.say(f"{minutes} minutes are over")
+                progress.say(f"{minutes:g} minutes are over")
                 return
             progress.item(item, number, last)
             item.measure(number)

@@ -4,16 +4,23 @@ python -m bench.servers.websockets_echo CPU      prints "PORT <n>" and serves 12
 """
 
 import asyncio
+import contextlib
 import os
 import sys
 
 from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed
 
 from bench.clients.payloads import flooded
 from bench.worker import die_with_parent
 
 
 async def echo(ws):
+    with contextlib.suppress(ConnectionClosed):  # clients may leave without a CLOSE
+        await answer(ws)
+
+
+async def answer(ws):
     async for message in ws:
         if message[:6] in ("FLOOD ", b"FLOOD "):
             _, count, size, kind = message.split()
