@@ -20,6 +20,7 @@ from wsfast.cli.results import Run, Series, spread
 from wsfast.cli.schedule import Schedule
 from wsfast.cli.text import buckets, duration
 from wsfast.cli.workload import Workload, parse_sizes
+from wsfast.exceptions import ConnectionClosed
 
 QUICK = ("--warmup", "0", "--quiet")
 
@@ -116,6 +117,18 @@ def test_it_opens_lost_connections_again(run, server):
         "unanswered: the connection was closed": 3,
         "connection closed with 1011 'broken'": 3,
     }
+
+
+def test_what_was_due_without_a_connection_is_an_error(run, server):
+    done, content = load(run, f"{server.plain}/fail", "-r", "100", "-d", "0.5", "-c", "1", "--reconnect")
+    assert done.code == 1
+    errors = content["errors"]
+    (one,) = content["runs"]
+    unsent = errors["not sent: there was no connection"] + errors.get(
+        "not sent: the connection was closing", 0
+    )
+    assert one["messages"]["sent"] + unsent == 50
+    assert errors["unanswered: the connection was closed"] == one["messages"]["sent"]
 
 
 def test_compression(run, server, tmp_path):
@@ -283,6 +296,20 @@ def an_engine(*arguments):
     connection = Connection(engine)
     connection.transport = Transport()
     return engine, connection
+
+
+def test_a_message_to_a_connection_that_is_closing():
+    """The schedule goes on, and the message is an error."""
+
+    def send(*message):
+        raise ConnectionClosed(None, None)
+
+    engine, connection = an_engine("--rate", "1000", "--verify")
+    engine.begins = 0
+    connection.transport.send = send
+    connection.send(due=5)
+    assert engine.errors == {"not sent: the connection was closing": 1}
+    assert (engine.sent, len(connection.waiting), len(connection.expected)) == (0, 0, 0)
 
 
 def test_a_latency_counts_from_when_its_message_was_due():

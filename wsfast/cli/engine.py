@@ -17,6 +17,7 @@ from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast.cli.outcome import why
 from wsfast.cli.plan import Plan
 from wsfast.cli.schedule import Schedule
+from wsfast.exceptions import ConnectionClosed
 
 __all__ = ["Engine"]
 
@@ -108,7 +109,21 @@ class Connection(WSListener):
         if self.expected is not None:
             self.expected.append(message)
         engine.sent += 1
-        self.transport.send(engine.msg_type, message)
+        try:
+            self.transport.send(engine.msg_type, message)
+        except ConnectionClosed:  # a CLOSE has come, and the end of the connection has not
+            if self.waiting:
+                self.not_sent(due)
+
+    def not_sent(self, due: int) -> None:
+        """Take the newest message back."""
+        engine = self.engine
+        self.waiting.pop()
+        if self.expected is not None:
+            self.expected.pop()
+        engine.sent -= 1
+        engine.owed -= due >= engine.begins
+        engine.errors["not sent: the connection was closing"] += 1
 
     def pause_writing(self) -> None:
         self.full = not self.engine.closed_loop
@@ -318,7 +333,8 @@ class Engine:
                 break
             schedule.sent += 1
             if not self._connections:
-                self.errors["not sent: there was no connection"] += due >= self.begins
+                if due >= self.begins:
+                    self.errors["not sent: there was no connection"] += 1
                 continue
             self._turn = (self._turn + 1) % len(self._connections)
             if due >= self.begins:
