@@ -337,7 +337,8 @@ async def test_timers_end_with_the_connection():
     async with serve(echo) as server:
         transport, listener = await ws_connect(Recorder, server.url, **pinging(0.01))
         transport.abort()
-        await transport.wait_disconnected()
+        with suppress(ConnectionClosed):  # on a slow machine a PONG is late before that
+            await transport.wait_disconnected()
         events = list(listener.events)
         await asyncio.sleep(0.03)
         assert listener.events == events

@@ -390,8 +390,8 @@ def test_close_timeout_aborts_a_connection_whose_end_has_begun(loop, start):
 def test_nothing_extends_the_close_timeout(loop):
     """A server that keeps sending, and calls that close again, do not move the deadline (aiohttp #1002)."""
     wire = Wire(loop, close_timeout=0.05)
-    wire.transport.send_close(1000)
     began = loop.time()
+    wire.transport.send_close(1000)
 
     def disturb():
         wire.transport.send_close(1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from support import frames
@@ -223,9 +224,10 @@ async def test_if_the_new_one_fails_the_old_one_stays_and_it_is_tried_again():
             await peer.read_request()
             peer.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
             return
-        await peer.accept()
-        peer.send(text(f"from {len(attempts)}"))
-        await idle(peer)
+        with suppress(EOFError):  # the last attempt is cut short by the end of the test
+            await peer.accept()
+            peer.send(text(f"from {len(attempts)}"))
+            await idle(peer)
 
     attempts = []
     rollover = Rollover(0.01, retry=0.01)
