@@ -260,7 +260,12 @@ def test_a_close_that_cannot_be_sent_changes_nothing(server, capfd):
         ('{"a":"\\u009b31m"}', '"\\u009b31m"'),
         ('["\\ud800 \\u202e"]', '"\\ud800 \\u202e"'),
         ('["\\u00fc"]', '"ü"'),
-        pytest.param("[" * 3000 + "]" * 3000, "[[[[", id="nested"),
+        pytest.param("[" * 33 + "]" * 33, "[[[[", id="nested"),
+        pytest.param(
+            '["' + "]" * 3000 + '\\"", ' + "[" * 3000 + "]" * 3000 + "]", "[[[[", id="nested behind a text"
+        ),
+        pytest.param("[" + " " * (1 << 16) + "]", "[ ", id="long"),
+        ('{"a":"[[["}', '"a": "[[["'),
     ],
 )
 def test_messages_for_people(capsys, message, shown):

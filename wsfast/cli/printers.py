@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import sys
 import time
 from typing import Any
@@ -14,6 +16,11 @@ from wsfast.cli.text import duration, for_stdout
 __all__ = ["JSONPrinter", "LinePrinter", "Printer", "RichPrinter"]
 
 Message = str | bytes
+
+# What is laid out at most, in characters and levels of nesting.
+_LONGEST, _DEEPEST = 1 << 16, 32
+
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}]', re.DOTALL)
 
 
 class Printer:
@@ -113,7 +120,7 @@ class RichPrinter(Printer):
         if isinstance(message, bytes):
             self._print(f"< ({len(message)} bytes) {message.hex(' ')}", "magenta")
             return
-        if not self._raw and message.lstrip()[:1] in ("{", "["):
+        if not self._raw and _can_be_laid_out(message):
             from rich.json import JSON
 
             try:
@@ -122,7 +129,7 @@ class RichPrinter(Printer):
                 # Escapes in the message have become characters. Those that could control the terminal stay escapes.
                 if printable(laid_out.text.plain) != laid_out.text.plain:
                     laid_out = JSON.from_data(data, ensure_ascii=True)
-            except (ValueError, RecursionError):  # no JSON, or nested too deep
+            except ValueError:  # no JSON
                 pass
             else:
                 self._console.print("<", laid_out, markup=False)
@@ -137,6 +144,15 @@ class RichPrinter(Printer):
 
     def note(self, text: str) -> None:
         self._print(printable(text), "dim")
+
+
+def _can_be_laid_out(message: str) -> bool:
+    """JSON, perhaps, that a screen can show. Each level of nesting indents all lines in it, so a few kilobytes of a
+    server's could become gigabytes."""
+    if message.lstrip()[:1] not in ("{", "[") or len(message) > _LONGEST:
+        return False
+    brackets = _NO_BRACKETS.sub("", message)
+    return max(itertools.accumulate(1 if bracket in "{[" else -1 for bracket in brackets)) <= _DEEPEST
 
 
 def ending(ws: ClientConnection) -> str:
