@@ -25,9 +25,3 @@ async def test_a_soak_of_two_seconds_reports_each_period(tmp_path, caplog):
     head, _, *rows = (tmp_path / "soak.md").read_text().splitlines()
     assert head.split(" | ")[1:3] == ["RSS KiB", "descriptors"]
     assert len(rows) >= 2
-
-
-def test_holes_are_explained_by_the_fewest_gaps():
-    assert chaos.fewest_gaps(set()) == 0
-    assert chaos.fewest_gaps({(1, 2), (1, 3), (2, 4)}) == 2
-    assert chaos.fewest_gaps({(1, 4), (2, 3), (4, 5)}) == 2

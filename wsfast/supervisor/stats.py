@@ -47,10 +47,11 @@ class SupervisorStats(NamedTuple):
         what went wrong, by the name of the exception's class: attempts that failed, and connections that ended other
         than by a rollover or by the program
     ``rollovers``, ``rollovers_failed``
-        connections that were replaced without a gap, and attempts at it that failed
+        connections that were replaced while they were open, and attempts at it that failed
     ``gaps``
         how often messages may have been lost: nothing was open between two connections, or one that was replaced ended
-        without the server's CLOSE, before all that was under way had come
+        without a CLOSE that answers the supervisor's, so something may have been under way on it. See
+        :attr:`Supervisor.gaps`
     ``downtime``
         seconds without a connection, since the first attempt
     ``duplicates``

@@ -42,7 +42,7 @@ class Supervisor:
         self._shared = shared
         self._core = Core(shared)
         self._receiving = False
-        self._generation = 0
+        self._generation = self._gaps = 0
         # The connection that recv() goes to without a detour. It calls _after() when it is at its end.
         self._direct: ClientConnection | None = None
         self._next: Callable[[], Coroutine[Any, Any, Any]] = self._iterate
@@ -141,12 +141,12 @@ class Supervisor:
                 try:
                     message = await connection.recv(decode)
                 except ConnectionClosed:
-                    await leg.wait_accounted()
+                    await asyncio.wait([leg.ended])  # the gaps are counted then
                     self._drop(leg)
                     continue
                 if self._shared.is_duplicate(message):
                     continue
-                self._generation = leg.number
+                self._generation, self._gaps = leg.number, leg.gaps
                 if not self._shared.has_key:
                     connection._successor = self._after
                     self._direct = connection
@@ -176,11 +176,18 @@ class Supervisor:
 
     @property
     def generation(self) -> int:
-        """Which connection the last received message came from, counted from 1; 0 before the first message.
-
-        If ``stats.gaps`` has changed by the time this changes, messages may have been lost in between.
-        """
+        """Which connection the last received message came from, counted from 1; 0 before the first message."""
         return self._generation
+
+    @property
+    def gaps(self) -> int:
+        """How many gaps there are before the last received message: where this changes, messages may have been lost.
+
+        Where it does not change none was lost, if subscriptions demand acknowledgements and no `overflow` drops
+        messages. ``stats.gaps`` counts also the gaps before messages that wait to be received. It is what a listener
+        has.
+        """
+        return self._gaps
 
     # ---- sending
 
