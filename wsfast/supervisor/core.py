@@ -71,7 +71,7 @@ class Core:
         self._downtime = 0.0
         self._down_since: float | None = None
         # Of connections that are gone.
-        self.messages_sent = self.frames_received = self.bytes_received = 0
+        self.messages_sent = self.frames_received = self.bytes_received = self.dropped = 0
 
     # ---- begin and end
 
@@ -337,6 +337,7 @@ class Core:
         self.messages_sent += leg.outbox.messages_sent
         self.frames_received += stats.frames_received
         self.bytes_received += stats.bytes_received
+        self.dropped += leg.dropped
 
     # ---- rolling over
 

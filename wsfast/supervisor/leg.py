@@ -151,7 +151,12 @@ class Leg:
             return False
         if handshake.recv.code not in (handshake.sent.code, WSCloseCode.NO_INFO):
             return False
-        return self.connection is None or self.connection.listener.dropped == self._dropped
+        return self.dropped == self._dropped
+
+    @property
+    def dropped(self) -> int:
+        """Messages that came and that nobody will receive."""
+        return 0 if self.connection is None else self.connection.listener.dropped
 
     @property
     def life(self) -> float:
@@ -209,8 +214,7 @@ class Leg:
     def drain(self, timeout: float) -> None:
         """Another one has taken its place: close it when the program has caught up with it."""
         self.is_superseded = True
-        if self.connection is not None:
-            self._dropped = self.connection.listener.dropped
+        self._dropped = self.dropped
         self.stop()
         self._catch_up(timeout)
 

@@ -69,6 +69,9 @@ class SupervisorStats(NamedTuple):
         `silence` is known only with ``max_silence``, and up to a quarter of it late.
     ``callback_errors``
         exceptions of the program's functions
+    ``backlog``, ``backlog_age``, ``dropped``
+        messages that wait to be received, how many seconds the oldest has waited, and how many were dropped by
+        `overflow`: of all connections, see :class:`~wsfast.asyncio.client.Backlog`. Of a listener nothing waits.
     """
 
     connects: int
@@ -87,3 +90,6 @@ class SupervisorStats(NamedTuple):
     age: float | None
     silence: float | None
     callback_errors: int
+    backlog: int
+    backlog_age: float | None
+    dropped: int

@@ -364,9 +364,13 @@ class Supervisor:
 
     @property
     def stats(self) -> SupervisorStats:
-        """What it has counted so far."""
+        """What it has counted so far. It may be read in any thread: elsewhere than in the thread of the event loop it may be
+        a moment old."""
         core, shared, leg = self._core, self._shared, self._core.leg
-        current = [one.transport.stats for one in core.legs]
+        # Copies, which no other thread's interpreter can interrupt: dashboards ask from threads of their own.
+        legs, feeds = list(core.legs), list(core.feeds)
+        current = [one.transport._stats() for one in legs]
+        backlogs = [one.connection.backlog for one in {*legs, *feeds} if one.connection is not None]
         return SupervisorStats(
             connects=core.connects,
             failures=dict(core.failures),
@@ -378,12 +382,15 @@ class Supervisor:
             silences=core.silences,
             subscriptions=len(shared.subscriptions),
             subscriptions_in=0 if leg is None else leg.outbox.number_in,
-            messages_sent=core.messages_sent + sum(one.outbox.messages_sent for one in core.legs),
+            messages_sent=core.messages_sent + sum(one.outbox.messages_sent for one in legs),
             frames_received=core.frames_received + sum(stats.frames_received for stats in current),
             bytes_received=core.bytes_received + sum(stats.bytes_received for stats in current),
             age=None if leg is None else leg.life,
             silence=None if leg is None else time.monotonic() - leg.liveness.data_at,
             callback_errors=shared.callbacks.errors,
+            backlog=sum(backlog.depth for backlog in backlogs),
+            backlog_age=max((backlog.age for backlog in backlogs if backlog.age is not None), default=None),
+            dropped=core.dropped + sum(one.dropped for one in legs),
         )
 
     def __reduce__(self) -> Any:
