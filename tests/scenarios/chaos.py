@@ -185,8 +185,18 @@ async def in_step(market: Exchange, auditor: Auditor) -> None:
 
 
 async def caught_up(market: Exchange, auditor: Auditor) -> None:
-    while any(auditor.last.get(topic) != market.published[topic] for topic in TOPICS):
-        await turns(1)
+    """Wait until the bot has the last numbers. What was published while it had no connection is known to be lost only
+    when the next message comes, so now and then there is one."""
+
+    def is_behind() -> bool:
+        return any(auditor.last.get(topic) != market.published[topic] for topic in TOPICS)
+
+    loop = asyncio.get_running_loop()
+    while is_behind():
+        market.publish(*TOPICS)
+        until = loop.time() + 0.3
+        while is_behind() and loop.time() < until:
+            await turns(1)
 
 
 async def cancelled(task: asyncio.Future[Any]) -> None:

@@ -1,4 +1,4 @@
-"""A program that is slower than its feed: what waits and what is dropped is bounded, and counted over all connections."""
+"""A program that is slower than its feed: what waits is bounded; what is dropped is counted over all connections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import frames
 from support.frames import BINARY, frame, text
 from support.sessions import close, idle, sessions, supervise
 
@@ -56,7 +55,9 @@ async def play(overflow, places, sizes, takes):
     overflow=st.sampled_from(POLICIES),
     places=st.integers(1, 20),
     runs=st.lists(
-        st.tuples(st.sampled_from([0, 1, 100, 5_000, 70_000, 400_000]), st.integers(1, 15)), min_size=1, max_size=3
+        st.tuples(st.sampled_from([0, 1, 100, 5_000, 70_000, 400_000]), st.integers(1, 15)),
+        min_size=1,
+        max_size=3,
     ),
     takes=st.lists(st.integers(0, 80), max_size=8),
 )

@@ -316,8 +316,8 @@ async def test_closing_during_a_rollover():
 
 @pytest.mark.parametrize("ending", ["reset", "FIN", "timeout", "own CLOSE", "CLOSE", "empty CLOSE"])
 async def test_an_old_one_that_does_not_answer_close_may_have_had_more(ending):
-    """What was under way on it is lost, and the new one need not have brought it: a gap. So it is if the server closes it
-    on its own: that may have been under way since before the new one had its subscriptions."""
+    """What was under way on it is lost, and the new one need not have brought it: a gap. So it is if the server closes
+    it on its own: that may have been under way since before the new one had its subscriptions."""
 
     async def old(peer):
         peer.send(text("old"))
@@ -327,7 +327,9 @@ async def test_an_old_one_that_does_not_answer_close_may_have_had_more(ending):
         elif ending == "timeout":
             await peer.rest()
         elif ending != "FIN":
-            peer.send({"own CLOSE": frames.close(1001), "CLOSE": frames.close(1000)}.get(ending, frame(CLOSE)))
+            peer.send(
+                {"own CLOSE": frames.close(1001), "CLOSE": frames.close(1000)}.get(ending, frame(CLOSE))
+            )
 
     async with sessions(old, say("new")) as server:
         rollover = Rollover(drain_timeout=0.02)

@@ -364,8 +364,8 @@ class Supervisor:
 
     @property
     def stats(self) -> SupervisorStats:
-        """What it has counted so far. It may be read in any thread: elsewhere than in the thread of the event loop it may be
-        a moment old."""
+        """What it has counted so far. Any thread may read it; in another one than the event loop's it may be a moment
+        old."""
         core, shared, leg = self._core, self._shared, self._core.leg
         # Copies, which no other thread's interpreter can interrupt: dashboards ask from threads of their own.
         legs, feeds = list(core.legs), list(core.feeds)
