@@ -1,4 +1,4 @@
-"""A bot on a bad day: `make chaos` for a few seconds. And the account itself: would it find what it looks for?"""
+"""A bot on a bad day, for a few seconds; `make test` also runs a minute of it, and `make chaos` ten."""
 
 from __future__ import annotations
 
