@@ -71,7 +71,7 @@ class SupervisorStats(NamedTuple):
         exceptions of the program's functions
     ``backlog``, ``backlog_age``, ``dropped``
         messages that wait to be received, how many seconds the oldest has waited, and how many were dropped by
-        `overflow`: of all connections, see :class:`~wsfast.asyncio.client.Backlog`. Of a listener nothing waits.
+        `overflow`: of all connections, see :class:`~wsfast.asyncio.backlog.Backlog`. Of a listener nothing waits.
     """
 
     connects: int
