@@ -36,7 +36,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos soak
+.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -61,8 +61,8 @@ side-by-side: $(testing) $(tools) $(built)
 
 # Neither keeps both processors busy.
 checks: $(testing) $(built)
-	$(call part,5,memory tests under sanitizers; a short bout of the benchmarks,100)
-	@$(beside) test-asan bench-smoke
+	$(call part,5,memory tests under sanitizers; short bouts of the benchmarks and of chaos,100)
+	@$(beside) -j3 test-asan bench-smoke chaos-minute
 
 # Tests wait more than they compute, so pytest runs three processes.
 processes := -n 3 --dist worksteal
@@ -151,6 +151,10 @@ chaos: $(testing) $(built)
 SOAK_SECONDS ?= 86400
 SOAK_PERIOD ?= 3600
 SOAK_REPORT ?= build/soak.md
+
+# It waits most of the time: a third of a processor.
+chaos-minute: $(testing) $(built)
+	PYTHONPATH=tests $(bin)/python -X dev -m scenarios.chaos 60 1
 
 soak: $(testing) $(built)
 	PYTHONPATH=tests $(bin)/python -m scenarios.soak $(SOAK_SECONDS) $(SOAK_REPORT) $(SOAK_PERIOD)

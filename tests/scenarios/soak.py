@@ -170,7 +170,7 @@ def main() -> None:
     period = float(sys.argv[3]) if len(sys.argv) > 3 else 3600.0
     wrong = asyncio.run(soak(seconds, report, period))
     print(report.read_text())
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or None)
 
 
 if __name__ == "__main__":

@@ -237,6 +237,33 @@ async def test_a_reply_that_waits_in_the_socket_is_no_missed_heartbeat():
         assert feed.stats.failures == {}
 
 
+async def test_a_topic_that_waits_in_the_socket_is_not_silent():
+    async def script(peer):
+        await peer.frame()  # the subscription
+        peer.send(text("a"))
+        await peer.frame()
+        peer.send(text("b" * 100) * 400 + text("a last"))
+        await idle(peer)
+
+    def topic(message):
+        if message == "a last":
+            heard.set()
+        return message[0]
+
+    heard = asyncio.Event()
+    options = {"topic": topic, "max_queue": None, "max_read_size": 4096}
+    async with sessions(script) as server, supervise(server.url, **options) as feed:
+        feed.subscribe("a", key="a", max_silence=0.1)
+        assert await feed.recv() == "a"
+        while not feed._core.leg.liveness._topics_at:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await feed.send("more")
+        await feed.recv()
+        time.sleep(0.3)  # noqa: ASYNC251
+        await asyncio.wait_for(heard.wait(), 5)
+        assert feed.stats.failures == {}
+
+
 # ---- servers
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from support import frames
-from support.frames import CLOSE, TEXT, text
+from support.frames import CLOSE, TEXT, frame, text
 from support.servers import serve
 from support.sessions import answer, close, idle, say, sessions, supervise
 
@@ -316,19 +316,22 @@ async def test_closing_during_a_rollover():
         assert exchange.closed == 2
 
 
-@pytest.mark.parametrize("ending", ["reset", "FIN", "timeout", "CLOSE"])
-async def test_an_old_one_that_ends_without_close_may_have_had_more(ending):
-    """What was under way on it is lost, and the new one need not have brought it: a gap."""
+@pytest.mark.parametrize("ending", ["reset", "FIN", "timeout", "own CLOSE", "CLOSE", "empty CLOSE"])
+async def test_an_old_one_that_does_not_answer_close_may_have_had_more(ending):
+    """What was under way on it is lost, and the new one need not have brought it: a gap. So it is if the server closes
+    it on its own: that may have been under way since before the new one had its subscriptions."""
 
     async def old(peer):
         peer.send(text("old"))
         await peer.frames_until_close()
         if ending == "reset":
             peer.reset()
-        elif ending == "CLOSE":
-            peer.send(frames.close(1000))
         elif ending == "timeout":
             await peer.rest()
+        elif ending != "FIN":
+            peer.send(
+                {"own CLOSE": frames.close(1001), "CLOSE": frames.close(1000)}.get(ending, frame(CLOSE))
+            )
 
     async with sessions(old, say("new")) as server:
         rollover = Rollover(drain_timeout=0.02)
@@ -337,8 +340,69 @@ async def test_an_old_one_that_ends_without_close_may_have_had_more(ending):
             assert await feed.roll_over()
             assert await feed.recv() == "new"
             assert feed.stats.rollovers == 1
-            assert feed.stats.gaps == (ending != "CLOSE")
-            assert len(feed.stats.failures) == (ending != "CLOSE")
+            lost = ending not in ("CLOSE", "empty CLOSE")
+            assert feed.gaps == feed.stats.gaps == len(feed.stats.failures) == lost
+        assert feed.stats.gaps == lost
+
+
+async def test_a_new_one_that_is_prepared_after_the_old_one_was_closed_follows_a_gap():
+    """The old one is not gone yet: its server takes its time to end the TCP connection."""
+
+    async def old(peer):
+        peer.send(text("old"))
+        await opened.wait()
+        peer.send(frames.close(1000))
+        await peer.frames_until_close()
+        closed.set()
+        await peer.rest()
+
+    async def new(peer):
+        opened.set()
+        await closed.wait()
+        await say("new")(peer)
+
+    opened, closed = asyncio.Event(), asyncio.Event()
+    async with sessions(old, new) as server, supervise(server.url) as feed:
+        assert await feed.recv() == "old"
+        receiving = asyncio.ensure_future(feed.recv())
+        assert await feed.roll_over()
+        assert await receiving == "new"
+        assert feed.gaps == feed.stats.gaps == 1
+
+
+async def test_gaps_are_where_they_are_however_late_the_messages_are_received():
+    async def script(peer):
+        peer.send(text(f"{peer.number}"))
+        if peer.number < 3:
+            await close(peer)
+        else:
+            await idle(peer)
+
+    async with sessions(script) as server, supervise(server.url) as feed:
+        while feed.stats.gaps < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert feed.gaps == 0
+        assert [(await feed.recv(), feed.gaps) for _ in range(3)] == [("1", 0), ("2", 1), ("3", 2)]
+
+
+async def test_what_is_discarded_during_a_drain_is_a_gap():
+    """A connection that closes waits only so long for a program that does not receive."""
+
+    async def old(peer):
+        peer.send(text("old"))
+        await peer.frames_until_close()
+        peer.send(text("x" * 100_000) * 40)
+        peer.send(frames.close(1000))
+        await peer.rest()
+
+    async with sessions(old, say("new")) as server, supervise(server.url, max_queue=2) as feed:
+        assert await feed.recv() == "old"
+        assert await feed.roll_over()
+        while not feed._core.feeds[0].ended.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        while (await feed.recv()) != "new":
+            assert feed.gaps == 0
+        assert feed.gaps == feed.stats.gaps == 1
 
 
 async def test_the_window_of_the_new_one_is_its_own():

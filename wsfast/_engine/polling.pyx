@@ -370,6 +370,10 @@ cdef class PollingReader(FrameReader):
     def stats(self):
         """What the connection has done so far, a :class:`WSStats`. Taking it costs less than a microsecond."""
         self._check_thread("stats")
+        return self._stats()
+
+    def _stats(self):
+        """`stats`, for a supervisor's dashboard, which asks in a thread of its own and may be a moment behind."""
         return WSStats(
             self._frames_received, self._bytes_received, self._reads, self._frames_sent, self._bytes_sent, self._writes,
             self._frames_gathered, self._longest_backlog, self._poll_hits, self._poll_misses, self._empty_wakeups)

@@ -22,6 +22,7 @@ from wsfast.supervisor.stats import RTT, SupervisorStats
 from wsfast.supervisor.subscriptions import Subscription
 from wsfast.supervisor.supervisor import Supervisor
 from wsfast.supervisor.targets import Decision, URLs
+from wsfast.supervisor.watching import watch
 from wsfast.supervisor.window import Window
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Window",
     "full_jitter",
     "supervise",
+    "watch",
 ]
 
 

@@ -71,7 +71,7 @@ class Core:
         self._downtime = 0.0
         self._down_since: float | None = None
         # Of connections that are gone.
-        self.messages_sent = self.frames_received = self.bytes_received = 0
+        self.messages_sent = self.frames_received = self.bytes_received = self.dropped = 0
 
     # ---- begin and end
 
@@ -242,6 +242,7 @@ class Core:
             self._downtime += time.monotonic() - self._down_since
             self._down_since = None
         self.leg = leg
+        leg.gaps = self.gaps
         if leg.connection is not None:
             self.feeds.append(leg)
         leg.outbox.takes_urgent = True
@@ -270,7 +271,7 @@ class Core:
     def _lost(self, leg: Leg) -> None:
         """A connection has ended, or is of no use any more; called once, at once."""
         if leg.is_superseded:
-            self._drained(leg)
+            self._account(leg)
         if leg is not self.leg:
             return
         self.leg = None
@@ -283,13 +284,16 @@ class Core:
             self._set(State.CONNECTING, error)
         self._shared.changed.tell()
 
-    def _drained(self, leg: Leg) -> None:
-        """A connection that was replaced has ended. What its server sent before CLOSE has come; without CLOSE, nobody
-        knows: the new connection may not have brought what was still under way."""
-        if not leg.is_closed_by_server and not self._is_cancelled:
-            self.gaps += 1
-            self._count(leg.error)
-            self._announcer.log("a connection that was replaced has ended without CLOSE: %s", leg.error)
+    def _account(self, leg: Leg) -> None:
+        """A connection that was replaced has ended. If something may have been under way on it, there is a gap before
+        the connections after it."""
+        if leg.is_drained or self._is_cancelled:
+            return
+        self.gaps += 1
+        for later in self.feeds:
+            later.gaps += later.number > leg.number
+        self._count(leg.error)
+        self._announcer.log("a connection that was replaced has ended before its drain: %s", leg.error)
 
     async def _reconnect(self, leg: Leg) -> None:
         """Wait for the next attempt after the end of a connection."""
@@ -333,6 +337,7 @@ class Core:
         self.messages_sent += leg.outbox.messages_sent
         self.frames_received += stats.frames_received
         self.bytes_received += stats.bytes_received
+        self.dropped += leg.dropped
 
     # ---- rolling over
 

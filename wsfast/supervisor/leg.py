@@ -11,6 +11,7 @@ from wsfast._engine.messages import show_messages
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast.asyncio.client import connect
 from wsfast.asyncio.connection import ClientConnection
+from wsfast.codes import WSCloseCode
 from wsfast.exceptions import ConnectionClosed
 from wsfast.listener import ListenerFactory, Overseeing, make_listener, ws_connect
 from wsfast.supervisor.liveness import Liveness
@@ -51,6 +52,9 @@ class Leg:
         self._close_timeout: float | None = None
         self._failure: Exception | None = None
         self.is_superseded = False
+        #: How many gaps there are before its first message.
+        self.gaps = 0
+        self._dropped = 0
         #: The server has announced that it will end it.
         self.is_announced = False
         self.has_first = not succeeds
@@ -136,10 +140,23 @@ class Leg:
         return self.has_first and self.outbox.is_in
 
     @property
-    def is_closed_by_server(self) -> bool:
-        """The server has sent CLOSE, so everything it sent before has come."""
+    def is_drained(self) -> bool:
+        """It has brought all that its server sent until another one had taken its place.
+
+        The server's CLOSE is the proof, but only if it answers the supervisor's, whose code it then has, or none. A
+        CLOSE of the server's own may have been under way since before the other connection had its subscriptions.
+        """
         handshake = self.transport.close_handshake
-        return handshake is not None and handshake.recv is not None
+        if handshake is None or handshake.recv is None or handshake.sent is None or handshake.recv_then_sent:
+            return False
+        if handshake.recv.code not in (handshake.sent.code, WSCloseCode.NO_INFO):
+            return False
+        return self.dropped == self._dropped
+
+    @property
+    def dropped(self) -> int:
+        """Messages that came and that nobody will receive."""
+        return 0 if self.connection is None else self.connection.listener.dropped
 
     @property
     def life(self) -> float:
@@ -197,6 +214,7 @@ class Leg:
     def drain(self, timeout: float) -> None:
         """Another one has taken its place: close it when the program has caught up with it."""
         self.is_superseded = True
+        self._dropped = self.dropped
         self.stop()
         self._catch_up(timeout)
 
@@ -212,11 +230,6 @@ class Leg:
             self._draining.cancel()
             self.close()
         await asyncio.wait([self.ended])
-
-    async def wait_accounted(self) -> None:
-        """Wait until ``stats.gaps`` tells whether something was lost at its end."""
-        if not self.is_closed_by_server:
-            await asyncio.wait([self.ended])
 
     # ---- looking at messages
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -20,9 +19,8 @@ __all__ = ["Heartbeat", "Liveness"]
 # How often the counters are looked at, in parts of the shortest limit. Silence is noticed so much later at most.
 _PART = 4
 
-# Turns of the event loop in which nothing more has come, before a verdict. If the program kept the loop busy, what is
-# missed may be in the socket, and one read need not reach it.
-_GRACE = 2
+# Turns of the event loop in which nothing more comes, before a verdict.
+_TURNS = 2
 
 
 class Heartbeat:
@@ -53,6 +51,29 @@ class Heartbeat:
         self.timeout = seconds("timeout", timeout, none="for the same as every", zero=False) or self.every
         if self.timeout > self.every:
             raise ValueError(f"timeout must be at most every, {every!r}, not {timeout!r}")
+
+
+class _Grace:
+    """What precedes a verdict: turns of the event loop, until nothing more comes.
+
+    If the program kept the loop busy, what is missed may be in the socket, and one read need not reach it. A server
+    that sends without end gets no more than `limit` seconds.
+    """
+
+    def __init__(self, transport: WSTransport, limit: float) -> None:
+        self._transport = transport
+        self._until = time.monotonic() + limit
+        self._received = transport.stats.bytes_received
+        self._left = _TURNS
+
+    def lasts(self) -> bool:
+        """Asked once a turn."""
+        received = self._transport.stats.bytes_received
+        if received != self._received:
+            self._received = received
+            self._left = _TURNS
+        self._left -= 1
+        return self._left >= 0 and time.monotonic() < self._until
 
 
 class Liveness:
@@ -134,7 +155,7 @@ class Liveness:
             timer.cancel()
         self._ticking = self._loop.call_later(seconds, self._tick)
 
-    def _tick(self, grace: int = _GRACE) -> None:
+    def _tick(self, grace: _Grace | None = None) -> None:
         limit = self._shortest()
         if self._stopped or limit is None:
             self._ticking = None
@@ -142,8 +163,10 @@ class Liveness:
         silence = self._silence(time.monotonic())
         if silence is None:
             self._set_tick(limit / _PART)
-        elif grace > 0:
-            self._ticking = self._loop.call_soon(self._tick, grace - 1)
+            return
+        grace = grace or _Grace(self._transport, silence.seconds)
+        if grace.lasts():
+            self._ticking = self._loop.call_soon(self._tick, grace)
         elif self._is_normal is not None and self._callbacks.call(
             "silence_is_normal", False, self._is_normal
         ):
@@ -216,19 +239,14 @@ class Liveness:
         elif heartbeat.is_reply is not None and self._waiting is None:
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
 
-    def _missed(self, grace: int = _GRACE, received: int = 0, until: float = math.inf) -> None:
-        """`received`: bytes when it was looked last; `until`: a server that sends without end gets no more grace."""
+    def _missed(self, grace: _Grace | None = None) -> None:
         heartbeat = self._heartbeat
         if self._stopped or heartbeat is None:
             return
-        now = self._loop.time()
-        until = min(until, now + heartbeat.timeout)
-        before, received = received, self._transport.stats.bytes_received
-        if received != before:
-            grace = _GRACE
+        grace = grace or _Grace(self._transport, heartbeat.timeout)
         if self._is_paused():
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
-        elif grace > 0 and now < until:
-            self._waiting = self._loop.call_soon(self._missed, grace - 1, received, until)
+        elif grace.lasts():
+            self._waiting = self._loop.call_soon(self._missed, grace)
         else:
             self._fail(HeartbeatTimeout(heartbeat.timeout))

@@ -47,10 +47,11 @@ class SupervisorStats(NamedTuple):
         what went wrong, by the name of the exception's class: attempts that failed, and connections that ended other
         than by a rollover or by the program
     ``rollovers``, ``rollovers_failed``
-        connections that were replaced without a gap, and attempts at it that failed
+        connections that were replaced while they were open, and attempts at it that failed
     ``gaps``
         how often messages may have been lost: nothing was open between two connections, or one that was replaced ended
-        without the server's CLOSE, before all that was under way had come
+        without a CLOSE that answers the supervisor's, so something may have been under way on it. See
+        :attr:`Supervisor.gaps`
     ``downtime``
         seconds without a connection, since the first attempt
     ``duplicates``
@@ -68,6 +69,9 @@ class SupervisorStats(NamedTuple):
         `silence` is known only with ``max_silence``, and up to a quarter of it late.
     ``callback_errors``
         exceptions of the program's functions
+    ``backlog``, ``backlog_age``, ``dropped``
+        messages that wait to be received, how many seconds the oldest has waited, and how many were dropped by
+        `overflow`: of all connections, see :class:`~wsfast.asyncio.backlog.Backlog`. Of a listener nothing waits.
     """
 
     connects: int
@@ -86,3 +90,6 @@ class SupervisorStats(NamedTuple):
     age: float | None
     silence: float | None
     callback_errors: int
+    backlog: int
+    backlog_age: float | None
+    dropped: int

@@ -42,7 +42,7 @@ class Supervisor:
         self._shared = shared
         self._core = Core(shared)
         self._receiving = False
-        self._generation = 0
+        self._generation = self._gaps = 0
         # The connection that recv() goes to without a detour. It calls _after() when it is at its end.
         self._direct: ClientConnection | None = None
         self._next: Callable[[], Coroutine[Any, Any, Any]] = self._iterate
@@ -141,12 +141,12 @@ class Supervisor:
                 try:
                     message = await connection.recv(decode)
                 except ConnectionClosed:
-                    await leg.wait_accounted()
+                    await asyncio.wait([leg.ended])  # the gaps are counted then
                     self._drop(leg)
                     continue
                 if self._shared.is_duplicate(message):
                     continue
-                self._generation = leg.number
+                self._generation, self._gaps = leg.number, leg.gaps
                 if not self._shared.has_key:
                     connection._successor = self._after
                     self._direct = connection
@@ -176,11 +176,18 @@ class Supervisor:
 
     @property
     def generation(self) -> int:
-        """Which connection the last received message came from, counted from 1; 0 before the first message.
-
-        If ``stats.gaps`` has changed by the time this changes, messages may have been lost in between.
-        """
+        """Which connection the last received message came from, counted from 1; 0 before the first message."""
         return self._generation
+
+    @property
+    def gaps(self) -> int:
+        """How many gaps there are before the last received message: where this changes, messages may have been lost.
+
+        Where it does not change none was lost, if subscriptions demand acknowledgements and no `overflow` drops
+        messages. ``stats.gaps`` counts also the gaps before messages that wait to be received. It is what a listener
+        has.
+        """
+        return self._gaps
 
     # ---- sending
 
@@ -357,9 +364,13 @@ class Supervisor:
 
     @property
     def stats(self) -> SupervisorStats:
-        """What it has counted so far."""
+        """What it has counted so far. Any thread may read it; in another one than the event loop's it may be a moment
+        old."""
         core, shared, leg = self._core, self._shared, self._core.leg
-        current = [one.transport.stats for one in core.legs]
+        # Copies, which no other thread's interpreter can interrupt: dashboards ask from threads of their own.
+        legs, feeds = list(core.legs), list(core.feeds)
+        current = [one.transport._stats() for one in legs]
+        backlogs = [one.connection.backlog for one in {*legs, *feeds} if one.connection is not None]
         return SupervisorStats(
             connects=core.connects,
             failures=dict(core.failures),
@@ -371,12 +382,15 @@ class Supervisor:
             silences=core.silences,
             subscriptions=len(shared.subscriptions),
             subscriptions_in=0 if leg is None else leg.outbox.number_in,
-            messages_sent=core.messages_sent + sum(one.outbox.messages_sent for one in core.legs),
+            messages_sent=core.messages_sent + sum(one.outbox.messages_sent for one in legs),
             frames_received=core.frames_received + sum(stats.frames_received for stats in current),
             bytes_received=core.bytes_received + sum(stats.bytes_received for stats in current),
             age=None if leg is None else leg.life,
             silence=None if leg is None else time.monotonic() - leg.liveness.data_at,
             callback_errors=shared.callbacks.errors,
+            backlog=sum(backlog.depth for backlog in backlogs),
+            backlog_age=max((backlog.age for backlog in backlogs if backlog.age is not None), default=None),
+            dropped=core.dropped + sum(one.dropped for one in legs),
         )
 
     def __reduce__(self) -> Any:

@@ -1,0 +1,104 @@
+"""A program that is slower than its feed: what waits is bounded; what is dropped is counted over all connections."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.frames import BINARY, frame, text
+from support.sessions import close, idle, sessions, supervise
+
+POLICIES = ["pause", "drop_oldest", "drop_newest", "conflate", "fail"]
+
+# What a frame in the queue costs beside its payload, what a place in the queue grants, and one read, in bytes.
+COST, PLACE, LEAST, READ = 128, 64 * 1024, 1 << 20, 1 << 17
+
+
+async def play(overflow, places, sizes, takes):
+    """Send messages of these sizes on each of three connections, and receive some of them in between. Returns the most
+    bytes that waited on one connection, how many messages were received, and the stats."""
+
+    async def script(peer):
+        for size in sizes:
+            peer.send(frame(BINARY, b"%04d" % (size % 999) + bytes(size)))
+            await peer.writer.drain()
+        await close(peer)
+
+    async def turn():
+        nonlocal most
+        await asyncio.sleep(0)
+        waiting = [leg.connection.backlog.bytes for leg in feed._core.feeds]
+        most = max(most, *waiting, 0)
+        assert len(waiting) <= 3
+
+    options = {"conflate_key": lambda data: data[:4]} if overflow == "conflate" else {}
+    most = received = 0
+    async with sessions(script, script, script, idle) as server:
+        async with supervise(server.url, overflow=overflow, max_queue=places, **options) as feed:
+            for pause in takes:
+                for _ in range(pause):
+                    await turn()
+                if feed.stats.backlog:
+                    await feed.recv()
+                    received += 1
+            while feed.stats.connects < 4 or feed.stats.backlog:
+                if feed.stats.backlog:
+                    await feed.recv()
+                    received += 1
+                await turn()
+            return most, received, feed.stats
+
+
+@given(
+    overflow=st.sampled_from(POLICIES),
+    places=st.integers(1, 20),
+    runs=st.lists(
+        st.tuples(st.sampled_from([0, 1, 100, 5_000, 70_000, 400_000]), st.integers(1, 15)),
+        min_size=1,
+        max_size=3,
+    ),
+    takes=st.lists(st.integers(0, 80), max_size=8),
+)
+def test_what_waits_is_bounded_under_each_policy(overflow, places, runs, takes):
+    sizes = [size for size, times in runs for _ in range(times)]
+    most, received, stats = asyncio.run(play(overflow, places, sizes, takes))
+    assert most <= max(places * PLACE, LEAST) + READ + max(sizes) + COST * (len(sizes) + 1)
+    if overflow == "fail":
+        assert received <= 3 * len(sizes)
+    else:
+        assert received + stats.dropped == 3 * len(sizes)
+    if overflow == "pause":
+        assert stats.dropped == 0
+
+
+@pytest.mark.parametrize("overflow", ["drop_oldest", "drop_newest"])
+async def test_what_was_dropped_is_counted_over_all_connections(overflow):
+    async def script(peer):
+        peer.send(b"".join(text(f"{peer.number}:{n}") for n in range(10)))
+        await (close(peer) if peer.number < 3 else idle(peer))
+
+    async with sessions(script) as server, supervise(server.url, overflow=overflow, max_queue=4) as feed:
+        while feed.stats.dropped < 18:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        stats = await asyncio.to_thread(lambda: feed.stats)  # as a dashboard asks
+        assert (stats.backlog, stats.dropped) == (12, 18)
+        assert stats.backlog_age > 0
+        kept = range(6, 10) if overflow == "drop_oldest" else range(4)
+        assert [await feed.recv() for _ in range(12)] == [f"{i}:{n}" for i in (1, 2, 3) for n in kept]
+        assert (feed.stats.backlog, feed.stats.backlog_age, feed.stats.dropped) == (0, 0.0, 18)
+
+
+async def test_a_program_that_is_too_slow_is_a_failure():
+    async def script(peer):
+        peer.send(text("x") * 10)
+        await idle(peer)
+
+    async with sessions(script, idle) as server:
+        async with supervise(server.url, overflow="fail", max_queue=4) as feed:
+            assert [await feed.recv() for _ in range(10)] == ["x"] * 10
+            while feed.stats.connects < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert feed.stats.failures == {"QueueOverflow": 1}
+            assert feed.stats.gaps == 1
