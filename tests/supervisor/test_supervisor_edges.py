@@ -53,6 +53,7 @@ async def test_closing_while_a_function_swallows_the_cancellation():
         await closed_within(feed)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="cannot be told from the end of the loop")
 @pytest.mark.parametrize("where", ["url", "headers"])
 async def test_a_function_that_raises_cancellederror_does_not_close_the_supervisor(where):
     async def cancelled(*_):
