@@ -37,9 +37,31 @@ GOALS = [
     *sized("round trip", "rr", (512,), "wsfast_awaitable", C, 1.12),
     *sized("round trip", "rr", (512,), "wsfast_sync", "C:blocking", 1.05),
     Goal("round trip, two cores", "variants", TWO_CORES, "wsfast_listener:busy_poll", "C:spin", 1.03),
-    *sized("round trip, TLS", "tls", (512, 8 * KIB), "wsfast_listener", C, 1.05),
-    *sized("round trip, TLS", "tls", (512,), "wsfast_sync", "C:blocking", 0.95),
-    *sized("round trip, TLS", "tls", (8 * KIB,), "wsfast_sync", "C:blocking", 1.0),
+    Goal(
+        "round trip, sleeping poll()",
+        "variants",
+        ONE_CORE,
+        "wsfast_listener:sleeping_poll",
+        "C:blocking",
+        1.04,
+    ),
+    *(
+        Goal("round trip, TLS", "tls", (("size", size),), name, to, goal)
+        for name, to, by_size in (
+            ("wsfast_listener", C, (1.0, 1.05, 1.0)),
+            ("wsfast_awaitable", C, (1.05, 1.10, 1.0)),
+            ("wsfast_sync", "C:blocking", (0.90, 1.0, 1.0)),
+        )
+        for size, goal in zip((512, 8 * KIB, 64 * KIB), by_size)
+    ),
+    *sized("round trip, TLS", "tls", (512,), "wsfast_listener", PICOWS, 0.70),
+    *sized("round trip, TLS", "tls", (512, 8 * KIB, 64 * KIB), "wsfast_sync", "websocket_rs_sync", 0.95),
+    Goal("round trip, TLS, two cores", "tls-two", TWO_CORES, "wsfast_listener:busy_poll", "C:spin", 1.05),
+    Goal("round trip, TLS, two cores", "tls-two", TWO_CORES, "wsfast_listener:busy_poll", PICOWS, 0.45),
+    Goal("batch of 100, TLS", "tls-batch", ONE_CORE, "wsfast_listener", C, 1.3),
+    Goal("batch of 100, TLS", "tls-batch", ONE_CORE, "wsfast_listener", PICOWS, 0.12),
+    Goal("batch of 100, TLS", "tls-batch", ONE_CORE, "wsfast_awaitable", C, 1.3),
+    Goal("flood, TLS, as bytes", "tls-flood", BYTES, "wsfast_listener", PICOWS, 0.50),
     *sized("batch of 100, one core", "batch-one", (64, 512), "wsfast_listener", C, 1.5),
     *sized("batch of 100, one core", "batch-one", (512,), "wsfast_awaitable", C, 1.7),
     Goal("flood, as bytes", "flood", BYTES, "wsfast_listener", PICOWS, 0.50),

@@ -75,7 +75,9 @@ SECTIONS = {
     "tls-two": Section(
         "TLS on two cores", [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS], 3
     ),
-    "tls-batch": Section("Batches over TLS", [cases.batch(512, tls=True)], 3),
+    "tls-batch": Section(
+        "Batches over TLS", [cases.batch(512, tls=True, cores=cores) for cores in ("same", "two")], 3
+    ),
     "tls-flood": Section("Floods over TLS", [cases.flood(128, tls=True)], 3),
     "queued": Section("Messages that have arrived", [cases.queued()], rates=True),
     "errors": Section("Errors", [cases.errors()], rates=True),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import cases, front, harness, kept, page, stats, suite, tables
+from bench import cases, contenders, front, goals, harness, kept, page, sections, stats, suite, tables
 from bench.conftest import rows
 from bench.harness import Result, RunFailedError
 
@@ -34,6 +34,17 @@ def report(**contenders):
     data = [tables.as_data("rr", result) for result in results(**contenders)]
     where = {"wsfast_listener": {"masking": 124, "Python": 20_000}}
     return {"machine": dict(kept.machine()), "where": where, "results": data}
+
+
+def test_the_suite_measures_what_each_goal_speaks_of():
+    for goal in goals.GOALS:
+        section = sections.SECTIONS[goal.section]
+        wanted = [case for case in section.cases if set(goal.case) <= set(vars(case).items())]
+        assert wanted, goal
+        for case in wanted:
+            names = contenders.contenders(case, section)
+            assert goal.of in names, goal
+            assert goal.to in ("", goals.C, "inflate_alone") or goal.to in names, goal
 
 
 def test_an_interval_is_around_the_median_and_repeats():

@@ -7,8 +7,11 @@ variant `poll` bypasses the event loop; `sleeping_poll` does so and waits in the
 
 import math
 from functools import partial
+from time import perf_counter_ns as now
 
 from bench.clients import listening
+from bench.clients.awaiting import same
+from bench.clients.payloads import request
 from wsfast import TLS, WSListener, WSMsgType, ws_connect
 
 REQUIRES = "wsfast"
@@ -67,7 +70,7 @@ async def request_response_busy_poll_beside_100(url, size, rounds, ssl=None):
 
 
 async def request_response_poll(url, size, rounds, ssl=None):
-    """The callback for a reply sends the next request. Then poll() reads on, and the event loop does nothing."""
+    """send() and poll(), one after the other: the event loop does nothing."""
     return await poll_on(url, size, rounds, ssl, False)
 
 
@@ -76,15 +79,29 @@ async def request_response_sleeping_poll(url, size, rounds, ssl=None):
 
 
 async def poll_on(url, size, rounds, ssl, sleep):
-    listener = listening.request_response(WSListener, send, size, rounds)
-    transport, _ = await ws_connect(lambda: listener, url, ssl_context=ssl)
-    listener.next(transport)
-    poll, done = transport.poll, listener.done.done
-    while not done():
-        poll(1, sleep)
+    payload = request(size)
+    first, last = payload[0], payload[-1]
+    samples = []
+    reply = b""
+
+    class Listener(WSListener):
+        def on_ws_frame(self, transport, frame):
+            nonlocal reply
+            reply = frame.get_payload_as_memoryview()
+
+    transport, _ = await ws_connect(Listener, url, ssl_context=ssl)
+    send, poll = transport.send, transport.poll
+    for _ in range(rounds):
+        start = now()
+        send(BINARY, payload)
+        while not poll(1, sleep):
+            pass
+        samples.append(now() - start)
+        same(reply, size, first, last)
+        reply = b""
     transport.disconnect()
     await transport.wait_disconnected()
-    return await listener.done
+    return samples
 
 
 async def answers_busy_poll(url, ssl=None):

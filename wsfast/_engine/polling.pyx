@@ -240,12 +240,16 @@ cdef class PollingReader(FrameReader):
             self._deliver_rest()
         deadline = _now() + timeout
         while self._frames_received - self._frames_kept == delivered:
-            if looks and _now() >= deadline:
-                return False
-            self._require_receiving()
+            if looks:
+                timeout = deadline - _now()
+                if timeout <= 0:
+                    return False
             # TLS may hold records that it received before, which the kernel does not know of: try TLS first.
             if sleep and (looks or not self._holds_something()):
-                waits = self._sleep(deadline)
+                PyErr_CheckSignals()
+                self._require_receiving()
+                waits = self._sleep(timeout)
+            else:
                 self._require_receiving()
             self._look(waits)
             if looks == 0 and not isinstance(self._fast, SocketTransport):
@@ -280,20 +284,18 @@ cdef class PollingReader(FrameReader):
             raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
         return 0
 
-    cdef bint _sleep(self, double deadline) except -1:
+    cdef bint _sleep(self, double left) except -1:
         """Wait in the kernel until bytes arrive, or the connection ends. Queued bytes go on leaving, which is the event
         loop's work otherwise: the server may answer only when it has all of them. Signal handlers run.
 
         True: recv(2) shall wait, which saves a system call. It does so for a fixed time, by a clock of milliseconds.
         """
         cdef:
-            double left = deadline - _now()
             Transport transport = self._fast
             bint unsent
             int fd
             short events
         self._require_reading()
-        PyErr_CheckSignals()
         if left <= 0:
             return False
         if isinstance(transport, WritableTransport):
@@ -313,6 +315,7 @@ cdef class PollingReader(FrameReader):
         PyErr_CheckSignals()
         if unsent and events & POLLOUT:
             transport._write_ready()
+        self._require_receiving()
         return False
 
     cdef int _require_receiving(self) except -1:

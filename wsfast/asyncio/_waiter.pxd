@@ -8,7 +8,7 @@ cdef enum Outcome:
 cdef class Waiter:
     cdef:
         public bint _asyncio_future_blocking
-        object _loop
+        readonly object _loop
         object _callback
         object _context
         object _message             # of the cancellation

@@ -9,6 +9,7 @@ from cpython.object cimport PyObject, PyTypeObject
 cdef extern from "Python.h":
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
+    bint PyCFunction_CheckExact(object callback)
     void PyErr_Clear()
     PyTypeObject *Py_TYPE(object o)
     PyObject *type_attribute "_PyType_Lookup"(PyTypeObject *cls, object name)
@@ -16,6 +17,17 @@ cdef extern from "Python.h":
 
 cdef object _current_task = asyncio.current_task
 cdef str _nest_patched = "_nest_patched"
+
+
+class _NoLoop:
+    def get_debug(self):
+        return False
+
+
+# A C task asks the future that wakes it for its result. Of a future of its own kind it reads that; on any other one it
+# calls a method whose name it makes of a C string, each time, which costs more than the rest of wake().
+cdef object _done = asyncio.Future(loop=_NoLoop())
+_done.set_result(None)
 
 
 @cython.final
@@ -51,15 +63,12 @@ cdef class Waiter:
             self._loop.call_soon(callback, self, context=context)
             return 0
         try:
-            callback(self)
+            callback(_done if PyCFunction_CheckExact(callback) else self)
         finally:
             PyContext_Exit(context)
         return 0
 
-    # ---- what asyncio.Task calls
-
-    def get_loop(self):
-        return self._loop
+    # ---- what asyncio.Task calls. It takes `_loop` from a future without get_loop(), which saves a call.
 
     def add_done_callback(self, callback, *, context=None):
         if self._outcome == Outcome.ARMED:

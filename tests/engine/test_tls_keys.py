@@ -1,0 +1,88 @@
+"""A key of TLS 1.2 that is worn out: no record may be sent with it, and everybody is told.
+
+That takes 2^24 records, so the test lowers the limit, where rustls keeps it. Whether rustls counts is for its own tests,
+and those of the crate.
+"""
+
+import ctypes
+import gc
+import ssl
+
+import pytest
+from support import certificates, frames
+from support.servers import serve
+from support.tls_peer import TLSPeer
+
+import wsfast
+from wsfast import ConnectionClosed, ConnectionClosedError, WSListener, WSMsgType, ws_connect
+from wsfast._engine.tls import TLSSession
+
+pytestmark = pytest.mark.memory
+
+LIMIT = 1 << 24
+FEW = 40
+OF_HEADER = 3 * ctypes.sizeof(
+    ctypes.c_void_p
+)  # a reference count, a type, Cython's table; then the crate's pointer
+
+
+def wear_out(transport):
+    """Let the connection send no more than FEW records."""
+    [session] = [part for part in gc.get_referents(transport) if isinstance(part, TLSSession)]
+    stream = ctypes.c_void_p.from_address(id(session) + OF_HEADER)
+    libc = ctypes.CDLL(None)
+    libc.malloc_usable_size.restype = ctypes.c_size_t
+    size = libc.malloc_usable_size(stream)
+    numbers = (ctypes.c_uint64 * (size // 8)).from_address(stream.value)
+    [place] = [place for place, number in enumerate(numbers) if number == LIMIT]
+    numbers[place] = FEW
+
+
+async def read_all(peer):
+    """How many frames came, and how the client ended TLS."""
+    context = certificates.server_context.__wrapped__()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    server = TLSPeer(peer, context)
+    await server.accept()
+    parser = frames.Parser()
+    count = 0
+    while data := await server.read():
+        count += sum(frame.opcode == frames.TEXT for frame in parser.feed(data))
+    server.send(server.end())
+    return count
+
+
+async def listener(url):
+    transport, _ = await ws_connect(WSListener, url, ssl_context=certificates.client_settings())
+    wear_out(transport.underlying_transport)
+    sent = 0
+    with pytest.raises(ConnectionClosed):
+        for _ in range(10 * FEW):
+            transport.send(WSMsgType.TEXT, "x")
+            sent += 1
+    await transport.wait_disconnected()
+    return sent - 1, transport.close_info.cause
+
+
+async def awaitable(url):
+    async with wsfast.connect(url, ssl=certificates.client_settings(), write_policy="immediate") as ws:
+        wear_out(ws.transport)
+        sent = 0
+        with pytest.raises(ConnectionClosedError) as told:
+            for _ in range(10 * FEW):
+                await ws.send("x")
+                sent += 1
+        with pytest.raises(ConnectionClosedError):
+            await ws.recv()
+        return sent - 1, told.value.__cause__
+
+
+@pytest.mark.parametrize("face", [listener, awaitable])
+async def test_a_worn_out_key_ends_the_connection(face):
+    """All that send() took before is received, and then close_notify."""
+    async with serve(read_all) as served:
+        sent, cause = await face(served.url.replace("ws:", "wss:"))
+        assert FEW - 5 < sent <= FEW
+        assert await served.result() == sent
+    assert type(cause) is ssl.SSLError
+    assert "no more records can be sent with this key" in str(cause)
