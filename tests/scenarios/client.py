@@ -154,13 +154,14 @@ class Actor:
         self.depth = 0
         self.budget = BUDGET
         self.in_fragments = False
-        self.last_buffer = bytearray(b"none")
+        self.buffers: list[bytearray] = []  # the last ones that were sent, and those that are being sent
         self.gave_up = False  # abort() was called, or reading was paused
 
     # ---- callbacks
 
     def run(self, callback: str) -> None:
         """Execute the next list of actions of this callback."""
+        self._resize()
         if self.depth >= DEPTH or self.budget <= 0 or not self.scripts.get(callback):
             return
         armed, self.armed = self.armed, False
@@ -173,6 +174,7 @@ class Actor:
             self.armed = armed
 
     def interrupt(self, callback: str) -> None:
+        self._resize()
         if self.armed:
             collects = gc.isenabled()
             gc.disable()
@@ -181,6 +183,12 @@ class Actor:
             finally:
                 if collects:
                     gc.enable()
+
+    def _resize(self) -> None:
+        """Wherever Python runs, free the memory of what was sent. What is being sent is wsfast's: BufferError."""
+        for buffer in self.buffers:
+            with suppress(BufferError):
+                buffer.clear()
 
     # ---- actions
 
@@ -215,11 +223,15 @@ class Actor:
         self.number += 1
         payload = KIND[kind](record(number, size))
         if kind == "memoryview":
-            self.last_buffer = payload.obj
+            self._keep(payload.obj)
         elif kind == "bytearray":
-            self.last_buffer = payload
+            self._keep(payload)
         self._call(call, payload)
         self.accepted.append(number)
+
+    def _keep(self, buffer: bytearray) -> None:
+        del self.buffers[:-DEPTH]
+        self.buffers.append(buffer)
 
     def _call(self, call: Callable[..., object], *args: Any) -> None:
         """Call wsfast, with garbage to collect if the program asks for it. No object is made between drawing the number
@@ -275,7 +287,8 @@ class Actor:
             transport.send_reuse_external_bytearray(opcode, buffer, 14)
 
         transport, opcode = self.transport, WSMsgType.BINARY
-        self.last_buffer = buffer = bytearray(14) + record(self.number, size)
+        buffer = bytearray(14) + record(self.number, size)
+        self._keep(buffer)
         self._send(24, "bytes", call)
 
     def do_fragment(self, size: int, fin: bool) -> None:
@@ -302,9 +315,6 @@ class Actor:
 
     def do_collect(self) -> None:
         gc.collect()
-
-    def do_resize(self) -> None:
-        self.last_buffer.clear()
 
     def do_raise(self) -> None:
         if self.depth:
@@ -373,7 +383,7 @@ async def play(program: Program, loop: Loop) -> list[str]:
             actor.run("loop_exception")
 
     loop.set_exception_handler(loop_exception)
-    logger = logging.Logger("scenario")
+    logger = logging.Logger("scenario", logging.DEBUG if program.logged else logging.INFO)
     logger.addHandler(Handler(actor))
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
