@@ -59,7 +59,12 @@ ACTIONS = {
 }
 FAVOURS = (0, 1, 1, 4)
 
-Weights = dict[str, int]
+
+class Taste(NamedTuple):
+    """What the actions of a scenario are drawn from."""
+
+    weights: dict[str, int]
+    sizes: list[int]
 
 
 class Program(NamedTuple):
@@ -90,10 +95,10 @@ def draw(seed: int) -> Program:
     tls = r.random() < 0.3
     compressed = r.random() < 0.3
     weights = {action: weight * r.choice(FAVOURS) for action, weight in ACTIONS.items()}
-    weights["send"] = max(weights["send"], 1)
-    steps = [_step(r, weights) for _ in range(r.randint(3, 14))]
+    taste = Taste({**weights, "send": max(weights["send"], 1)}, r.sample(SIZES, 4))
+    steps = [_step(r, taste) for _ in range(r.randint(3, 14))]
     callbacks = r.sample(CALLBACKS, r.randint(1, 6))
-    scripts = {name: [_actions(r, weights, 2) for _ in range(r.randint(1, 4))] for name in callbacks}
+    scripts = {name: [_actions(r, taste, 2) for _ in range(r.randint(1, 4))] for name in callbacks}
     return Program(
         tls=tls,
         rustls=bool(seed % 3),
@@ -109,9 +114,9 @@ def draw(seed: int) -> Program:
     )
 
 
-def _step(r: random.Random, weights: Weights) -> Action:
+def _step(r: random.Random, taste: Taste) -> Action:
     if r.random() < 0.6:
-        return "client", _actions(r, weights, 3)
+        return "client", _actions(r, taste, 3)
     return r.choice(
         [
             ("read", r.choice([1, 100, 5000, 100_000])),
@@ -128,28 +133,28 @@ def _step(r: random.Random, weights: Weights) -> Action:
     )
 
 
-def _actions(r: random.Random, weights: Weights, depth: int) -> list[Action]:
-    return [_action(r, weights, depth) for _ in range(r.choice([1, 1, 2, 3]))]
+def _actions(r: random.Random, taste: Taste, depth: int) -> list[Action]:
+    return [_action(r, taste, depth) for _ in range(r.choice([1, 1, 2, 3]))]
 
 
-def _size(r: random.Random) -> int:
-    return r.choice(SIZES) + r.choice([0, 0, r.randint(-3, 3)]) * (r.random() < 0.5)
+def _size(r: random.Random, taste: Taste) -> int:
+    return r.choice(taste.sizes) + r.choice([0, 0, r.randint(-3, 3)]) * (r.random() < 0.5)
 
 
-def _action(r: random.Random, weights: Weights, depth: int) -> Action:
-    kind = r.choices(list(weights), list(weights.values()))[0]
+def _action(r: random.Random, taste: Taste, depth: int) -> Action:
+    kind = r.choices(list(taste.weights), list(taste.weights.values()))[0]
     if kind == "cork" and not depth:
         kind = "send"
     if kind == "send":
-        return "send", _size(r), r.choice(["bytes", "bytearray", "memoryview", "str"])
+        return "send", _size(r, taste), r.choice(["bytes", "bytearray", "memoryview", "str"])
     if kind == "send_many":
-        return "send_many", [_size(r) for _ in range(r.randint(1, 5))], r.random() < 0.5
+        return "send_many", [_size(r, taste) for _ in range(r.randint(1, 5))], r.random() < 0.5
     if kind == "cork":
-        return "cork", _actions(r, weights, depth - 1)
+        return "cork", _actions(r, taste, depth - 1)
     if kind == "reuse":
-        return "reuse", _size(r)
+        return "reuse", _size(r, taste)
     if kind == "fragment":
-        return "fragment", _size(r), r.random() < 0.5
+        return "fragment", _size(r, taste), r.random() < 0.5
     if kind == "ping":
         return (r.choice(["ping", "pong"]),)
     if kind == "garbage":
