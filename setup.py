@@ -36,6 +36,9 @@ CORE = {
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
 SANITIZE = os.environ.get("WSFAST_SANITIZE")
 CRATE = "wsfast/_tungstenite"
+# What runs for each frame: -O3 makes the calls inline that -O2 leaves, 1 to 4 % of a message's instructions.
+HOT = {f"wsfast._engine.{module}" for module in ("transport", "reader", "writer", "messages")}
+HOT |= {"wsfast.asyncio._messaging"}
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 compile_args += ["-O0", "-g3"] if DEBUG else ["-O2", "-DNDEBUG", "-g0"]
@@ -51,7 +54,8 @@ DIRECTIVES |= {"boundscheck": False, "wraparound": False, "binding": False, "aut
 def extension(path: str) -> Extension:
     name = path.removesuffix(".pyx").replace("/", ".")
     depends = [*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"]
-    flags = {"extra_compile_args": compile_args, "extra_link_args": link_args}
+    level = ["-O3"] if name in HOT and not DEBUG else []
+    flags = {"extra_compile_args": compile_args + level, "extra_link_args": link_args}
     return Extension(name, [path, *CORE.get(name, [])], ["wsfast/core", CRATE], depends=depends, **flags)
 
 

@@ -127,10 +127,10 @@ def counted_process(url, library, rows):
             callgrind.counted_as(f"{number}-{rounds}".encode())
 
 
-def requests():
-    """callgrind's requests as a shared library."""
-    source = native.BENCH / "machine" / "callgrind.c"
-    built = native.OUT / "libcallgrind.so"
+def library(name):
+    """A source of bench/machine as a shared library: callgrind's requests, or clocks that stand still."""
+    source = native.BENCH / "machine" / f"{name}.c"
+    built = native.OUT / f"lib{name}.so"
     if native.stale(built, [source]):
         native.compile_into(built, [*os.environ.get("CC", "cc").split(), "-O2", "-shared", "-fPIC", source])
     return built
@@ -151,7 +151,15 @@ def profiles(rows, layout=0):
             "--instr-atstart=no",
             f"--callgrind-out-file={directory}/out",
         ]
-        command += [sys.executable, "-m", "bench.counted", "--process", server.url, requests(), *words]
+        command += [
+            sys.executable,
+            "-m",
+            "bench.counted",
+            "--process",
+            server.url,
+            library("callgrind"),
+            *words,
+        ]
         environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "LAYOUT": "x" * 1000 * layout}
         done = subprocess.run(
             list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -10,8 +10,9 @@ the instructions of both runs, divided by the difference between their rounds. S
 opening of the connection cancel out. asyncio's own event loop drives the clients, because its iterations do not depend
 on time.
 
-How many reads a batch or a flood is cut into does depend on time, and the awaitable client wakes for each read. On a
-busy machine the counts of these works vary by some percent, so compare several runs.
+How many reads a batch is cut into does depend on time, and the awaitable client wakes for each read. On a busy machine
+the counts of this work vary by some percent, so compare several runs. A flood comes from bench/fed.py: its reads are of
+one size, and its clocks stand still.
 """
 
 import argparse
@@ -20,10 +21,11 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from bench import cases, harness
+from bench import cases, counted, harness
 from bench.contenders import ROOT, why_not
 
 COLLECTED = re.compile(r"Collected : (\d+)")
@@ -45,12 +47,19 @@ WORKS = {
 
 def collected(words, title):
     """The instructions of a process."""
-    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *words]
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    done = subprocess.run(valgrind, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    said = under_valgrind(["--callgrind-out-file=/dev/null", *words], title)
+    return int(COLLECTED.search(said)[1])
+
+
+def under_valgrind(words, title, **environment):
+    """What callgrind says at the end of a process."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0", **environment}
+    words = ["valgrind", "--tool=callgrind", *words]
+    words = list(map(str, words))
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{title} failed:\n{done.stderr}")
-    return int(COLLECTED.search(done.stderr)[1])
+    return done.stderr
 
 
 def executed(client, case, rounds):
@@ -62,11 +71,24 @@ def executed(client, case, rounds):
         return collected(words, f"{client}, {case.title},")
 
 
+def flooded(client, size, few, many):
+    """The instructions per message of a flood (bench/fed.py)."""
+    with tempfile.TemporaryDirectory() as directory:
+        words = ["--instr-atstart=no", f"--callgrind-out-file={directory}/out"]
+        words += [sys.executable, "-m", "bench.fed", client, size, counted.library("callgrind"), few, many]
+        under_valgrind(words, f"{client}, a flood,", LD_PRELOAD=str(counted.library("still_clock")))
+        counts = {}
+        for file in sorted(Path(directory).glob("out.*")):
+            text = file.read_text(errors="replace")
+            if name := re.search(r"Client Request: (\d+)", text):
+                counts[int(name[1])] = counted.total(text)
+    return (counts[many] - counts[few]) / (many - few)
+
+
 def per_operation(client, case):
     """The instructions for one round trip, one message of a batch or flood, or one opening."""
     if case.function == "flood":
-        few, many = (replace(case, count=count) for count in (2_000, 22_000))
-        return (executed(client, many, 1) - executed(client, few, 1)) / (2 * 20_000)
+        return flooded(client, case.size, 2_000, 22_000)
     # The warm-up round cancels out, because both runs have it.
     more = executed(client, case, MANY) - executed(client, case, FEW)
     return more / ((MANY - FEW) * case.count)

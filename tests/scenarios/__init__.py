@@ -10,7 +10,8 @@ time.
 
 The command prints each seed that fails, with its program. `make hammer` runs it under AddressSanitizer and UBSan.
 
-The check has been seen to fail, under sanitizers. Without the rule of one write at a time, the 8th of the seeds 1, 2,
-3... finds frames out of order, and the 10th finds a damaged frame. Without the export of a buffer that is sent in
-place, the 138th reads freed memory.
+The check has been seen to fail, under sanitizers. If frames are written while another one is, instead of after it, seed
+1 finds frames out of order, seed 14 a damaged frame, seed 23 a message within another one, and in seed 57 a frame is
+written behind the end of its area. Without the export of a buffer that is sent in place, seed 13 reads freed memory.
+`make test` plays the seeds 0-39 under sanitizers, in five seconds of processor time, and 0-159 without.
 """

@@ -42,6 +42,10 @@ class Program:
         self.compressed = self.random.random() < 0.3
         self.secure = seed % 3 == 0
         self.stream = zlib.compressobj(wbits=-15)
+        self.overflow = self.random.choice(
+            ["pause", "pause", "drop_oldest", "drop_newest", "conflate", "fail"]
+        )
+        self.had: set[int] = set()
 
     # ---- the server
 
@@ -95,8 +99,18 @@ class Program:
     def got(self, message: str | bytes) -> None:
         text = message if isinstance(message, str) else bytes(message).decode()
         number = int(text.split(":")[0])
-        assert number > self.last, f"{number} after {self.last}"
+        if self.overflow == "conflate":  # a newer message takes the place of an older one
+            assert number not in self.had, f"{number} twice"
+            self.had.add(number)
+        else:
+            assert number > self.last, f"{number} after {self.last}"
         self.last = number
+
+    def key(self, payload: bytes) -> int | None:
+        """The key of a message, for overflow="conflate"; a finalizer may run, and a task may be cancelled."""
+        self.disturb()
+        number = int(payload.split(b":")[0])
+        return None if number % 7 == 0 else number % 3
 
     async def receive(self, ws: ClientConnection) -> None:
         while True:
@@ -176,6 +190,10 @@ class Program:
             "ping_interval": self.random.choice([None, 0.001]),
             "ping_timeout": None,
         }
+        if self.overflow != "pause":
+            options |= {"overflow": self.overflow, "max_queue": options["max_queue"] or 2}
+        if self.overflow == "conflate":
+            options["conflate_key"] = self.key
         if self.compressed:
             options["headers"] = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
         else:

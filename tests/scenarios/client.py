@@ -59,6 +59,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     actor: Actor | None = None
     now = 0.0
+    idle = 0
 
     def time(self) -> float:
         return self.now
@@ -83,6 +84,16 @@ class Loop(asyncio.SelectorEventLoop):
     def call_later(self, *args: Any, **kwargs: Any) -> Any:
         self._interrupt()
         return super().call_later(*args, **kwargs)
+
+
+class Socket(socket.socket):
+    """A socket that lets asyncio's own transport be interrupted in each write."""
+
+    loop: Loop
+
+    def send(self, *args: Any) -> int:
+        self.loop._interrupt()
+        return super().send(*args)
 
 
 class Handler(logging.Handler):
@@ -154,13 +165,14 @@ class Actor:
         self.depth = 0
         self.budget = BUDGET
         self.in_fragments = False
-        self.last_buffer = bytearray(b"none")
+        self.buffers: list[bytearray] = []  # the last ones that were sent, and those that are being sent
         self.gave_up = False  # abort() was called, or reading was paused
 
     # ---- callbacks
 
     def run(self, callback: str) -> None:
         """Execute the next list of actions of this callback."""
+        self._resize()
         if self.depth >= DEPTH or self.budget <= 0 or not self.scripts.get(callback):
             return
         armed, self.armed = self.armed, False
@@ -173,6 +185,7 @@ class Actor:
             self.armed = armed
 
     def interrupt(self, callback: str) -> None:
+        self._resize()
         if self.armed:
             collects = gc.isenabled()
             gc.disable()
@@ -181,6 +194,12 @@ class Actor:
             finally:
                 if collects:
                     gc.enable()
+
+    def _resize(self) -> None:
+        """Wherever Python runs, free the memory of what was sent. What is being sent is wsfast's: BufferError."""
+        for buffer in self.buffers:
+            with suppress(BufferError):
+                buffer.clear()
 
     # ---- actions
 
@@ -215,11 +234,15 @@ class Actor:
         self.number += 1
         payload = KIND[kind](record(number, size))
         if kind == "memoryview":
-            self.last_buffer = payload.obj
+            self._keep(payload.obj)
         elif kind == "bytearray":
-            self.last_buffer = payload
+            self._keep(payload)
         self._call(call, payload)
         self.accepted.append(number)
+
+    def _keep(self, buffer: bytearray) -> None:
+        del self.buffers[:-DEPTH]
+        self.buffers.append(buffer)
 
     def _call(self, call: Callable[..., object], *args: Any) -> None:
         """Call wsfast, with garbage to collect if the program asks for it. No object is made between drawing the number
@@ -275,7 +298,8 @@ class Actor:
             transport.send_reuse_external_bytearray(opcode, buffer, 14)
 
         transport, opcode = self.transport, WSMsgType.BINARY
-        self.last_buffer = buffer = bytearray(14) + record(self.number, size)
+        buffer = bytearray(14) + record(self.number, size)
+        self._keep(buffer)
         self._send(24, "bytes", call)
 
     def do_fragment(self, size: int, fin: bool) -> None:
@@ -302,9 +326,6 @@ class Actor:
 
     def do_collect(self) -> None:
         gc.collect()
-
-    def do_resize(self) -> None:
-        self.last_buffer.clear()
 
     def do_raise(self) -> None:
         if self.depth:
@@ -356,8 +377,10 @@ def _tls(program: Program) -> ssl.SSLContext | TLS | None:
 
 
 async def _iterate(loop: Loop, moved: int) -> None:
-    """Run one iteration of the event loop. Advance the clock if the peer got no bytes."""
-    if not moved:
+    """Run one iteration of the event loop. Advance the clock if the peer got no bytes in two: it may read in one what
+    the client wrote in the other."""
+    loop.idle = 0 if moved else loop.idle + 1
+    if loop.idle > 1:
         loop.now += 0.001
     await asyncio.sleep(0)
 
@@ -373,13 +396,15 @@ async def play(program: Program, loop: Loop) -> list[str]:
             actor.run("loop_exception")
 
     loop.set_exception_handler(loop_exception)
-    logger = logging.Logger("scenario")
+    logger = logging.Logger("scenario", logging.DEBUG if program.logged else logging.INFO)
     logger.addHandler(Handler(actor))
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         sock.setblocking(False)
+    ours = Socket(fileno=ours.detach())
+    ours.loop = loop
     peer = Peer(theirs, program.tls, program.compressed)
     base: Any = MessageListener if program.whole_messages else Listener
     if "send_user_specific_ping" in program.scripts or "is_user_specific_pong" in program.scripts:

@@ -164,7 +164,10 @@ class Peer:
         payload = frame.payload
         if self._message[0].rsv:
             assert self._inflater is not None
-            payload = self._inflater.decompress(payload + b"\0\0\xff\xff" * frame.fin)
+            try:
+                payload = self._inflater.decompress(payload + b"\0\0\xff\xff" * frame.fin)
+            except zlib.error as exc:
+                raise AssertionError(f"compressed data is damaged: {exc}") from exc
         self.numbers += records(payload)
         if frame.fin:
             self._message.clear()

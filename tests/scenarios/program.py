@@ -43,6 +43,30 @@ SIZES = (
 )
 
 
+# What a callback may do, and how often it does. Each scenario does some of them more often than others, and some never:
+# two actions that must meet to show a defect meet sooner where there are few others.
+ACTIONS = {
+    "send": 10,
+    "send_many": 3,
+    "cork": 5,
+    "reuse": 4,
+    "fragment": 2,
+    "ping": 2,
+    "garbage": 3,
+    "poll": 2,
+    "close": 1,
+    "rarely": 2,
+}
+FAVOURS = (0, 1, 1, 4)
+
+
+class Taste(NamedTuple):
+    """What the actions of a scenario are drawn from."""
+
+    weights: dict[str, int]
+    sizes: list[int]
+
+
 class Program(NamedTuple):
     """The settings, steps and scripts of a scenario. The steps of the client program and of its server alternate.
     `scripts` has a list of actions for each call of a callback. When the lists are used up, the callback does
@@ -54,6 +78,7 @@ class Program(NamedTuple):
     gather: bool
     whole_messages: bool
     use_aiofastnet: bool
+    logged: bool  # each frame; then no buffer is sent in place
     limit: int  # set_write_buffer_limits()
     collecting: bool  # collect garbage as often as possible
     steps: list[Action]
@@ -69,9 +94,11 @@ def draw(seed: int) -> Program:
     r = random.Random(seed)
     tls = r.random() < 0.3
     compressed = r.random() < 0.3
-    steps = [_step(r) for _ in range(r.randint(3, 14))]
+    weights = {action: weight * r.choice(FAVOURS) for action, weight in ACTIONS.items()}
+    taste = Taste({**weights, "send": max(weights["send"], 1)}, r.sample(SIZES, 4))
+    steps = [_step(r, taste) for _ in range(r.randint(3, 14))]
     callbacks = r.sample(CALLBACKS, r.randint(1, 6))
-    scripts = {name: [_actions(r, 2) for _ in range(r.randint(1, 4))] for name in callbacks}
+    scripts = {name: [_actions(r, taste, 2) for _ in range(r.randint(1, 4))] for name in callbacks}
     return Program(
         tls=tls,
         rustls=bool(seed % 3),
@@ -79,6 +106,7 @@ def draw(seed: int) -> Program:
         gather=r.random() < 0.3,
         whole_messages=compressed or r.random() < 0.3,
         use_aiofastnet=r.random() < 0.85,
+        logged="log" in callbacks or r.random() < 0.1,
         limit=r.choice([0, 1, 1, 5000, 65536]),
         collecting="finalizer" in callbacks,
         steps=steps,
@@ -86,9 +114,9 @@ def draw(seed: int) -> Program:
     )
 
 
-def _step(r: random.Random) -> Action:
+def _step(r: random.Random, taste: Taste) -> Action:
     if r.random() < 0.6:
-        return "client", _actions(r, 3)
+        return "client", _actions(r, taste, 3)
     return r.choice(
         [
             ("read", r.choice([1, 100, 5000, 100_000])),
@@ -105,29 +133,28 @@ def _step(r: random.Random) -> Action:
     )
 
 
-def _actions(r: random.Random, depth: int) -> list[Action]:
-    return [_action(r, depth) for _ in range(r.choice([1, 1, 2, 3]))]
+def _actions(r: random.Random, taste: Taste, depth: int) -> list[Action]:
+    return [_action(r, taste, depth) for _ in range(r.choice([1, 1, 2, 3]))]
 
 
-def _size(r: random.Random) -> int:
-    return r.choice(SIZES) + r.choice([0, 0, r.randint(-3, 3)]) * (r.random() < 0.5)
+def _size(r: random.Random, taste: Taste) -> int:
+    return r.choice(taste.sizes) + r.choice([0, 0, r.randint(-3, 3)]) * (r.random() < 0.5)
 
 
-def _action(r: random.Random, depth: int) -> Action:
-    kind = r.choices(
-        ("send", "send_many", "cork", "reuse", "fragment", "ping", "garbage", "poll", "close", "rarely"),
-        (10, 3, 5 if depth else 0, 4, 2, 2, 3, 2, 1, 2),
-    )[0]
+def _action(r: random.Random, taste: Taste, depth: int) -> Action:
+    kind = r.choices(list(taste.weights), list(taste.weights.values()))[0]
+    if kind == "cork" and not depth:
+        kind = "send"
     if kind == "send":
-        return "send", _size(r), r.choice(["bytes", "bytearray", "memoryview", "str"])
+        return "send", _size(r, taste), r.choice(["bytes", "bytearray", "memoryview", "str"])
     if kind == "send_many":
-        return "send_many", [_size(r) for _ in range(r.randint(1, 5))], r.random() < 0.5
+        return "send_many", [_size(r, taste) for _ in range(r.randint(1, 5))], r.random() < 0.5
     if kind == "cork":
-        return "cork", _actions(r, depth - 1)
+        return "cork", _actions(r, taste, depth - 1)
     if kind == "reuse":
-        return "reuse", _size(r)
+        return "reuse", _size(r, taste)
     if kind == "fragment":
-        return "fragment", _size(r), r.random() < 0.5
+        return "fragment", _size(r, taste), r.random() < 0.5
     if kind == "ping":
         return (r.choice(["ping", "pong"]),)
     if kind == "garbage":
@@ -141,7 +168,6 @@ def _action(r: random.Random, depth: int) -> Action:
     return r.choice(
         [
             ("collect",),
-            ("resize",),
             ("raise",),
             ("pause_reading",),
             ("resume_reading",),
