@@ -396,7 +396,7 @@ cdef class TLSTransport(SocketTransport):
         if self._finalizing_close or self._reader is None or self._end_said:
             return NoResult.OK
         try:
-            while size > 0 and not self._finalizing_close:
+            while size > 0 and not (self._finalizing_close or self._end_said):
                 piece = crate.take(<wst_stream *>session._stream, out, OUTGOING - PIECE - OVERHEAD)
                 if session._to_send():
                     all_sent &= self._put(out, piece)

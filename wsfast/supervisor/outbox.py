@@ -209,7 +209,10 @@ class Outbox:
             delay = self._wait()
             if delay is not None:
                 return delay
-            item = queue.popleft()
+            try:
+                item = queue.popleft()
+            except IndexError:  # a finalizer of the program's has just taken the subscription back
+                continue
             if not self._send(item, queue):
                 return None
         return 0.0
