@@ -136,6 +136,26 @@ async def test_eager_tasks():
         assert [sent.payload for sent in await far.frames(1)] == [b"x"]
 
 
+async def test_tasks_written_in_python():
+    """They are woken by the object that they wait for, and find out its loop."""
+    async with awaitable() as (ws, far):
+
+        async def answer():
+            await ws.send(await ws.recv())
+            return await ws.recv()
+
+        task = asyncio.tasks._PyTask(answer(), loop=asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        await feed(ws, texts(1) + texts(2))
+        assert await task == "2"
+        assert [sent.payload for sent in await far.frames(1)] == [b"1"]
+        cancelled = asyncio.tasks._PyTask(answer(), loop=asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+
 async def test_what_awaits_one_recv_twice_is_told_so():
     """As for a coroutine. The first one goes on waiting."""
     async with awaitable() as (ws, _):
