@@ -99,7 +99,6 @@ MEMBERS = {
     "logger": "websockets' name",
     "is_client_side": "picows' name",
     "is_secure": "picows' name",
-    "last_received": "`ws.protocol` has it in the awaitable client; the blocking one reads only while a method waits",
     "latency": "the listener has `measure_roundtrip_time()`",
     "local_address": "the listener has `underlying_transport.get_extra_info()`",
     "remote_address": "the listener has `underlying_transport.get_extra_info()`",

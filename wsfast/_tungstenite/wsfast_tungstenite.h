@@ -221,6 +221,8 @@ int wst_pump(wst_connection *connection, double timeout);
 int wst_take_pong(wst_connection *connection, char *data, double *latency);
 /* Round-trip time of the last answered ping; 0 before. */
 double wst_latency(wst_connection *connection);
+/* When bytes were last received, by CLOCK_MONOTONIC; 0 before, and without stamps and pings by the clock. */
+double wst_last_received(wst_connection *connection);
 
 /* Starts the closing handshake, unless it has begun. code 0: an empty CLOSE. Never sleeps. */
 int wst_close(wst_connection *connection, int code, const char *reason, size_t size);

@@ -209,6 +209,12 @@ class ClientConnection(Connection, Identity):
         return self.protocol.stats
 
     @property
+    def last_received(self) -> float:
+        """When bytes were last received, by ``time.monotonic()``. It is 0.0 unless the connection is kept alive by
+        pings, or was made with ``timestamps``."""
+        return self.protocol.last_received
+
+    @property
     def backlog(self) -> Backlog:
         """What has arrived and was not received yet, and what `overflow` has dropped."""
         return Backlog(*backlog(self.listener))

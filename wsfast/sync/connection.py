@@ -151,6 +151,15 @@ class ClientConnection(Connection, Identity):
         return float(lib.wst_latency(self._handle))
 
     @property
+    def last_received(self) -> float:
+        """When bytes were last received, by ``time.monotonic()``. It is 0.0 unless the connection is kept alive by
+        pings, or was made with ``timestamps``.
+
+        Bytes are received while a method waits, so bytes that came meanwhile may still lie in the kernel.
+        """
+        return float(lib.wst_last_received(self._handle))
+
+    @property
     def protocol(self) -> ClientConnection:
         """The connection itself, which has the attributes that websockets' ``protocol`` has: ``state``, ``id``..."""
         return self

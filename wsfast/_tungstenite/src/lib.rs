@@ -64,6 +64,7 @@ mod writer;
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::*;
@@ -315,6 +316,11 @@ pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char,
 #[no_mangle]
 pub unsafe extern "C" fn wst_latency(handle: *const Handle) -> f64 {
     (*handle).connection.latency()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_last_received(handle: *const Handle) -> f64 {
+    (*handle).connection.counts.last_received.load(Ordering::Relaxed) as f64 * 1e-9
 }
 
 #[no_mangle]
