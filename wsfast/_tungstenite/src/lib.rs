@@ -78,7 +78,7 @@ use tls::Session;
 /// What Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
 pub struct Handle {
     connection: Connection,
-    message: UnsafeCell<CMessage>,
+    message: UnsafeCell<wst_message>,
 }
 
 // SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn wst_openssl_load(
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_config_new(
-    settings: *const CTlsSettings,
+    settings: *const wst_tls_settings,
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Arc<rustls::ClientConfig> {
@@ -170,9 +170,9 @@ pub unsafe extern "C" fn wst_tls_config_free(config: *mut Arc<rustls::ClientConf
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_new(fd: c_int, options: *const COptions) -> *mut Handle {
+pub unsafe extern "C" fn wst_new(fd: c_int, options: *const wst_options) -> *mut Handle {
     let connection = Connection::new(fd, (*options).parse());
-    Box::into_raw(Box::new(Handle { connection, message: UnsafeCell::new(CMessage::new()) }))
+    Box::into_raw(Box::new(Handle { connection, message: UnsafeCell::new(wst_message::ZERO) }))
 }
 
 #[no_mangle]
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut CStreamState) -> c_int {
+pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut wst_stream_state) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
         let told = connection.look_at_tls(|agreed| (*state).tell(agreed, &Cause::None));
         told.map_or(WST_CLOSED, |()| WST_OK)
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn wst_open(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut CMessage {
+pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut wst_message {
     (*handle).message.get()
 }
 
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut CStats) {
+pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut wst_stats) {
     guarded(handle, (), |connection| (*target).tell(connection));
 }
 
@@ -388,7 +388,7 @@ pub unsafe extern "C" fn wst_dup(handle: *const Handle) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut CEnding) {
+pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut wst_ending) {
     guarded(handle, (), |connection| (*target).tell(&connection.ending()));
 }
 
@@ -491,7 +491,7 @@ pub unsafe extern "C" fn wst_stream_write_end(stream: *mut Stream) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut CStreamState) {
+pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut wst_stream_state) {
     let nothing = Cause::None;
     let failed = (*stream).failed().unwrap_or(&nothing);
     let _ = catch_unwind(AssertUnwindSafe(|| (*state).tell(&(*stream).session.connection, failed)));
@@ -509,18 +509,15 @@ mod tests {
     #[test]
     fn a_panic_ends_the_connection_and_stays_inside() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let options = COptions {
+        let options = wst_options {
             max_message: 1,
             max_fragment: 1,
             max_queue: 1,
             ping_interval: -1.0,
             ping_timeout: -1.0,
             close_timeout: -1.0,
-            busy_poll: 0.0,
             max_read: u64::MAX,
-            quickack: 0,
-            report_pings: 0,
-            stamps: 0,
+            ..wst_options::ZERO
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);
