@@ -193,7 +193,6 @@ TAIL = """
 
 | matter | today |
 |---|---|
-| frames that the blocking client answers by itself, in its log | what the program sends and receives |
 | kernel TLS | an `ssl.SSLContext` with `OP_ENABLE_KTLS` is taken; no test says whether the kernel encrypts then |
 
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:

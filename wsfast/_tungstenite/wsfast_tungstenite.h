@@ -21,7 +21,7 @@ enum wst_result {
     WST_INTERRUPTED = -1, /* not done, and perhaps a signal: call again */
     WST_TIMEOUT = -2,
     WST_CLOSED = -3,  /* not open any more, or never to be: wst_describe_ending() says why */
-    WST_PONG = -4,    /* pings were answered: take them by wst_take_pong(), then call again */
+    WST_PONG = -4,    /* pings were answered, or control frames are kept: take all, then call again */
     WST_BLOCKED = -5, /* the frame is queued: call wst_flush() */
     WST_FULL = -6,    /* the frame is not queued, for others are before it: call wst_flush(), then again */
     WST_BUSY = -7,    /* another thread is receiving, or sending a fragmented message */
@@ -45,6 +45,11 @@ enum wst_recv_flag {
     WST_STREAM = 2,  /* a frame at a time */
     WST_AGAIN = 8,   /* there was no memory for a copy of what was lent: it is given again */
     WST_VALIDATE = 4 /* the caller will not decode text, so check here that it is UTF-8 */
+};
+
+/* Set in the first byte of a kept control frame. */
+enum wst_control {
+    WST_SENT = 0x100
 };
 
 /* What is noted of reads: see `timestamps` of ws_connect(). */
@@ -219,6 +224,13 @@ int wst_flush(wst_connection *connection);
 int wst_pump(wst_connection *connection, double timeout);
 /* The payload of the next ping that was answered, at most 125 bytes, its round-trip time, and its size; -1 if there is none. */
 int wst_take_pong(wst_connection *connection, char *data, double *latency);
+/*
+ * From now on control frames are kept for wst_take_control(), those received and those sent; the last 64 of them, since a
+ * server may send any number.
+ */
+void wst_keep_control(wst_connection *connection);
+/* The payload of the next one, at most 125 bytes, its first byte (perhaps with WST_SENT), and its size; -1 if there is none. */
+int wst_take_control(wst_connection *connection, char *data, int *head);
 /* Round-trip time of the last answered ping; 0 before. */
 double wst_latency(wst_connection *connection);
 /* When bytes were last received, by CLOCK_MONOTONIC; 0 before, and without stamps and pings by the clock. */

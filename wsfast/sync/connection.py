@@ -284,13 +284,17 @@ class ClientConnection(Connection, Identity):
     def _stopped(self, result: int, timeout: float | None) -> None:
         """The crate returned without a message. Returns if it shall go on."""
         if result == lib.WST_PONG:
-            self._pings.collect()
+            self._collect()
         elif result == lib.WST_TIMEOUT:
             raise TimeoutError(f"timed out in {timeout:.1f}s")
         elif result == lib.WST_NO_MEMORY:
             raise MemoryError
         else:
             raise self._exception()
+
+    def _collect(self) -> None:
+        """Take what the crate has noted for Python."""
+        self._pings.collect()
 
     def _text_is_invalid(self, exc: UnicodeDecodeError, text: bool) -> NoReturn:
         """A message is not UTF-8. If it is binary, and only the caller wanted text, what is behind it remains."""
@@ -320,7 +324,7 @@ class ClientConnection(Connection, Identity):
     def _flush(self) -> None:
         while result := lib.wst_flush(self._handle):
             if result == lib.WST_PONG:
-                self._pings.collect()
+                self._collect()
             elif result == lib.WST_NO_MEMORY:
                 raise MemoryError
             elif result != lib.WST_INTERRUPTED:
@@ -447,7 +451,7 @@ class ClientConnection(Connection, Identity):
             left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
             result = lib.wst_pump(self._handle, left)
             if result == lib.WST_PONG:
-                self._pings.collect()
+                self._collect()
             elif result == lib.WST_CLOSED:
                 self._note_end()
                 return is_set()
@@ -540,7 +544,7 @@ class ClientConnection(Connection, Identity):
         If the handler of a signal raises in here, the next call does the rest.
         """
         if not self._ended.is_set():
-            self._pings.collect()
+            self._collect()
             self._pings.close()
             if self._socket is not None:
                 self._socket.close()

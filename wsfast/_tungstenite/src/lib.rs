@@ -11,7 +11,7 @@
 //! | this file, `abi` | the border: the functions and the structures of wsfast_tungstenite.h |
 //! | `connection` | what any thread may ask of a connection, and the order of the locks |
 //! | `opening`, `receiving`, `sending`, `keepalive`, `closing` | its methods that touch several parts, by what they are for |
-//! | `reader`, `sender`, `writer`, `ending`, `pings`, `counts` | its parts, each with a lock or atomics of its own |
+//! | `reader`, `sender`, `writer`, `ending`, `pings`, `control_log`, `counts` | its parts, each with a lock or atomics of its own |
 //! | `wire`, `socket` | the socket, and TLS above it; the system calls |
 //! | `buffer`, `block` | the bytes that arrived, and the message in them that is lent; memory at cache lines |
 //! | `core`, `frame` | the C core; headers by tungstenite |
@@ -31,6 +31,7 @@ mod block;
 mod buffer;
 mod closing;
 mod connection;
+mod control_log;
 mod core;
 mod counts;
 mod ending;
@@ -69,6 +70,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::*;
 use connection::{Connection, Stop};
+use control_log::Control;
 use ending::Cause;
 use receiving::{Received, Wish};
 use rustls::CommonState;
@@ -308,6 +310,22 @@ pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char,
         None => -1,
         Some((payload, seconds)) => {
             *latency = seconds;
+            copy_text(std::slice::from_raw_parts_mut(data.cast(), core::MAX_CONTROL), payload.bytes())
+        }
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_keep_control(handle: *const Handle) {
+    guarded(handle, (), |connection| connection.sender.log.start());
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_take_control(handle: *const Handle, data: *mut c_char, head: *mut c_int) -> c_int {
+    guarded(handle, -1, |connection| match connection.sender.log.take() {
+        None => -1,
+        Some(Control { head: first, payload, sent }) => {
+            *head = c_int::from(first) | if sent { WST_SENT } else { 0 };
             copy_text(std::slice::from_raw_parts_mut(data.cast(), core::MAX_CONTROL), payload.bytes())
         }
     })

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tungstenite::protocol::frame::coding::Control;
+use tungstenite::protocol::frame::coding::{Control, OpCode};
 
 use crate::buffer::READ;
 use crate::connection::{after, earliest, Connection, Stop};
-use crate::core::{is_text, Violation};
+use crate::core::{is_text, Violation, FIN};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
@@ -107,7 +107,7 @@ impl Connection {
                     match self.next_frame(reader) {
                         Ok(frame) => frame,
                         Err(need) => {
-                            if self.pings.are_answered() {
+                            if self.has_news() {
                                 return Err(Stop::Pong);
                             }
                             if user.is_none() || self.phase() == Phase::Closed {
@@ -182,6 +182,7 @@ impl Connection {
                 Parsed::Violation(cause) => self.violate(reader, cause),
                 Parsed::Control(opcode, payload) => {
                     self.counts.frames.add(1);
+                    self.sender.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
                     match opcode {
                         Control::Ping => self.sender.answer(&self.wire, payload.bytes()),
                         Control::Pong => self.pings.answer(payload.bytes()),
@@ -405,7 +406,7 @@ impl Connection {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let mut reader = self.try_reader().ok_or(Stop::Busy)?;
         let room = self.drain(&mut reader);
-        if self.pings.are_answered() {
+        if self.has_news() {
             return Err(Stop::Pong);
         }
         let now = Instant::now();
