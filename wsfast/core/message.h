@@ -70,10 +70,15 @@ wsf_status wsf_message_receive_slow(wsf_message *m, const uint8_t *p, size_t n, 
 /*
  * Judges the n bytes at p, all that has arrived behind the last frame that was taken. Returns
  *
- *   WSF_FRAME       a legal frame lies there, its payload included; *h is filled in,
- *   WSF_PART        a legal header does, and what has come of the payload is legal; *h is filled
- * in, WSF_INCOMPLETE  not even a header is complete, WSF_OVER        there is nothing to be read
- * any more, WSF_ERR_...     this rule is broken; from now on the answer is WSF_OVER.
+ * WSF_FRAME: a legal frame lies there, its payload included; *h is filled in.
+ *
+ * WSF_PART: a legal header does, and what has come of the payload is legal; *h is filled in.
+ *
+ * WSF_INCOMPLETE: not even a header is complete.
+ *
+ * WSF_OVER: there is nothing to be read any more.
+ *
+ * WSF_ERR_...: this rule is broken; from now on the answer is WSF_OVER.
  *
  * Text that is wrong fails with the byte that makes it wrong (RFC 6455 section 8.1), not when the
  * server pleases to send the rest of its frame: a look ahead, in a validator of its own. No byte is
