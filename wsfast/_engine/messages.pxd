@@ -29,7 +29,7 @@ cdef class Incoming:
     cdef:
         WSTransport transport
         readonly int msg_type
-        bint is_plain               # frames need not be shown that are whole messages: nothing is compressed
+        bint is_plain               # single-frame messages may skip add(): nothing is compressed
 
     cdef bytes add(self, WSFrame frame)
     cdef bytes _inflate(self, WSFrame frame)

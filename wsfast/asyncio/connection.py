@@ -88,7 +88,7 @@ class ClientConnection(Connection, Identity):
         self._close_timeout = close_timeout
         self._loop = asyncio.get_running_loop()
         # Set while a fragmented message is being sent, and done when it is over.
-        self._turn: asyncio.Future[None] | None = None
+        self._send_lock: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
         self._reading_on: set[object] = set()  # for whom
@@ -322,7 +322,7 @@ class ClientConnection(Connection, Identity):
         remaining = iter(messages)
         more = True
         while more:
-            await self._my_turn()
+            await self._wait_for_send_lock()
             try:
                 more = self._send_some(remaining, text, compress)
             except ConnectionClosed:
@@ -359,7 +359,7 @@ class ClientConnection(Connection, Identity):
     async def _send_slowly(self, message: Any, text: bool | None, compression: int) -> None:
         """send() of what is not one frame, or not at once."""
         if isinstance(message, (str, *BYTES_LIKE)):
-            await self._my_turn()
+            await self._wait_for_send_lock()
             as_text = text is not False if isinstance(message, str) else text is True
             if self._send_frame(message, as_text, True, True, compression):
                 await self._drain()
@@ -378,8 +378,8 @@ class ClientConnection(Connection, Identity):
         chunk = await _next(chunks)
         if chunk is _END:
             return
-        await self._my_turn()
-        turn = self._turn = self._loop.create_future()
+        await self._wait_for_send_lock()
+        send_lock = self._send_lock = self._loop.create_future()
         self._sending_fragments = True
         kind = "async iterable" if isinstance(chunks, AsyncIterator) else "iterable"
         kinds: Any = str if isinstance(chunk, str) else BYTES_LIKE
@@ -404,16 +404,16 @@ class ClientConnection(Connection, Identity):
                 await self.wait_closed()
             raise
         finally:
-            self._turn = None
+            self._send_lock = None
             self._sending_fragments = False
-            turn.set_result(None)
+            send_lock.set_result(None)
         if must_drain:
             await self._drain()
 
-    async def _my_turn(self) -> None:
+    async def _wait_for_send_lock(self) -> None:
         """Wait until no fragmented message is being sent; the connection is open then."""
-        while self._turn is not None:
-            await asyncio.shield(self._turn)
+        while self._send_lock is not None:
+            await asyncio.shield(self._send_lock)
         if not self._is_open:
             await self._raise_closed()
 
@@ -497,7 +497,7 @@ class ClientConnection(Connection, Identity):
         :raises ProtocolError: `code` or `reason` must not be sent
         """
         if self._is_open:
-            if self._turn is None:
+            if self._send_lock is None:
                 try:
                     if code == 0:
                         raise ValueError("close code 0 must not be sent")

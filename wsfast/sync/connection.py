@@ -43,8 +43,8 @@ __all__ = ["ClientConnection"]
 
 Data = str | bytes
 
-# How long somebody waits for another thread, which is receiving, before it looks whether that goes on; in seconds.
-_TURN = 0.02
+# How long a thread waits for another one, which receives, before it checks whether that goes on; in seconds.
+_NAP = 0.02
 
 _NOTHING = object()
 
@@ -458,7 +458,7 @@ class ClientConnection(Connection, Identity):
             elif result == lib.WST_NO_MEMORY:
                 raise MemoryError
             elif result == lib.WST_BUSY:
-                threading.Event.wait(event, _TURN if deadline is None else min(left, _TURN))
+                threading.Event.wait(event, _NAP if deadline is None else min(left, _NAP))
             if left == 0 or result == lib.WST_TIMEOUT:
                 return is_set()
         return True
