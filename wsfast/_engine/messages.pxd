@@ -24,7 +24,7 @@ cdef object message_info(WSTransport transport, WSFrame frame, int msg_type)
 cdef object new_info(int msg_type, bint compressed, bint last_in_buffer, recv_time_ns, kernel_time_ns)
 
 
-# The message that is arriving, for whoever puts its frames together.
+# The message that is arriving, for the class that puts its frames together.
 cdef class Incoming:
     cdef:
         WSTransport transport

@@ -214,7 +214,7 @@ cdef class Inbox(WSListener):
         return 0
 
     def _show_to(self, look):
-        """See show_messages(). Frames that are whole messages need be shown, too, while somebody looks."""
+        """See show_messages(). While `look` is set, frames that are whole messages must be shown as well."""
         self._look = look
         self._incoming.is_plain = look is None and self.transport._inflater is None
         self._takes_frames = self._incoming.is_plain and not self._stamps
@@ -234,7 +234,7 @@ cdef class Inbox(WSListener):
             message = self._text_or_none(message)
             if message is None:
                 self.invalid_text = None
-                return 0  # whoever takes it finds that out, too
+                return 0  # the receiver finds that out, too
         # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
         self.receiving = True
         self.transport._begin_message()

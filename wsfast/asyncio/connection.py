@@ -91,7 +91,7 @@ class ClientConnection(Connection, Identity):
         self._send_lock: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
-        self._reading_on: set[object] = set()  # for whom
+        self._reading_on: set[object] = set()  # the callers of _read_on()
         self._pings = Pings(self, self._base_logger, ping_histogram)
         self._keep_alive(Pinging(ping_interval, ping_timeout))
 
@@ -454,7 +454,7 @@ class ClientConnection(Connection, Identity):
         return answer
 
     async def pong(self, data: DataLike = b"") -> None:
-        """Send a PONG that nobody asked for: a heartbeat in one direction.
+        """Send a PONG without a PING before it: a heartbeat in one direction.
 
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
@@ -488,9 +488,9 @@ class ClientConnection(Connection, Identity):
     async def close(self, code: int | None = 1000, reason: str = "") -> None:
         """Close the connection, and wait until it is closed: ``close_timeout`` at most.
 
-        Does nothing if the connection is closed. What was received before remains for :meth:`recv`. What the server
-        sends while the connection closes can be received, too; but once 1 MiB more waits than `max_queue` allows, and
-        nobody has received for a quarter of a second, all that follows is discarded.
+        Does nothing if the connection is closed. Messages that were received before remain for :meth:`recv`. Messages that
+        the server sends while the connection closes can be received, too. But once 1 MiB more waits than `max_queue`
+        allows, and :meth:`recv` was not called for a quarter of a second, all later messages are discarded.
 
         :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
         :param reason: at most 123 bytes in UTF-8
@@ -511,13 +511,13 @@ class ClientConnection(Connection, Identity):
             self._read_on()
         await self.wait_closed()
 
-    def _read_on(self, who: object = None) -> None:
-        """Read past a full queue until everybody who asked for that says :meth:`_read_no_further`."""
-        self._reading_on.add(who)
+    def _read_on(self, caller: object = None) -> None:
+        """Read past a full queue until every caller of this has called :meth:`_read_no_further`."""
+        self._reading_on.add(caller)
         super()._read_on()
 
-    def _read_no_further(self, who: object = None) -> None:
-        self._reading_on.discard(who)
+    def _read_no_further(self, caller: object = None) -> None:
+        self._reading_on.discard(caller)
         if not self._reading_on:
             super()._read_no_further()
 

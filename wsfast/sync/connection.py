@@ -1,7 +1,7 @@
 """A connection that blocks: websockets' sync connection, name for name.
 
-There are no background threads. The crate does the work, without Python's lock, and whoever waits in a method here
-runs what is due meanwhile: answers to pings, keepalive pings, the closing handshake.
+There are no background threads. The crate does the work, without Python's lock. A thread that waits in a method here
+does what is due meanwhile: it answers pings, sends keepalive pings, and completes the closing handshake.
 """
 
 from __future__ import annotations
@@ -420,7 +420,7 @@ class ClientConnection(Connection, Identity):
                 break
 
     def pong(self, data: DataLike = b"") -> None:
-        """Send a PONG that nobody asked for: a heartbeat in one direction.
+        """Send a PONG without a PING before it: a heartbeat in one direction.
 
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
@@ -468,9 +468,9 @@ class ClientConnection(Connection, Identity):
     def close(self, code: int | None = 1000, reason: str = "") -> None:
         """Close the connection, and wait until it is closed: ``close_timeout`` at most.
 
-        Does nothing if the connection is closed. What was received before remains for :meth:`recv`. What the server
-        sends while the connection closes can be received, too; but once 1 MiB more waits than `max_queue` allows, and
-        nobody has received for a quarter of a second, all that follows is discarded.
+        Does nothing if the connection is closed. Messages that were received before remain for :meth:`recv`. Messages that
+        the server sends while the connection closes can be received, too. But once 1 MiB more waits than `max_queue`
+        allows, and :meth:`recv` was not called for a quarter of a second, all later messages are discarded.
 
         :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
         :param reason: at most 123 bytes in UTF-8
@@ -507,7 +507,7 @@ class ClientConnection(Connection, Identity):
         text = cut_reason(reason)
         if isinstance(cause, Exception):
             self._end(fail, code, text)
-        else:  # the handler of a signal raised: nobody is to wait
+        else:  # the handler of a signal raised: do not wait
             fail(self._handle, code, text, len(text))
             self._abort()
 
@@ -539,7 +539,7 @@ class ClientConnection(Connection, Identity):
         self._note_end()
 
     def _note_end(self) -> None:
-        """The connection is closed. The event is set last: who sees it finds everything as it will be.
+        """The connection is closed. The event is set last: a thread that sees it finds everything as it will be.
 
         If the handler of a signal raises in here, the next call does the rest.
         """
