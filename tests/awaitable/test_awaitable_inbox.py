@@ -61,7 +61,7 @@ def test_ctrl_c_in_the_task_that_receives_leaves_the_rest_of_the_read_in_order()
     loop = asyncio.new_event_loop()
     try:
         context = awaitable(max_queue=2, compression=None)
-        ws, far = loop.run_until_complete(context.__aenter__())
+        ws, _ = loop.run_until_complete(context.__aenter__())
         task = loop.create_task(main(ws))
         loop.call_soon(lambda: loop.call_soon(ws.protocol.data_received, frames.texts(*range(5))))
         with pytest.raises(KeyboardInterrupt):

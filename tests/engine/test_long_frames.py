@@ -151,7 +151,9 @@ def test_a_frame_that_is_not_long_is_not_continued_in_the_buffer_of_all(wire, gr
     other.lose()
 
 
-@pytest.mark.parametrize("begun", [b"", binary(bytes(MEBI))[: 20 * KIB]], ids=["between frames", "in a frame"])
+@pytest.mark.parametrize(
+    "begun", [b"", binary(bytes(MEBI))[: 20 * KIB]], ids=["between frames", "in a frame"]
+)
 def test_impossible_numbers_of_bytes_are_refused(loop, begun):
     wire = Wire(loop, Forgetful())
     wire.feed(begun)
@@ -167,7 +169,8 @@ def test_text_that_is_wrong_ends_a_long_frame_at_once_and_gives_its_buffer_back(
     usual = area(other)
     wire = Wire(loop, TakingMessages())
     wire.feed(header(TEXT, MEBI) + b"a" * 20 * KIB)
-    assert wire.sent() == [] and area(wire) != usual
+    assert wire.sent() == []
+    assert area(wire) != usual
     wire.feed(b"\xff")
     (close,) = wire.sent()
     assert (close.opcode, close.payload[:2]) == (CLOSE, b"\x03\xef")

@@ -733,7 +733,9 @@ async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
         await peer.accept()
         await peer.frame()
         peer.send(frames.frame(frames.PING, "are you there?") + frames.text("hello"))
-        peer.send(frames.binary(bytes(range(256))) + frames.frame(frames.PONG, b"\xff") + frames.text("x" * 100))
+        peer.send(
+            frames.binary(bytes(range(256))) + frames.frame(frames.PONG, b"\xff") + frames.text("x" * 100)
+        )
         await peer.answer_close()
 
     caplog.set_level(logging.DEBUG, "wsfast.test")

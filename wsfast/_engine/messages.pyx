@@ -1,7 +1,7 @@
 """How frames become messages: fragments put together, inflated, and checked to be text, all within the limits.
 
-Incoming is the part that every face needs. It takes frame by frame as they arrive, so a message fails with the frame that
-breaks a rule. Messages stands between the engine and a listener that overrides on_ws_message().
+Incoming is the part that every face needs. It takes frame by frame as they arrive, so a message fails with the frame
+that breaks a rule. Messages stands between the engine and a listener that overrides on_ws_message().
 """
 
 cimport cython
@@ -284,11 +284,11 @@ cdef object new_info(int msg_type, bint compressed, bint last_in_buffer, recv_ti
 
 
 def show_messages(WSTransport transport not None, look, WSListener receiver=None):
-    """Call `look(payload)` for each message from now on, before the message is delivered. A message for which it returns
-    True is not delivered. None as `look` ends that.
+    """Call `look(payload)` for each message from now on, before the message is delivered. A message for which it
+    returns True is not delivered. None as `look` ends that.
 
-    The payload is the object that the program gets. A listener that gets frames shows the bytes of frames that are whole
-    messages. Without `look` a frame costs the same as before.
+    The payload is the object that the program gets. A listener that gets frames shows the bytes of frames that are
+    whole messages. Without `look` a frame costs the same as before.
 
     :param receiver: what the connection will deliver to, if it is not open yet
     """

@@ -154,7 +154,7 @@ cdef void acknowledge_at_once(int fd) noexcept:
 
 
 def stamp_receipts(sock):
-    """Ask the kernel to report when it received the bytes that are read from this socket. The first packets may lack it.
+    """Ask the kernel to report when it received the bytes that are read from this socket. It begins some packets later.
 
     :raises OSError: the kernel refuses
     """

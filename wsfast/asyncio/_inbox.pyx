@@ -14,7 +14,7 @@ Amid a read it counts the memory that they cost: the rest of a read that costs t
 the wire, until there is room again.
 
 That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Then
-fragments are put together before they are queued, so every queued frame is a whole message, and none is dropped in part.
+fragments are put together before they are queued: every queued frame is a whole message, and none is dropped in part.
 """
 
 cimport cython
@@ -310,7 +310,7 @@ cdef class Inbox(WSListener):
         return self.transport._hold_back()
 
     cdef int _settle(self, Py_ssize_t spared) except -1:
-        """No task takes these frames at once: copy the payloads that still lie in a read buffer, and check those of text.
+        """No task takes these frames at once: copy the payloads that lie in a read buffer, and check those of text.
 
         :param spared: 1 leaves out the first message, which the receiver may be taking
         """
@@ -400,8 +400,8 @@ cdef class Inbox(WSListener):
                 self.resume()
         return 0
 
-    # Only the receiver calls take() and take_frame(), while it is `receiving`. They make what they return before the frame
-    # leaves the queue: if there is no memory, it stays. They return None if text is not UTF-8, see `invalid_text`.
+    # Only the receiver calls take() and take_frame(), while it is `receiving`. They make what they return before the
+    # frame leaves the queue: if there is no memory, it stays. None: text is not UTF-8, see `invalid_text`.
 
     cdef object take(self, int decode):
         """The first message, which is complete."""
@@ -553,7 +553,7 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef int _discard(self) except -1:
-        """The program may never receive the messages that come now, and the server's CLOSE is behind them: drop them."""
+        """Drop the messages that come now: the program may never receive them, and the server's CLOSE is behind."""
         self._discarding = True
         self._incoming.forget()
         if self.paused or self.transport._held is not None:
@@ -583,7 +583,7 @@ cdef class Inbox(WSListener):
             self.transport.underlying_transport.resume_reading()
 
     def read_on(self):
-        """Read past a full queue, but not without bounds: the program waits for a frame that lies behind the messages."""
+        """Read past a full queue, but not without bounds: the program waits for a frame behind the messages."""
         self._reading_on = True
         self._most = self._high_bytes + WSF_CLOSING_SLACK
         if self.transport._lost_held is not None:

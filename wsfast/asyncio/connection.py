@@ -488,9 +488,9 @@ class ClientConnection(Connection, Identity):
     async def close(self, code: int | None = 1000, reason: str = "") -> None:
         """Close the connection, and wait until it is closed: ``close_timeout`` at most.
 
-        Does nothing if the connection is closed. Messages that were received before remain for :meth:`recv`. Messages that
-        the server sends while the connection closes can be received, too. But once 1 MiB more waits than `max_queue`
-        allows, and :meth:`recv` was not called for a quarter of a second, all later messages are discarded.
+        Does nothing if the connection is closed. Messages that were received before remain for :meth:`recv`. Messages
+        that the server sends while the connection closes can be received, too. But once 1 MiB more waits than
+        `max_queue` allows, and no message was taken for a quarter of a second, all later messages are discarded.
 
         :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
         :param reason: at most 123 bytes in UTF-8

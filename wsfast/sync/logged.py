@@ -1,8 +1,8 @@
 """A blocking connection that logs the frames of both directions, at level DEBUG.
 
-Data frames are logged here. The crate answers PINGs, keeps the connection alive and closes it by itself, so it keeps all
-control frames of a connection of this class, and they are logged as soon as Python runs. A connection is of this class
-only if its logger is enabled for DEBUG when it is made.
+Data frames are logged here. The crate answers PINGs, keeps the connection alive and closes it by itself. So it keeps
+the control frames of a connection of this class, and they are logged as soon as Python runs. A connection is of this
+class only if its logger is enabled for DEBUG when it is made.
 """
 
 from __future__ import annotations
