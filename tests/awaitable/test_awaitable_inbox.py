@@ -53,6 +53,7 @@ async def test_a_message_that_is_waited_for_is_put_together_as_its_fragments_arr
             assert ws.listener.frames == 1
         await feed(ws, frames.frame(frames.CONTINUATION, b"b"))
         assert await receiving == "a" * 1000 + "b"
+        assert ws.backlog.bytes == 0
 
 
 def test_ctrl_c_in_the_task_that_receives_leaves_the_rest_of_the_read_in_order():

@@ -38,7 +38,7 @@ class _Logged:
         # The threads in which a frame is being logged. What a log handler sends or receives is not: that would not end.
         self._logging: set[int] = set()
         lib.wst_keep_control(handle)
-        super().__init__(handle, *args, **options)
+        super().__init__(handle, *args, **options)  # type: ignore[call-arg]
 
     def _log(self, arrow: str, head: int, payload: Any) -> None:
         thread = threading.get_ident()
