@@ -31,6 +31,7 @@ impl ControlLog {
         self.is_on.store(locked(&self.frames).try_reserve_exact(MOST).is_ok(), Ordering::Relaxed);
     }
 
+    #[cold]
     pub fn note(&self, head: u8, payload: &[u8], sent: bool) {
         if !self.is_on.load(Ordering::Relaxed) {
             return;
