@@ -259,6 +259,13 @@ def test_the_first_frame_of_an_iteration_leaves_at_once_and_the_others_at_its_en
         assert gathering.mock.writes == []
 
 
+def test_the_first_frame_after_a_read_leaves_at_once_too(gathering):
+    for _ in range(3):
+        gathering.feed(frames.text("?"))
+        gathering.transport.send(WSMsgType.TEXT, "answer")
+        assert payloads(gathering) == [b"answer"]
+
+
 def test_the_immediate_policy_waits_for_nothing(wire):
     for number in range(5):
         wire.transport.send(WSMsgType.TEXT, str(number))

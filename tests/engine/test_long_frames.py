@@ -7,10 +7,11 @@ import ctypes
 import gc
 import os
 import random
+import sys
 import tracemalloc
 
 import pytest
-from support.frames import BINARY, binary, frame, header, pattern
+from support.frames import BINARY, CLOSE, TEXT, binary, frame, header, pattern
 from support.listeners import Scripted
 from support.mock import Wire
 
@@ -33,6 +34,11 @@ class Forgetful(WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         self.sizes.append(frame.payload_size)
+
+
+class TakingMessages(WSListener):
+    def on_ws_message(self, transport, msg_type, payload):
+        raise AssertionError("no message was complete")
 
 
 def area(wire: Wire) -> tuple[int, int]:
@@ -126,8 +132,76 @@ def test_a_limit_of_the_program_is_kept(loop):
     wire = Wire(loop, Forgetful())
     wire.transport._read_at_most(100 * KIB)
     for _ in range(3):
-        wire.feed(binary(bytes(MEBI)))
+        wire.feed(binary(bytes(MEBI))[: 500 * KIB])
+        assert area(wire)[1] == 100 * KIB  # in the frame's own buffer
+        wire.feed(binary(bytes(MEBI))[500 * KIB :])
         assert area(wire)[1] == 100 * KIB
+    wire.lose()
+
+
+@pytest.mark.parametrize(("grown", "size"), [(False, 100 * KIB), (True, 200 * KIB)])
+def test_a_frame_that_is_not_long_is_not_continued_in_the_buffer_of_all(wire, grown, size):
+    """For it would keep the others out of a buffer that is much larger than the frame."""
+    if grown:
+        wire.feed(binary(bytes(MEBI)))
+    other = Wire(wire.loop, Forgetful())
+    before = area(other)[0]
+    wire.feed(binary(bytes(size))[: 20 * KIB])
+    assert area(other)[0] == before
+    other.lose()
+
+
+@pytest.mark.parametrize(
+    "begun", [b"", binary(bytes(MEBI))[: 20 * KIB]], ids=["between frames", "in a frame"]
+)
+def test_impossible_numbers_of_bytes_are_refused(loop, begun):
+    wire = Wire(loop, Forgetful())
+    wire.feed(begun)
+    for impossible in (-1, 3 * MEBI):
+        area(wire)
+        with pytest.raises(ValueError, match="cannot have been received"):
+            wire.transport.buffer_updated(impossible)
+    wire.lose()
+
+
+def test_text_that_is_wrong_ends_a_long_frame_at_once_and_gives_its_buffer_back(loop):
+    other = Wire(loop, Forgetful())
+    usual = area(other)
+    wire = Wire(loop, TakingMessages())
+    wire.feed(header(TEXT, MEBI) + b"a" * 20 * KIB)
+    assert wire.sent() == []
+    assert area(wire) != usual
+    wire.feed(b"\xff")
+    (close,) = wire.sent()
+    assert (close.opcode, close.payload[:2]) == (CLOSE, b"\x03\xef")
+    assert area(wire) == usual
+    wire.lose()
+    other.lose()
+
+
+def test_an_area_that_a_finalizer_has_moved_is_not_given(loop):
+    """A memoryview is made for the area. That may collect garbage, and a finalizer may read, and keep what it reads."""
+    kept: list[WSFrame] = []
+    wire = Wire(loop, Scripted(on_ws_frame=lambda self, transport, frame: kept.append(frame)))
+
+    class Garbage:
+        def __del__(self):
+            gc.set_threshold(*usual)
+            wire.feed(binary(b"kept"))
+
+    usual = gc.get_threshold()
+    garbage = Garbage()
+    garbage.itself = garbage
+    del garbage
+    try:
+        gc.set_threshold(1)
+        given = area(wire)
+    finally:
+        gc.set_threshold(*usual)
+    gc.collect()  # from CPython 3.12 on, where no allocation collects
+    assert [bytes(frame) for frame in kept] == [b"kept"]
+    if sys.version_info < (3, 12):
+        assert given == area(wire)
     wire.lose()
 
 
@@ -153,6 +227,7 @@ def test_reading_shrinks_when_long_frames_come_no_more(wire, tracing):
     for _ in range(3):
         for _ in range(SHORT_AFTER // 2):
             wire.feed(binary(b""))
+        assert area(wire)[1] > 2 * MEBI
         wire.feed(whole)
     assert area(wire)[1] > 2 * MEBI
     wire.listener.sizes.clear()

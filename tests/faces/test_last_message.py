@@ -12,7 +12,7 @@ from support import certificates, frames
 from support.awaiting import awaitable
 from support.faces import FACES, TAKING_FRAMES, _Listening
 from support.frames import texts
-from support.servers import serve
+from support.servers import echo, serve
 from support.surface import connected
 
 import wsfast
@@ -202,6 +202,40 @@ async def test_frames_have_it_themselves():
         assert await client.recv() == "a"
         assert client.transport.last_message is None
         assert client.transport.last_received > 0
+
+
+@every_face
+@pytest.mark.parametrize("options", [{"timestamps": "user"}, {"ping_interval": 60}])
+@pytest.mark.parametrize("tls", [False, True])
+async def test_when_bytes_were_last_received(face, options, tls):
+    """Control frames count, too: any byte is a sign of life."""
+
+    async def handler(peer):
+        await peer.accept()
+        for data in (texts("a"), frames.frame(frames.PONG, b"heartbeat") + texts("b")):
+            await peer.frame()
+            peer.send(data)
+        await peer.rest()
+
+    own, context = (certificates.server_context(), certificates.client_context()) if tls else (None, None)
+    async with (
+        serve(handler, ssl_context=own) as server,
+        connected(face, server.url, context=context, **options) as handle,
+    ):
+        times = [time.monotonic()]
+        for message in ("a", "b"):
+            await handle.client.send("go on")
+            assert await handle.client.recv() == message
+            times += [handle.own.last_received, time.monotonic()]
+        assert times == sorted(set(times))
+
+
+@every_face
+async def test_when_bytes_were_received_is_not_noted_unless_asked_for(face):
+    async with serve(echo) as server, connected(face, server.url, ping_interval=None) as handle:
+        await handle.client.send("a")
+        assert await handle.client.recv() == "a"
+        assert handle.own.last_received == 0.0
 
 
 async def test_messages_that_wait_keep_theirs():

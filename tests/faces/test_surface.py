@@ -732,7 +732,10 @@ async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
     async def handler(peer):
         await peer.accept()
         await peer.frame()
-        peer.send(frames.text("hello") + frames.binary(bytes(range(256))) + frames.text("x" * 100))
+        peer.send(frames.frame(frames.PING, "are you there?") + frames.text("hello"))
+        peer.send(
+            frames.binary(bytes(range(256))) + frames.frame(frames.PONG, b"\xff") + frames.text("x" * 100)
+        )
         await peer.answer_close()
 
     caplog.set_level(logging.DEBUG, "wsfast.test")
@@ -757,13 +760,17 @@ async def test_frames_are_logged_as_websockets_logs_them(face, caplog):
         "< Sec-WebSocket-Accept",
     ]
     logged = logged[len(opening) :]
-    assert logged[:4] == [
+    assert logged == [
         "> TEXT 'ü' [2 bytes]",
+        "< PING 'are you there?' [text, 14 bytes]",
+        "> PONG 'are you there?' [text, 14 bytes]",
         "< TEXT 'hello' [5 bytes]",
         f"< BINARY {bytes(range(16)).hex(' ')} ... f8 f9 fa fb fc fd fe ff [256 bytes]",
+        "< PONG ff [binary, 1 byte]",
         f"< TEXT '{'x' * 47}...{'x' * 23}' [100 bytes]",
+        "> CLOSE 1000 (OK) [2 bytes]",
+        "< CLOSE 1000 (OK) [2 bytes]",
     ]
-    assert logged[4] == "> CLOSE 1000 (OK) [2 bytes]"
 
 
 @every_face

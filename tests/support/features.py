@@ -99,7 +99,6 @@ MEMBERS = {
     "logger": "websockets' name",
     "is_client_side": "picows' name",
     "is_secure": "picows' name",
-    "last_received": "`ws.protocol` has it in the awaitable client; the blocking one reads only while a method waits",
     "latency": "the listener has `measure_roundtrip_time()`",
     "local_address": "the listener has `underlying_transport.get_extra_info()`",
     "remote_address": "the listener has `underlying_transport.get_extra_info()`",
@@ -194,7 +193,6 @@ TAIL = """
 
 | matter | today |
 |---|---|
-| frames that the blocking client answers by itself, in its log | what the program sends and receives |
 | kernel TLS | an `ssl.SSLContext` with `OP_ENABLE_KTLS` is taken; no test says whether the kernel encrypts then |
 
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:

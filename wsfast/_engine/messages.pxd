@@ -24,12 +24,12 @@ cdef object message_info(WSTransport transport, WSFrame frame, int msg_type)
 cdef object new_info(int msg_type, bint compressed, bint last_in_buffer, recv_time_ns, kernel_time_ns)
 
 
-# The message that is arriving, for whoever puts its frames together.
+# The message that is arriving, for the class that puts its frames together.
 cdef class Incoming:
     cdef:
         WSTransport transport
         readonly int msg_type
-        bint is_plain               # frames need not be shown that are whole messages: nothing is compressed
+        bint is_plain               # single-frame messages may skip add(): nothing is compressed
 
     cdef bytes add(self, WSFrame frame)
     cdef bytes _inflate(self, WSFrame frame)

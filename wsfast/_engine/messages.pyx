@@ -1,7 +1,7 @@
 """How frames become messages: fragments put together, inflated, and checked to be text, all within the limits.
 
-Incoming does what is the same for every face, frame by frame as they arrive: so a message that breaks a rule fails with
-the frame that breaks it. Messages stands between the engine and a listener that overrides on_ws_message().
+Incoming is the part that every face needs. It takes frame by frame as they arrive, so a message fails with the frame
+that breaks a rule. Messages stands between the engine and a listener that overrides on_ws_message().
 """
 
 cimport cython
@@ -33,9 +33,9 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    # Of a shorter text CPython may have an object already.
+    # CPython may have an object of a shorter text already.
     SHORT_TEXT = 16
-    # What is kept of the first fragments, at least.
+    # Bytes of memory for the first fragments, at least.
     SMALLEST_CAPACITY = 512
 
 
@@ -46,8 +46,7 @@ cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
 
 @cython.final
 cdef class Incoming:
-    """The message that is arriving. The rules for it are those of the core, and it was judged as far as it is not
-    compressed.
+    """The message that is arriving. The core has judged its frames already, but not the content of compressed ones.
 
     :param max_message: bytes of a message, inflated
     :param max_fragment: bytes of a frame, inflated
@@ -64,7 +63,7 @@ cdef class Incoming:
         """Take note of the next frame, unless `is_plain` and it is a whole message. Returns what it was inflated to;
         None if it was not compressed.
 
-        Text is checked as far as it has arrived, but not that of whole messages: whoever makes a str checks it.
+        Text is checked as far as it has arrived, but not that of whole messages: the caller that makes a str checks it.
         """
         cdef:
             wsf_message *message = &self.transport._message
@@ -285,11 +284,11 @@ cdef object new_info(int msg_type, bint compressed, bint last_in_buffer, recv_ti
 
 
 def show_messages(WSTransport transport not None, look, WSListener receiver=None):
-    """Show each message to `look(payload)` from now on, before it is delivered as usual: that for which it is true is
-    not. None ends that.
+    """Call `look(payload)` for each message from now on, before the message is delivered. A message for which it
+    returns True is not delivered. None as `look` ends that.
 
-    The payload is what the program gets. A listener that gets frames shows the bytes of frames that are whole messages;
-    for who looks at nothing, a frame costs the same as before.
+    The payload is the object that the program gets. A listener that gets frames shows the bytes of frames that are
+    whole messages. Without `look` a frame costs the same as before.
 
     :param receiver: what the connection will deliver to, if it is not open yet
     """

@@ -9,10 +9,10 @@ cdef class Poller:
     cdef:
         object __weakref__
         object _loop
-        object _context             # of its own turns, for which it is of no importance
-        object _turn_again          # a bound method while awake: so nothing keeps the poller alive when it sleeps
+        object _context             # of the poll rounds, for which it is of no importance
+        object _next_round          # a bound method while awake: so nothing keeps the poller alive when it sleeps
         set _members
-        list _direct                # members whose sockets are read in every turn
+        list _direct                # members whose sockets are read in every poll round
         double _until               # the end of the last window
 
     cdef int add(self, PollingReader member) except -1

@@ -121,9 +121,9 @@ cdef class Poller:
                 self._direct.append(member)
         else:
             self._renew(member, _now())
-        if self._turn_again is None:
-            self._turn_again = self._turn
-            self._loop.call_soon(self._turn_again, context=self._context)
+        if self._next_round is None:
+            self._next_round = self._poll_round
+            self._loop.call_soon(self._next_round, context=self._context)
         return 0
 
     cdef int _renew(self, PollingReader member, double now) except -1:
@@ -145,7 +145,7 @@ cdef class Poller:
         self._direct.remove(oldest)
         return 0
 
-    def _turn(self):
+    def _poll_round(self):
         cdef:
             double now = _now()
             PollingReader member
@@ -159,14 +159,14 @@ cdef class Poller:
             else:
                 place += 1
         if not self._members or now > self._until:
-            self._turn_again = None
+            self._next_round = None
             return
-        self._loop.call_soon(self._turn_again, context=self._context)
+        self._loop.call_soon(self._next_round, context=self._context)
         if self._direct:
             self._look_around()
 
     cdef int _look_around(self) except -1:
-        """Read the direct members by turns, until one has received something."""
+        """Read the direct members one after another, until one has received something."""
         cdef:
             PollingReader member
             Look outcome = Look.NOTHING

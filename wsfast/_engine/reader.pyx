@@ -261,8 +261,8 @@ cdef class FrameReader(FrameWriter):
 
     @property
     def _data_received(self):
-        """How many frames have been received that are no control frames, and no answers to PINGs of the listener's own
-        kind: for who wants to know whether the server sends data."""
+        """How many frames have been received, without control frames and answers to PINGs of the listener's own kind.
+        The supervisor learns from it whether the server sends data."""
         return self._frames_received - self._control_received
 
     cdef int _hold_back(self) except -1:

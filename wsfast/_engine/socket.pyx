@@ -1,9 +1,9 @@
 """Plain TCP beneath a WSTransport.
 
 aiofastnet's socket transport would do, but each keeps 4 KiB for writing many buffers at once, more than all the rest of
-an idle connection together. This one writes from one buffer, which exists while there is something to write, and reads
-once whenever the loop says that it can, or whenever it is told to look (polling.pyx). Everything else is aiofastnet's:
-the limits of the write buffer, closing and errors.
+an idle connection together. This one writes from one buffer, which exists while bytes wait to be written. It reads once
+whenever the loop reports that the socket is readable, and whenever polling.pyx asks for it. Everything else is
+aiofastnet's: the limits of the write buffer, closing and errors.
 """
 
 import errno
@@ -61,7 +61,7 @@ cdef extern from *:
         return sent;
     }
 
-    /* Lets wsf_receive_waiting() wait, for so long. */
+    /* Lets wsf_receive_waiting() wait, at most for this time. */
     static int wsf_let_wait(int fd, int milliseconds)
     {
         struct timeval time = {milliseconds / 1000, milliseconds % 1000 * 1000};
@@ -71,7 +71,7 @@ cdef extern from *:
         return fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
     }
 
-    /* recv(2) that waits, until a signal comes, too: then there is nothing. */
+    /* recv(2) that waits. A signal ends the wait as well: then it reports that there is nothing. */
     static Py_ssize_t wsf_receive_waiting(int fd, char *buffer, Py_ssize_t size)
     {
         ssize_t received = recv(fd, buffer, (size_t)size, 0);
@@ -87,7 +87,7 @@ cdef extern from *:
         return setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
     }
 
-    /* recv(2), and when the kernel got the last packet of what it gives: nanoseconds of the wall clock, or 0. */
+    /* recv(2), and when the kernel received the last packet of these bytes: nanoseconds of the wall clock, or 0. */
     static Py_ssize_t wsf_receive_stamped(int fd, char *buffer, Py_ssize_t size, int64_t *stamp)
     {
         union {
@@ -119,7 +119,7 @@ cdef extern from *:
     #define wsf_receive_stamped(fd, buffer, size, stamp) (errno = ENOTSUP, (Py_ssize_t)-1)
     #endif
 
-    /* Of no consequence if it fails: then the kernel acknowledges later. */
+    /* A failure has no consequence: the kernel acknowledges later. */
     static void wsf_acknowledge_at_once(int fd)
     {
     #ifdef TCP_QUICKACK
@@ -154,9 +154,9 @@ cdef void acknowledge_at_once(int fd) noexcept:
 
 
 def stamp_receipts(sock):
-    """Have the kernel tell when it received what is read from this socket, from some packet on.
+    """Ask the kernel to report when it received the bytes that are read from this socket. It begins some packets later.
 
-    :raises OSError: it refuses
+    :raises OSError: the kernel refuses
     """
     if wsf_stamp_receipts(sock.fileno()) != 0:
         PyErr_SetFromErrno(OSError)
@@ -166,7 +166,7 @@ def stamp_receipts(sock):
 cdef class SocketTransport(WritableTransport):
     """The ``asyncio.Transport`` of one connected socket, which it owns.
 
-    With `kernel_stamps` the kernel tells when it received what is read, for :attr:`WSFrame.kernel_time_ns`.
+    With `kernel_stamps` the kernel reports when it received the bytes, for :attr:`WSFrame.kernel_time_ns`.
     """
 
     # Not in __init__(), so that no half-made transport exists: it would read whatever has descriptor 0. The last two
@@ -190,7 +190,7 @@ cdef class SocketTransport(WritableTransport):
             if not self._closing:
                 self._start_reading()
 
-    # aiofastnet's would be inherited, which know nothing of these fields.
+    # aiofastnet's methods would be inherited, and they do not know the fields of this class.
 
     def __reduce__(self):
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
@@ -385,7 +385,7 @@ cdef class SocketTransport(WritableTransport):
 
     cpdef _finalize_close(self, exc):
         if self._file is None:
-            return  # scheduled twice: somebody aborted while aiofastnet's close() or abort() was under way
+            return  # scheduled twice: a callback aborted while aiofastnet's close() or abort() was under way
         try:
             WritableTransport._finalize_close(self, exc)
         finally:

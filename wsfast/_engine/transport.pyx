@@ -56,7 +56,7 @@ from wsfast._engine.tuning import Tuning
 
 
 cdef class WSListener:
-    """What a program does with a connection: subclass it and override the callbacks you need.
+    """The program's side of a connection: subclass it and override the callbacks you need.
 
     A callback may send, close, raise, and drop the last reference to anything. An exception that leaves a callback ends
     the connection with code 1011, or with the code of a :class:`WSProtocolError`, and is raised again by
@@ -95,7 +95,7 @@ cdef class WSListener:
         """The connection is gone. ``transport.close_info`` tells why."""
 
     cpdef send_user_specific_ping(self, WSTransport transport):
-        """Send what the server answers to, if that is not a PING frame."""
+        """Send the message that the server answers, if it does not answer PING frames."""
         transport.send_ping()
 
     cpdef is_user_specific_pong(self, WSFrame frame):
@@ -220,7 +220,7 @@ cdef class WSTransport(PollingReader):
 
     cdef bint _is_expected_pong(self, WSFrame frame) except -1:
         cdef bint outer = self._takes_message, is_pong
-        self._takes_message = True  # this frame comes first, whoever polls in the callbacks that are made here
+        self._takes_message = True  # this frame comes first, even if a callback that is called here polls
         try:
             self._log_received(frame)
             is_pong = self._keepalive is not None and self._keepalive.is_pong(frame)
@@ -248,7 +248,7 @@ cdef class WSTransport(PollingReader):
 
     cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1:
         if self._state >= State.DRAINING:
-            self._state = max(self._state, <int>State.FAILED)  # nobody waits for these frames any more
+            self._state = max(self._state, <int>State.FAILED)  # no program waits for these frames any more
             if self._disconnecting:
                 self._drain()
             return 0
@@ -443,7 +443,7 @@ cdef class WSTransport(PollingReader):
             bytes payload = code.to_bytes(2, "big") + reason if code else b""
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
         if not self._is_open():
-            return 0  # or somebody closed it just now, in a finalizer for instance
+            return 0  # it is closed; perhaps a finalizer closed it just now
         self._close_sent = sent
         self._received_then_sent = self._close_received is not None
         self._state = next
@@ -575,7 +575,7 @@ cdef class WSTransport(PollingReader):
             self._fail(1011, "", exc)
 
     def _fail(self, int code, str reason, exc):
-        """End the connection because of `exc`: CLOSE with this code, and the exception to whoever waits."""
+        """End the connection because of `exc`: send CLOSE with this code, and raise `exc` in the tasks that wait."""
         cdef bint first = self._failure is None
         if first:
             self._failure = exc

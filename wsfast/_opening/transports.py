@@ -286,7 +286,7 @@ def _explained(exc: BaseException) -> ssl.SSLError | None:
 def _can_use_aiofastnet(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None, wanted: bool | None
 ) -> bool:
-    """False if the loop's own transports must do: they copy what they receive, and call no C.
+    """False if a connection must use the loop's own transports, which copy the bytes they receive, and call no C.
 
     A loop without add_reader (asyncio's Proactor on Windows, say) cannot tell aiofastnet when a socket is readable. And
     aiofastnet 1.2 crashes the process when OpenSSL is to log its keys or to call back, and passes by the methods of a

@@ -1,14 +1,14 @@
 /*
  * The contract between wsfast and its crate: the only place where it is written down.
  *
- * cffi reads this file and compiles the calls; so it is plain declarations, without preprocessor lines. The crate takes
- * its numbers from here (build.rs); a test compares the functions with those of the library, and `cargo test` the fields.
+ * cffi reads this file and compiles the calls, so it consists of plain declarations, without preprocessor lines. build.rs
+ * makes the crate's numbers and structures of it, and a test compares its functions with those of the library.
  *
- * Rules. A wst_connection owns its descriptor and may be used by any number of threads at once. No function holds
- * a lock while it sleeps, but wst_recv the one that makes it the only receiver. A function sleeps once at most. If it is
- * not done then it returns WST_INTERRUPTED: the caller lets Python run the handlers of signals, and calls again. Times
- * are in seconds; a negative time means no limit. Pointers are borrowed for the call, except where it is said. No
- * function unwinds: a panic inside is WST_PANIC, and ends the connection.
+ * Rules. A wst_connection owns its descriptor, and any number of threads may use it at once. Only wst_recv sleeps with a
+ * lock: the one that makes its thread the only receiver. A function sleeps once at most. If it is not done then, it
+ * returns WST_INTERRUPTED: the caller lets Python run the handlers of signals, and calls again. Times are in seconds; a
+ * negative time means no limit. Pointers are borrowed for the call, unless a comment says otherwise. No function unwinds:
+ * after a panic it returns WST_PANIC, and the connection has ended.
  */
 
 typedef struct wst_connection wst_connection;
@@ -20,15 +20,15 @@ enum wst_result {
     WST_OK = 0,
     WST_INTERRUPTED = -1, /* not done, and perhaps a signal: call again */
     WST_TIMEOUT = -2,
-    WST_CLOSED = -3,  /* not open any more, or never to be: wst_describe_ending() says why */
-    WST_PONG = -4,    /* pings were answered: take them by wst_take_pong(), then call again */
+    WST_CLOSED = -3,  /* the connection has ended, or will never open: wst_describe_ending() says why */
+    WST_PONG = -4,    /* pings were answered, or control frames are kept: take all, then call again */
     WST_BLOCKED = -5, /* the frame is queued: call wst_flush() */
-    WST_FULL = -6,    /* the frame is not queued, for others are before it: call wst_flush(), then again */
+    WST_FULL = -6,    /* the frame is not queued, because others wait: call wst_flush(), then again */
     WST_BUSY = -7,    /* another thread is receiving, or sending a fragmented message */
     WST_EOF = -8,     /* the peer closed the connection during the opening */
     WST_PANIC = -9,   /* a bug */
-    WST_NO_MEMORY = -10, /* there is no memory. Nothing is lost: call again; unless the connection is closed now */
-    WST_MORE = -11 /* there is more than room for it: call again */
+    WST_NO_MEMORY = -10, /* nothing is lost: call again, unless the connection is closed now */
+    WST_MORE = -11 /* the room was too small for all of it: call again */
 };
 
 /* The life of a connection, with the numbers of websockets' State. */
@@ -43,17 +43,22 @@ enum wst_state {
 enum wst_recv_flag {
     WST_RESUME = 1,  /* goes on with the same deadline: after WST_INTERRUPTED, WST_PONG or a fragment */
     WST_STREAM = 2,  /* a frame at a time */
-    WST_AGAIN = 8,   /* there was no memory for a copy of what was lent: it is given again */
+    WST_AGAIN = 8,   /* the caller had no memory for a copy of the lent message: lend it again */
     WST_VALIDATE = 4 /* the caller will not decode text, so check here that it is UTF-8 */
 };
 
-/* What is noted of reads: see `timestamps` of ws_connect(). */
-enum wst_stamps {
-    WST_STAMPS_USER = 1,  /* when they returned */
-    WST_STAMPS_KERNEL = 2 /* and when the kernel got what they returned: of TCP without TLS, where SO_TIMESTAMPNS is set */
+/* Set in the first byte of a kept control frame. */
+enum wst_control {
+    WST_SENT = 0x100
 };
 
-/* What is behind an ending. */
+/* Times of reads that are noted: see `timestamps` of ws_connect(). */
+enum wst_stamps {
+    WST_STAMPS_USER = 1,  /* when the read returned */
+    WST_STAMPS_KERNEL = 2 /* and when the kernel received its bytes: on TCP without TLS, with SO_TIMESTAMPNS set */
+};
+
+/* Why a connection has ended. */
 enum wst_cause {
     WST_CAUSE_NONE = 0,
     WST_CAUSE_EOF = 1,           /* the peer closed the connection without a CLOSE frame */
@@ -79,26 +84,24 @@ typedef struct {
     double close_timeout;
     double busy_poll;
     uint64_t max_read; /* bytes of one recv(2) */
-    int quickack;      /* 1: tell the kernel after each to acknowledge at once */
+    int quickack;      /* 1: after each recv(2) tell the kernel to acknowledge at once */
     int report_pings;  /* 1: pings by the clock are reported by WST_PONG, too */
     int stamps;        /* a wst_stamps, or 0: nothing is noted */
 } wst_options;
 
-/* A received message or, with WST_STREAM or if it is compressed, a frame of one: until the next is received. */
+/* A received message; with WST_STREAM, or if it is compressed, a frame of one. It is lent until the next wst_recv(). */
 typedef struct {
     const char *data;
     size_t size;
     int text;
     int fin;
-    int compressed; /* then the caller inflates it, and checks the limits of what it becomes and that it is text */
-    int last;         /* with stamps, 0: another whole frame was behind it */
+    int compressed;   /* 1: the caller inflates it, then checks its size and that text is UTF-8 */
+    int last;         /* with stamps, 0: another whole frame had arrived behind it */
     int64_t returned; /* when the read that completed it returned, in nanoseconds of CLOCK_MONOTONIC; or 0 */
     int64_t received; /* when the kernel had those bytes, by the same clock; or 0 */
 } wst_message;
 
-/*
- * How to speak TLS by rustls. Sizes are in bytes; pointers are borrowed for the call.
- */
+/* How to speak TLS by rustls. Sizes are in bytes. */
 typedef struct {
     void *context;     /* an SSL_CTX, which verifies: the chain, and the name too if check_name is 1 */
     int check_name;
@@ -161,12 +164,12 @@ typedef struct {
 
 /*
  * Looks up the functions of OpenSSL that Python's own module _ssl uses; path is its file, or NULL if it is part of the
- * program. ssl and context: an SSL and its SSL_CTX, to see that they are found where Python keeps them. Returns WST_OK,
- * or something else and a reason. To be called before what has to do with TLS.
+ * program. ssl and context: an SSL and its SSL_CTX, by which the crate checks that it finds them where Python keeps them.
+ * Returns WST_OK, or another result and a reason. To be called before every other function that deals with TLS.
  */
 int wst_openssl_load(const char *path, void *ssl, void *context, char *reason, size_t reason_size);
 
-/* Returns NULL and a reason if that cannot be done. */
+/* Returns NULL and a reason if the settings cannot be used. */
 wst_tls_config *wst_tls_config_new(const wst_tls_settings *settings, char *reason, size_t reason_size);
 void wst_tls_config_free(wst_tls_config *config);
 
@@ -181,11 +184,11 @@ int wst_tls_handshake(wst_connection *connection, const wst_tls_config *config, 
 /* TLS by rustls within the TLS that there is, of an https proxy: begins it, and wst_tls_handshake() goes on with it. */
 int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size);
 /*
- * TLS by OpenSSL, perhaps within the TLS that there is: ssl is an SSL that was made with the SSL_CTX context and on BIOs in memory, and whose handshake is
- * done. The caller keeps it alive until wst_free() has returned, and does not use it.
+ * TLS by OpenSSL, within the TLS that there is, if any. ssl: an SSL that was made with the SSL_CTX context and on BIOs in
+ * memory, and whose handshake is done. The caller keeps it alive until wst_free() has returned, and does not use it.
  */
 int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);
-/* What was agreed with the server, after the handshake. Returns WST_CLOSED if it is not rustls that encrypts. */
+/* What was agreed with the server, after the handshake. Returns WST_CLOSED if OpenSSL encrypts, or nothing does. */
 int wst_tls_describe(wst_connection *connection, wst_stream_state *state);
 /* As wst_stream_certificate(), until wst_free(). */
 int64_t wst_tls_certificate(wst_connection *connection, size_t index, const char **der);
@@ -193,46 +196,55 @@ int64_t wst_tls_certificate(wst_connection *connection, size_t index, const char
 int wst_send_raw(wst_connection *connection, const char *data, size_t size, double timeout);
 /* Returns the number of bytes received, or a wst_result below 0. */
 int64_t wst_recv_raw(wst_connection *connection, char *data, size_t size, double timeout);
-/* deflate: 1 if messages may be compressed. It is the caller who inflates and deflates them. */
+/* trailing: the bytes behind the server's reply. deflate: 1 if messages may be compressed; the caller inflates them. */
 int wst_open(wst_connection *connection, const char *trailing, size_t size, int deflate);
 
-/* Where messages are told; part of the connection. */
+/* Where wst_recv() describes the message that it lends; part of the connection. */
 wst_message *wst_get_message(wst_connection *connection);
 /*
- * Receives a message: WST_OK if it is there. One thread at a time, until it has copied the message. timeout 0: only what
- * is there.
+ * Receives a message: WST_OK if there is one. One thread at a time may call, and the next one when the message is copied.
+ * timeout 0: a message is only taken if it has arrived.
  */
 int wst_recv(wst_connection *connection, double timeout, int flags);
 /* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
 int wst_send(wst_connection *connection, int head, const char *data, size_t size);
 /*
  * corked 1: data frames are held back from now on, up to 64 KiB of them; 0: they leave, unless they were corked more than
- * once. Whoever sleeps in a function lets them go, too. Returns what wst_send() does.
+ * once. A thread that sleeps in a function lets them go, too. Returns what wst_send() does.
  */
 int wst_cork(wst_connection *connection, int corked);
 void wst_get_stats(wst_connection *connection, wst_stats *stats);
 /* Sends a PING, and remembers it so that its PONG is reported. Never sleeps. */
 int wst_send_ping(wst_connection *connection, const char *data, size_t size);
-/* Sends what was queued; done when nothing is. Reads on meanwhile, if nobody else does. */
+/* Sends the queued bytes; done when there are none. Reads on meanwhile, if no other thread does. */
 int wst_flush(wst_connection *connection);
-/* Reads into the queue until something happens or the time is over, unless another thread is receiving. Never done. */
+/* Reads into the queue until it has news or the time is over, unless another thread is receiving. Never WST_OK. */
 int wst_pump(wst_connection *connection, double timeout);
 /* The payload of the next ping that was answered, at most 125 bytes, its round-trip time, and its size; -1 if there is none. */
 int wst_take_pong(wst_connection *connection, char *data, double *latency);
+/*
+ * From now on control frames are kept for wst_take_control(), those received and those sent; the last 64 of them, since a
+ * server may send any number.
+ */
+void wst_keep_control(wst_connection *connection);
+/* The payload of the next one, at most 125 bytes, its first byte (perhaps with WST_SENT), and its size; -1 if there is none. */
+int wst_take_control(wst_connection *connection, char *data, int *head);
 /* Round-trip time of the last answered ping; 0 before. */
 double wst_latency(wst_connection *connection);
+/* When bytes were last received, by CLOCK_MONOTONIC; 0 before, and without stamps and pings by the clock. */
+double wst_last_received(wst_connection *connection);
 
 /* Starts the closing handshake, unless it has begun. code 0: an empty CLOSE. Never sleeps. */
 int wst_close(wst_connection *connection, int code, const char *reason, size_t size);
-/* As wst_close(), for a connection of which nothing more shall be read. What has arrived can be received. */
+/* As wst_close(), and nothing more is read. Messages that have arrived can still be received. */
 int wst_fail(wst_connection *connection, int code, const char *reason, size_t size);
-/* As wst_fail(), by the receiver, because of what it received: nothing behind that is given any more. */
+/* As wst_fail(), by the receiver, because of a message that it received: the messages behind it are dropped. */
 int wst_fail_receiving(wst_connection *connection, int code, const char *reason, size_t size);
 /* Done when the connection is closed, at the latest by the deadline that the first CLOSE set. */
 int wst_finish(wst_connection *connection);
-/* Drops the connection at once, and wakes whoever sleeps in it. */
+/* Drops the connection at once, and wakes the threads that sleep in it. */
 int wst_abort(wst_connection *connection);
-/* Changes what wst_options has said, for what begins from now on. */
+/* Changes these options: for PINGs, and for a closing handshake, that begin from now on. */
 void wst_set_times(wst_connection *connection, double ping_interval, double ping_timeout, double close_timeout);
 int wst_get_state(wst_connection *connection);
 void wst_describe_ending(wst_connection *connection, wst_ending *ending);
@@ -240,8 +252,8 @@ void wst_describe_ending(wst_connection *connection, wst_ending *ending);
 int wst_dup(wst_connection *connection);
 
 /*
- * TLS by rustls for a caller who reads and writes the socket. One thread at a time uses it. It does not sleep, and makes no
- * system call but to write the key log.
+ * TLS by rustls for a caller that reads and writes the socket itself. One thread at a time may use a stream. It does not
+ * sleep, and makes no system call, except to write the key log.
  */
 wst_stream *wst_stream_new(const wst_tls_config *config, const char *name, size_t name_size, char *reason,
                            size_t reason_size);
@@ -249,20 +261,19 @@ void wst_stream_free(wst_stream *stream);
 /* TLS within TLS: outer, with an https proxy, carries stream from now on, and belongs to it. */
 int wst_stream_nest(wst_stream *stream, wst_stream *outer);
 /*
- * Takes all that was received, and overwrites it. Puts *filled bytes of plaintext into plain. WST_OK: more must be
- * received; WST_MORE: call again with size 0; WST_EOF: the peer said that nothing follows; WST_CLOSED: it has failed, or,
- * if there is no cause, a proxy has ended the connection without the server. The last two are returned again by each call.
+ * Takes all the received bytes, and overwrites them. Puts *filled bytes of plaintext into plain. WST_OK: more must be
+ * received; WST_MORE: call again with size 0; WST_EOF: the peer said that nothing follows; WST_CLOSED: TLS has failed or,
+ * if there is no cause, a proxy has ended the connection without the server. Each further call returns the last two again.
  */
 int wst_stream_read(wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled);
-/* wst_stream_read() gives it again, before anything else. Returns WST_MORE. */
+/* The next wst_stream_read() gives these bytes first. Returns WST_MORE. */
 int wst_stream_put_back(wst_stream *stream, const char *plain, size_t size);
 /* How many bytes wst_stream_take() would give: they are to be sent before what wst_stream_write() encrypts. */
 size_t wst_stream_to_send(const wst_stream *stream);
 size_t wst_stream_take(wst_stream *stream, char *out, size_t room);
 /*
- * Encrypts into out, which has room for 32 bytes more than plain for each begun 16 KiB of it, and for 64; within TLS, for
- * twice as many. Returns how many
- * bytes that are, or a wst_result below 0.
+ * Encrypts into out, and returns how many bytes that are, or a wst_result below 0. out has room for 64 bytes more than plain
+ * has, and for 32 more for each begun 16 KiB of it; within TLS, for twice these.
  */
 int64_t wst_stream_write(wst_stream *stream, const char *plain, size_t size, char *out, size_t room);
 /* Says that nothing follows: close_notify is to be sent. */

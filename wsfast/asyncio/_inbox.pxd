@@ -37,10 +37,10 @@ cdef class Inbox(WSListener):
         bint _takes_frames          # a frame that is a whole message is queued as it is; False before __init__()
 
         Incoming _incoming          # the message that is arriving
-        object _look                # is shown each message when it is complete; None: nobody looks
+        object _look                # a function that is shown each complete message; None: messages are not shown
         Fragments _fragments        # of the first queued message, if its first fragments were put together
 
-        # Who receives.
+        # The receiver.
         bint receiving              # a recv has begun and is not over
         bint streaming              # it wants single frames
         object invalid_text         # why take() gave None
@@ -59,7 +59,7 @@ cdef class Inbox(WSListener):
         bint _discarding
         readonly bint closed
         Policy _policy              # None: reading pauses
-        readonly Py_ssize_t dropped  # messages that were received, and that nobody will get
+        readonly Py_ssize_t dropped  # messages that were received, and that the program will not get
         readonly Py_ssize_t conflated  # of these: for a newer one of their key
 
     cdef inline Slot *_at(self, Py_ssize_t i) noexcept:

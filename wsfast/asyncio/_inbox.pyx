@@ -1,19 +1,20 @@
-"""What arrives on an awaitable connection: a queue of frames, and the one who waits for them.
+"""The frames that arrive on an awaitable connection: a queue of them, and the task that waits for them.
 
 A frame that arrives is queued as it lies in the read buffer, without a copy, unless it must be inflated. When the bytes
-of one read are all dispatched, the engine calls _read_done(), which runs the task that waits in recv() there and then:
-no event-loop turn lies between the arrival of a message and the code that awaits it, and that code decodes the payload
-out of the read buffer while it is in the cache. What nobody has taken by then is settled: copied, so a slow program
-never pins read buffers, and checked if it is text, so that what is not UTF-8 ends the connection even if nobody
-receives. It stays bytes until it is taken, because a str may be four times as large. While a receiver waits for the end
-of a message, its fragments are put together as they arrive.
+of one read are all dispatched, the engine calls _read_done(), which runs the task that waits in recv() there and then.
+So no iteration of the event loop lies between a message and the code that awaits it, and that code decodes the payload
+out of the read buffer while it is in the cache.
 
-Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it. It
-also counts what they cost, amid a read: when they cost too much, the rest of the read is held back as it came from the
-wire, and what is compressed is not inflated, until there is room again.
+A frame that no task has taken by then is settled: it is copied, so a slow program never pins read buffers, and text is
+checked, so text that is not UTF-8 ends the connection even if the program does not receive. It stays bytes until it is
+taken: a str may be four times as large. A message that a receiver waits for is put together as its fragments arrive.
 
-That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Fragments
-are put together then before they are queued, so every queued frame is a whole message, and none is dropped in part.
+Flow control counts frames, as websockets does: more than `high` of them after a read pause reading, `low` resume it.
+Amid a read it counts the memory that they cost: the rest of a read that costs too much is held back, as it came from
+the wire, until there is room again.
+
+That is overflow="pause". With any other policy the Inbox has a Policy (_overflow.pyx), which decides instead. Then
+fragments are put together before they are queued: every queued frame is a whole message, and none is dropped in part.
 """
 
 cimport cython
@@ -151,7 +152,7 @@ cdef class Inbox(WSListener):
     # ---- the queue
 
     cdef bint ready(self) noexcept:
-        """Is there what the receiver waits for?"""
+        """True if the queue has the message, or the frame, that the receiver waits for."""
         return self.frames > 0 if self.streaming else self.messages > 0
 
     @cython.nonecheck(False)  # on_ws_frame() has looked into the frame, and the others are looked at here
@@ -213,7 +214,7 @@ cdef class Inbox(WSListener):
         return 0
 
     def _show_to(self, look):
-        """See show_messages(). Frames that are whole messages need be shown, too, while somebody looks."""
+        """See show_messages(). While `look` is set, frames that are whole messages must be shown as well."""
         self._look = look
         self._incoming.is_plain = look is None and self.transport._inflater is None
         self._takes_frames = self._incoming.is_plain and not self._stamps
@@ -233,7 +234,7 @@ cdef class Inbox(WSListener):
             message = self._text_or_none(message)
             if message is None:
                 self.invalid_text = None
-                return 0  # whoever takes it finds that out, too
+                return 0  # the receiver finds that out, too
         # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
         self.receiving = True
         self.transport._begin_message()
@@ -309,7 +310,7 @@ cdef class Inbox(WSListener):
         return self.transport._hold_back()
 
     cdef int _settle(self, Py_ssize_t spared) except -1:
-        """Nobody takes these at once: copy what still lies in a read buffer, and check what is text.
+        """No task takes these frames at once: copy the payloads that lie in a read buffer, and check those of text.
 
         :param spared: 1 leaves out the first message, which the receiver may be taking
         """
@@ -347,7 +348,7 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef int _join(self) except -1:
-        """Put together the fragments that have come, all that is queued: then they cost what their bytes cost."""
+        """Put together the queued fragments, which are all that is queued: then they cost no more than their bytes."""
         cdef:
             Slot *first = self._at(0)
             Slot *slot
@@ -399,9 +400,8 @@ cdef class Inbox(WSListener):
                 self.resume()
         return 0
 
-    # take() and take_frame() are called by the receiver alone, and while it is `receiving`. What they return is made
-    # before it leaves the queue: if there is no memory, it stays. They return None for what must be text and is not,
-    # see `invalid_text`.
+    # Only the receiver calls take() and take_frame(), while it is `receiving`. They make what they return before the
+    # frame leaves the queue: if there is no memory, it stays. None: text is not UTF-8, see `invalid_text`.
 
     cdef object take(self, int decode):
         """The first message, which is complete."""
@@ -540,7 +540,7 @@ cdef class Inbox(WSListener):
         return 0
 
     def _discard_or_wait(self, Py_ssize_t frames):
-        """There were so many frames a while ago, and none has come since."""
+        """The queue had so many frames a while ago, and no frame has come since."""
         if self.frames < frames:
             self._wait_for_receiver()
         else:
@@ -553,7 +553,7 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef int _discard(self) except -1:
-        """Nobody may ever receive what comes now, and the server's CLOSE is behind it."""
+        """Drop the messages that come now: the program may never receive them, and the server's CLOSE is behind."""
         self._discarding = True
         self._incoming.forget()
         if self.paused or self.transport._held is not None:
@@ -566,14 +566,14 @@ cdef class Inbox(WSListener):
         if self.closed:
             return 0
         if self.transport._held is not None:
-            # Not here: who resumes is in the midst of something.
+            # Not here: the caller is in the midst of something.
             self.transport._loop.call_soon(self._go_on)
         else:
             self.transport.underlying_transport.resume_reading()
         return 0
 
     def _go_on(self):
-        """Deliver what was held back, and then read on."""
+        """Deliver the bytes that were held back, and then read on."""
         if self.closed or self.paused:
             return
         self.transport._deliver_held()
@@ -583,16 +583,16 @@ cdef class Inbox(WSListener):
             self.transport.underlying_transport.resume_reading()
 
     def read_on(self):
-        """Read past a full queue, but not without bounds: something is awaited that lies behind the messages."""
+        """Read past a full queue, but not without bounds: the program waits for a frame behind the messages."""
         self._reading_on = True
         self._most = self._high_bytes + WSF_CLOSING_SLACK
         if self.transport._lost_held is not None:
-            self.transport._start_close_timer()  # for messages that nobody may ever take
+            self.transport._start_close_timer()  # the program may never take the messages
         if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):
             self.resume()
 
     def read_no_further(self):
-        """What was awaited has come."""
+        """The frame for which read_on() was called has come."""
         if self.transport._state < State.CLOSING:
             self._reading_on = False
             self._most = self._high_bytes

@@ -11,13 +11,13 @@ cdef class Connection:
         Inbox _inbox
         # Called by a recv() that finds the connection closed; makes the coroutine that receives from the next one.
         public object _successor
-        bint _fragmenting           # a fragmented message is being sent: other messages wait for their turn
+        bint _fragmenting           # a fragmented message is being sent: other messages wait for the send lock
 
         # How long this connection has not let other tasks run.
         int _credit
         int _allowance
-        bint _turn_awaited          # the loop will call _loop_turned()
-        int64_t _run_began          # since when no turn of the loop is known of; 0: not looked at the clock yet
+        bint _iteration_awaited          # the loop will call _loop_iterated()
+        int64_t _run_began          # since when no iteration of the loop is known of; 0: the clock was not read yet
 
     cdef bint _must_yield(self) except -1
     cdef void _run_begins(self) noexcept

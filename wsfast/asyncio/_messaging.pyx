@@ -1,11 +1,11 @@
 """recv() and send() of the awaitable connection: what happens for every message.
 
 Both return an object that is awaited once (see _awaitable.pyx). If the result is there already (a message in the queue,
-room to write), the await ends in the first step: no future, no task, no turn of the event loop. It has a coroutine's
-methods, so create_task(), wait_for() and gather() take it.
+room to write), the await ends in the first step: no future, no task, no iteration of the event loop. It has a
+coroutine's methods, so create_task(), wait_for() and gather() take it.
 
-An await that never waits would starve other tasks, so time is looked at now and then: a connection that went on for
-two SLICEs without a turn of the event loop yields once.
+An await that never waits would starve other tasks. So the clock is read now and then, and a connection that went on for
+two SLICEs within one iteration of the event loop yields once.
 
 Nothing is taken from the queue before the await ends, so a cancelled recv() loses no message. What a cancelled send()
 had begun leaves whole.
@@ -41,10 +41,10 @@ from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
 
 
 cdef enum:
-    # How many awaits may end at once before the clock is looked at for the first time, and at most between two looks.
+    # How many awaits may end at once before the clock is read for the first time, and at most between two readings.
     FIRST_ALLOWANCE = 8
     LARGEST_ALLOWANCE = 64
-    # How long an event loop may be kept from other tasks, in nanoseconds: twice this is a hundred of its turns.
+    # How long an event loop may be kept from other tasks, in nanoseconds: twice this is a hundred of its iterations.
     SLICE = 125_000
 
 
@@ -214,10 +214,10 @@ cdef class Connection:
     # ---- fairness
 
     cdef bint _must_yield(self) except -1:
-        """Awaits that ended at once have used up the credit: look at the clock, and grant new credit.
+        """Awaits that ended at once have used up the credit: read the clock, and grant new credit.
 
-        In the second SLICE without a turn of the event loop that is known of, the loop is asked to tell of the next.
-        So what takes less than a SLICE, a read and the answers to it, costs the loop nothing.
+        After one SLICE without a known iteration of the event loop, schedule a callback to notice the next iteration.
+        So a run that takes less than a SLICE, a read and the answers to it, costs the loop nothing.
         """
         cdef int64_t now = wsf_monotonic_ns()
         if self._run_began == 0:
@@ -226,22 +226,22 @@ cdef class Connection:
         elif now - self._run_began < SLICE:
             if self._allowance < LARGEST_ALLOWANCE:
                 self._allowance *= 2
-        elif self._turn_awaited:
+        elif self._iteration_awaited:
             return True
         else:
-            self._turn_awaited = True
+            self._iteration_awaited = True
             self._run_began = now
-            self._transport._loop.call_soon(self._loop_turned)
+            self._transport._loop.call_soon(self._loop_iterated)
         self._credit = self._allowance
         return False
 
     cdef void _run_begins(self) noexcept:
-        """The event loop has turned."""
+        """The event loop has begun a new iteration."""
         self._run_began = 0
         self._credit = FIRST_ALLOWANCE
 
-    def _loop_turned(self):
-        self._turn_awaited = False
+    def _loop_iterated(self):
+        self._iteration_awaited = False
         self._run_begins()
 
 
@@ -418,7 +418,7 @@ cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except 
     if PyThread_get_thread_ident() != self._connection._transport._thread_id:
         return self._go_on(result)
     if self._connection._credit <= 1:
-        return self._go_on(result)  # the loop may be asked for a turn, and then anything may run
+        return self._go_on(result)  # a callback of the loop may be scheduled, and then anything may run
     self._connection._credit -= 1
     return self._finish(result)
 

@@ -88,10 +88,10 @@ class ClientConnection(Connection, Identity):
         self._close_timeout = close_timeout
         self._loop = asyncio.get_running_loop()
         # Set while a fragmented message is being sent, and done when it is over.
-        self._turn: asyncio.Future[None] | None = None
+        self._send_lock: asyncio.Future[None] | None = None
         self._drains: deque[asyncio.Future[None]] = deque()
         self._lost: asyncio.Future[None] | None = None
-        self._reading_on: set[object] = set()  # for whom
+        self._reading_on: set[object] = set()  # the callers of _read_on()
         self._pings = Pings(self, self._base_logger, ping_histogram)
         self._keep_alive(Pinging(ping_interval, ping_timeout))
 
@@ -209,6 +209,12 @@ class ClientConnection(Connection, Identity):
         return self.protocol.stats
 
     @property
+    def last_received(self) -> float:
+        """When bytes were last received, by ``time.monotonic()``. It is 0.0 unless the connection is kept alive by
+        pings, or was made with ``timestamps``."""
+        return self.protocol.last_received
+
+    @property
     def backlog(self) -> Backlog:
         """What has arrived and was not received yet, and what `overflow` has dropped."""
         return Backlog(*backlog(self.listener))
@@ -316,7 +322,7 @@ class ClientConnection(Connection, Identity):
         remaining = iter(messages)
         more = True
         while more:
-            await self._my_turn()
+            await self._wait_for_send_lock()
             try:
                 more = self._send_some(remaining, text, compress)
             except ConnectionClosed:
@@ -353,7 +359,7 @@ class ClientConnection(Connection, Identity):
     async def _send_slowly(self, message: Any, text: bool | None, compression: int) -> None:
         """send() of what is not one frame, or not at once."""
         if isinstance(message, (str, *BYTES_LIKE)):
-            await self._my_turn()
+            await self._wait_for_send_lock()
             as_text = text is not False if isinstance(message, str) else text is True
             if self._send_frame(message, as_text, True, True, compression):
                 await self._drain()
@@ -372,8 +378,8 @@ class ClientConnection(Connection, Identity):
         chunk = await _next(chunks)
         if chunk is _END:
             return
-        await self._my_turn()
-        turn = self._turn = self._loop.create_future()
+        await self._wait_for_send_lock()
+        send_lock = self._send_lock = self._loop.create_future()
         self._sending_fragments = True
         kind = "async iterable" if isinstance(chunks, AsyncIterator) else "iterable"
         kinds: Any = str if isinstance(chunk, str) else BYTES_LIKE
@@ -398,16 +404,16 @@ class ClientConnection(Connection, Identity):
                 await self.wait_closed()
             raise
         finally:
-            self._turn = None
+            self._send_lock = None
             self._sending_fragments = False
-            turn.set_result(None)
+            send_lock.set_result(None)
         if must_drain:
             await self._drain()
 
-    async def _my_turn(self) -> None:
+    async def _wait_for_send_lock(self) -> None:
         """Wait until no fragmented message is being sent; the connection is open then."""
-        while self._turn is not None:
-            await asyncio.shield(self._turn)
+        while self._send_lock is not None:
+            await asyncio.shield(self._send_lock)
         if not self._is_open:
             await self._raise_closed()
 
@@ -448,7 +454,7 @@ class ClientConnection(Connection, Identity):
         return answer
 
     async def pong(self, data: DataLike = b"") -> None:
-        """Send a PONG that nobody asked for: a heartbeat in one direction.
+        """Send a PONG without a PING before it: a heartbeat in one direction.
 
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
@@ -482,16 +488,16 @@ class ClientConnection(Connection, Identity):
     async def close(self, code: int | None = 1000, reason: str = "") -> None:
         """Close the connection, and wait until it is closed: ``close_timeout`` at most.
 
-        Does nothing if the connection is closed. What was received before remains for :meth:`recv`. What the server
-        sends while the connection closes can be received, too; but once 1 MiB more waits than `max_queue` allows, and
-        nobody has received for a quarter of a second, all that follows is discarded.
+        Does nothing if the connection is closed. Messages that were received before remain for :meth:`recv`. Messages
+        that the server sends while the connection closes can be received, too. But once 1 MiB more waits than
+        `max_queue` allows, and no message was taken for a quarter of a second, all later messages are discarded.
 
         :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
         :param reason: at most 123 bytes in UTF-8
         :raises ProtocolError: `code` or `reason` must not be sent
         """
         if self._is_open:
-            if self._turn is None:
+            if self._send_lock is None:
                 try:
                     if code == 0:
                         raise ValueError("close code 0 must not be sent")
@@ -505,13 +511,13 @@ class ClientConnection(Connection, Identity):
             self._read_on()
         await self.wait_closed()
 
-    def _read_on(self, who: object = None) -> None:
-        """Read past a full queue until everybody who asked for that says :meth:`_read_no_further`."""
-        self._reading_on.add(who)
+    def _read_on(self, caller: object = None) -> None:
+        """Read past a full queue until every caller of this has called :meth:`_read_no_further`."""
+        self._reading_on.add(caller)
         super()._read_on()
 
-    def _read_no_further(self, who: object = None) -> None:
-        self._reading_on.discard(who)
+    def _read_no_further(self, caller: object = None) -> None:
+        self._reading_on.discard(caller)
         if not self._reading_on:
             super()._read_no_further()
 

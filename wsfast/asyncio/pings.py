@@ -36,7 +36,7 @@ class Pings:
         self.latency = 0.0
         self._histogram = histogram
         self._logger = logger
-        # By payload, in the order in which they were sent: who waits for the PONG, and when the PING was sent.
+        # By payload, in the order in which they were sent: the future of the PONG, and when the PING was sent.
         self._waiting: dict[bytes, tuple[asyncio.Future[float], float]] = {}
         self._watch: Watch | None = None
         # The payload of the last PING of the timer, until it is answered.
@@ -95,7 +95,7 @@ class Pings:
         for answer, _ in waiting.values():
             if not answer.done():
                 answer.set_exception(closed())
-                answer.exception()  # retrieved, for who ignores it: asyncio would complain
+                answer.exception()  # retrieved: asyncio would complain of a program that ignores it
 
     # ---- the timer
 

@@ -80,7 +80,7 @@ wsf_status wsf_message_content(wsf_message *m, const uint8_t *p, size_t n, int f
     /* 5.6: TEXT is UTF-8. A character may be split between frames, but not end with the message */
     if (m->opcode == WSF_TEXT) {
         wsf_utf8 text =
-            m->text; /* which stays as it was before a violation, for whoever explains it */
+            m->text; /* which stays as it was before a violation, so that it can be explained */
         if (!wsf_utf8_feed(&text, p, n) || (fin && !wsf_utf8_complete(&text)))
             return violated(m, WSF_ERR_TEXT);
         m->text = text;

@@ -13,8 +13,8 @@
  * has a meaning: the answer is WSF_OVER.
  *
  * Most frames are whole messages that are not compressed. They cost a few compares, inline, and
- * only their lengths are judged: whoever makes a str of the text checks it meanwhile. The content
- * of a compressed message is known only to the caller, who inflates it: wsf_message_content.
+ * only their lengths are judged: a caller that makes a str of the text checks it meanwhile. Only
+ * the caller knows the content of a compressed message, because it inflates: wsf_message_content.
  *
  * Nothing here allocates, blocks, or owns memory. A wsf_message belongs to one connection, and one
  * thread at a time may touch it.
@@ -26,7 +26,7 @@
 #include "utf8.h"
 
 /*
- * While a connection closes, the CLOSE of the server may lie behind messages that nobody takes. So
+ * While a connection closes, the server's CLOSE may lie behind messages that no user takes. So
  * a reader whose queue is full reads on for WSF_CLOSING_SLACK bytes, as many as the default limit
  * of a message. Then it gives its user WSF_CLOSING_PATIENCE milliseconds to take a message, and if
  * none was taken it calls wsf_message_forget and drops what comes.
@@ -70,10 +70,15 @@ wsf_status wsf_message_receive_slow(wsf_message *m, const uint8_t *p, size_t n, 
 /*
  * Judges the n bytes at p, all that has arrived behind the last frame that was taken. Returns
  *
- *   WSF_FRAME       a legal frame lies there, its payload included; *h is filled in,
- *   WSF_PART        a legal header does, and what has come of the payload is legal; *h is filled
- * in, WSF_INCOMPLETE  not even a header is complete, WSF_OVER        there is nothing to be read
- * any more, WSF_ERR_...     this rule is broken; from now on the answer is WSF_OVER.
+ * WSF_FRAME: a legal frame lies there, its payload included; *h is filled in.
+ *
+ * WSF_PART: a legal header does, and what has come of the payload is legal; *h is filled in.
+ *
+ * WSF_INCOMPLETE: not even a header is complete.
+ *
+ * WSF_OVER: there is nothing to be read any more.
+ *
+ * WSF_ERR_...: this rule is broken; from now on the answer is WSF_OVER.
  *
  * Text that is wrong fails with the byte that makes it wrong (RFC 6455 section 8.1), not when the
  * server pleases to send the rest of its frame: a look ahead, in a validator of its own. No byte is
@@ -103,8 +108,8 @@ static inline wsf_status wsf_message_take(wsf_message *m, const wsf_header *h,
 }
 
 /*
- * Both in one, for whoever has nothing to do in between: WSF_FRAME is a frame that was taken. If
- * its payload breaks a rule, it lies at p as far as *h says.
+ * Both in one, for a caller that has nothing to do in between: WSF_FRAME is a frame that was taken.
+ * If its payload breaks a rule, it lies at p as far as *h says.
  */
 static inline wsf_status wsf_message_receive(wsf_message *m, const uint8_t *p, size_t n,
                                              wsf_header *h) {

@@ -1,7 +1,7 @@
 """A connection that blocks: websockets' sync connection, name for name.
 
-There are no background threads. The crate does the work, without Python's lock, and whoever waits in a method here
-runs what is due meanwhile: answers to pings, keepalive pings, the closing handshake.
+There are no background threads. The crate does the work, without Python's lock. A thread that waits in a method here
+does what is due meanwhile: it answers pings, sends keepalive pings, and completes the closing handshake.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = ["ClientConnection"]
 
 Data = str | bytes
 
-# How long somebody waits for another thread, which is receiving, before it looks whether that goes on; in seconds.
-_TURN = 0.02
+# How long a thread waits for another one, which receives, before it checks whether that goes on; in seconds.
+_NAP = 0.02
 
 _NOTHING = object()
 
@@ -149,6 +149,15 @@ class ClientConnection(Connection, Identity):
     def latency(self) -> float:
         """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
         return float(lib.wst_latency(self._handle))
+
+    @property
+    def last_received(self) -> float:
+        """When bytes were last received, by ``time.monotonic()``. It is 0.0 unless the connection is kept alive by
+        pings, or was made with ``timestamps``.
+
+        Bytes are received while a method waits, so bytes that came meanwhile may still lie in the kernel.
+        """
+        return float(lib.wst_last_received(self._handle))
 
     @property
     def protocol(self) -> ClientConnection:
@@ -275,13 +284,17 @@ class ClientConnection(Connection, Identity):
     def _stopped(self, result: int, timeout: float | None) -> None:
         """The crate returned without a message. Returns if it shall go on."""
         if result == lib.WST_PONG:
-            self._pings.collect()
+            self._collect()
         elif result == lib.WST_TIMEOUT:
             raise TimeoutError(f"timed out in {timeout:.1f}s")
         elif result == lib.WST_NO_MEMORY:
             raise MemoryError
         else:
             raise self._exception()
+
+    def _collect(self) -> None:
+        """Take what the crate has noted for Python."""
+        self._pings.collect()
 
     def _text_is_invalid(self, exc: UnicodeDecodeError, text: bool) -> NoReturn:
         """A message is not UTF-8. If it is binary, and only the caller wanted text, what is behind it remains."""
@@ -311,7 +324,7 @@ class ClientConnection(Connection, Identity):
     def _flush(self) -> None:
         while result := lib.wst_flush(self._handle):
             if result == lib.WST_PONG:
-                self._pings.collect()
+                self._collect()
             elif result == lib.WST_NO_MEMORY:
                 raise MemoryError
             elif result != lib.WST_INTERRUPTED:
@@ -407,7 +420,7 @@ class ClientConnection(Connection, Identity):
                 break
 
     def pong(self, data: DataLike = b"") -> None:
-        """Send a PONG that nobody asked for: a heartbeat in one direction.
+        """Send a PONG without a PING before it: a heartbeat in one direction.
 
         :param data: its payload, at most 125 bytes
         :raises ConnectionClosed: the connection is closed
@@ -438,14 +451,14 @@ class ClientConnection(Connection, Identity):
             left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
             result = lib.wst_pump(self._handle, left)
             if result == lib.WST_PONG:
-                self._pings.collect()
+                self._collect()
             elif result == lib.WST_CLOSED:
                 self._note_end()
                 return is_set()
             elif result == lib.WST_NO_MEMORY:
                 raise MemoryError
             elif result == lib.WST_BUSY:
-                threading.Event.wait(event, _TURN if deadline is None else min(left, _TURN))
+                threading.Event.wait(event, _NAP if deadline is None else min(left, _NAP))
             if left == 0 or result == lib.WST_TIMEOUT:
                 return is_set()
         return True
@@ -455,9 +468,9 @@ class ClientConnection(Connection, Identity):
     def close(self, code: int | None = 1000, reason: str = "") -> None:
         """Close the connection, and wait until it is closed: ``close_timeout`` at most.
 
-        Does nothing if the connection is closed. What was received before remains for :meth:`recv`. What the server
-        sends while the connection closes can be received, too; but once 1 MiB more waits than `max_queue` allows, and
-        nobody has received for a quarter of a second, all that follows is discarded.
+        Does nothing if the connection is closed. Messages that were received before remain for :meth:`recv`. Messages
+        that the server sends while the connection closes can be received, too. But once 1 MiB more waits than
+        `max_queue` allows, and no message was taken for a quarter of a second, all later messages are discarded.
 
         :param code: 1000-1014 as far as they may be sent, or 3000-4999; None sends none
         :param reason: at most 123 bytes in UTF-8
@@ -494,7 +507,7 @@ class ClientConnection(Connection, Identity):
         text = cut_reason(reason)
         if isinstance(cause, Exception):
             self._end(fail, code, text)
-        else:  # the handler of a signal raised: nobody is to wait
+        else:  # the handler of a signal raised: do not wait
             fail(self._handle, code, text, len(text))
             self._abort()
 
@@ -526,12 +539,12 @@ class ClientConnection(Connection, Identity):
         self._note_end()
 
     def _note_end(self) -> None:
-        """The connection is closed. The event is set last: who sees it finds everything as it will be.
+        """The connection is closed. The event is set last: a thread that sees it finds everything as it will be.
 
         If the handler of a signal raises in here, the next call does the rest.
         """
         if not self._ended.is_set():
-            self._pings.collect()
+            self._collect()
             self._pings.close()
             if self._socket is not None:
                 self._socket.close()

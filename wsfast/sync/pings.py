@@ -1,4 +1,4 @@
-"""The pings of the user. There is no thread that receives their answers, so who waits for one receives."""
+"""The pings of the program. No background thread receives their answers: a thread that waits for one receives."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-//! The numbers and the structures of wsfast_tungstenite.h, and how the crate's own types become them.
+//! The numbers and the structures of wsfast_tungstenite.h, made by build.rs, and how the crate's own types become them.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
 use rustls::{CommonState, HandshakeKind};
@@ -16,25 +16,9 @@ use crate::writer::Sent;
 
 include!(concat!(env!("OUT_DIR"), "/border.rs"));
 
-#[repr(C)]
-pub struct CMessage {
-    pub data: *const c_char,
-    pub size: usize,
-    pub text: c_int,
-    pub fin: c_int,
-    pub compressed: c_int,
-    pub last: c_int,
-    pub returned: i64,
-    pub received: i64,
-}
-
-impl CMessage {
-    pub fn new() -> Self {
-        CMessage { data: std::ptr::null(), size: 0, text: 0, fin: 0, compressed: 0, last: 0, returned: 0, received: 0 }
-    }
-
+impl wst_message {
     pub fn tell(&mut self, received: &Received) {
-        *self = CMessage {
+        *self = wst_message {
             data: received.data.cast(),
             size: received.size,
             text: c_int::from(received.kind.text),
@@ -47,21 +31,7 @@ impl CMessage {
     }
 }
 
-#[repr(C)]
-pub struct CTlsSettings {
-    pub context: *mut c_void,
-    pub check_name: c_int,
-    pub versions: c_int,
-    pub keylog: c_int,
-    pub alpn: *const c_char,
-    pub alpn_size: usize,
-    pub chain: *const c_char,
-    pub chain_size: usize,
-    pub key: *const c_char,
-    pub key_size: usize,
-}
-
-impl CTlsSettings {
+impl wst_tls_settings {
     /// # Safety
     /// The pointers are as wsfast_tungstenite.h says.
     pub unsafe fn parse(&self) -> Settings<'_> {
@@ -78,22 +48,7 @@ impl CTlsSettings {
     }
 }
 
-#[repr(C)]
-pub struct COptions {
-    pub max_message: u64,
-    pub max_fragment: u64,
-    pub max_queue: i64,
-    pub ping_interval: f64,
-    pub ping_timeout: f64,
-    pub close_timeout: f64,
-    pub busy_poll: f64,
-    pub max_read: u64,
-    pub quickack: c_int,
-    pub report_pings: c_int,
-    pub stamps: c_int,
-}
-
-impl COptions {
+impl wst_options {
     pub fn parse(&self) -> Options {
         Options {
             limits: Limits {
@@ -117,25 +72,11 @@ impl COptions {
     }
 }
 
-#[repr(C)]
-pub struct CStats {
-    pub frames_received: u64,
-    pub bytes_received: u64,
-    pub reads: u64,
-    pub frames_sent: u64,
-    pub bytes_sent: u64,
-    pub writes: u64,
-    pub frames_gathered: u64,
-    pub longest_backlog: u64,
-    pub poll_hits: u64,
-    pub poll_misses: u64,
-}
-
-impl CStats {
+impl wst_stats {
     pub fn tell(&mut self, connection: &Connection) {
         let counts = &connection.counts;
         let writer = connection.sender.writer();
-        *self = CStats {
+        *self = wst_stats {
             frames_received: counts.frames.get(),
             bytes_received: counts.bytes.get(),
             reads: counts.reads.get(),
@@ -150,22 +91,7 @@ impl CStats {
     }
 }
 
-#[repr(C)]
-pub struct CStreamState {
-    pub handshaking: c_int,
-    pub version: c_int,
-    pub resumed: c_int,
-    pub cipher_size: c_int,
-    pub alpn_size: c_int,
-    pub cause: c_int,
-    pub number: i64,
-    pub message_size: c_int,
-    pub cipher: [u8; 64],
-    pub alpn: [u8; 256],
-    pub message: [u8; 256],
-}
-
-impl CStreamState {
+impl wst_stream_state {
     pub fn tell(&mut self, connection: &CommonState, failed: &Cause) {
         self.handshaking = c_int::from(connection.is_handshaking());
         self.version = connection.protocol_version().map_or(0, |version| c_int::from(u16::from(version)));
@@ -183,25 +109,7 @@ impl CStreamState {
     }
 }
 
-#[repr(C)]
-pub struct CEnding {
-    pub rcvd_code: c_int,
-    pub sent_code: c_int,
-    pub rcvd_then_sent: c_int,
-    pub rcvd_size: c_int,
-    pub sent_size: c_int,
-    pub cause: c_int,
-    pub number: i64,
-    pub size: i64,
-    pub limit: i64,
-    pub current: i64,
-    pub message_size: c_int,
-    pub rcvd_reason: [u8; 128],
-    pub sent_reason: [u8; 128],
-    pub message: [u8; 256],
-}
-
-impl CEnding {
+impl wst_ending {
     pub fn tell(&mut self, ending: &Ending) {
         let describe = |close: &Option<Close>, reason: &mut [u8]| match close {
             None => (-1, 0),
@@ -340,33 +248,6 @@ mod tests {
         assert!(names.len() > 30);
         for name in names {
             assert!(here.contains(&format!("pub const {name}: ")), "{name}");
-        }
-    }
-
-    #[test]
-    fn fields_are_those_of_the_declarations() {
-        let fields = |name: &str| -> Vec<String> {
-            let end = DECLARATIONS.find(&format!("}} {name};")).expect(name);
-            let body = &DECLARATIONS[DECLARATIONS[..end].rfind('{').unwrap() + 1..end];
-            let lines = body.lines().map(|line| line.split(';').next().unwrap().trim());
-            let names = lines.filter(|line| !line.is_empty()).map(|line| line.rsplit([' ', '*']).next().unwrap());
-            names.map(|name| name.split('[').next().unwrap().to_string()).collect()
-        };
-        let here = include_str!("abi.rs");
-        for (c, rust) in [
-            ("wst_options", "COptions"),
-            ("wst_message", "CMessage"),
-            ("wst_ending", "CEnding"),
-            ("wst_tls_settings", "CTlsSettings"),
-            ("wst_stats", "CStats"),
-            ("wst_stream_state", "CStreamState"),
-        ] {
-            let body = here.split(&format!("pub struct {rust} {{\n")).nth(1).unwrap().split("\n}").next().unwrap();
-            let names: Vec<_> = body
-                .lines()
-                .map(|line| line.trim().trim_start_matches("pub ").split(':').next().unwrap().to_string())
-                .collect();
-            assert_eq!(names, fields(c), "{c}");
         }
     }
 }

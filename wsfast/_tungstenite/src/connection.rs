@@ -62,7 +62,7 @@ impl fmt::Display for Stop {
             Stop::Interrupted => "a signal may have come",
             Stop::Timeout => "the time-out has passed",
             Stop::Closed => "the connection is closed",
-            Stop::Pong => "pings were answered",
+            Stop::Pong => "pings were answered, or control frames are to be logged",
             Stop::Busy => "another thread is doing it",
             Stop::Eof => "the peer closed the connection during the opening",
             Stop::NoMemory => return NoMemory.fmt(f),
@@ -139,6 +139,11 @@ impl Connection {
 
     pub fn latency(&self) -> f64 {
         self.pings.latency()
+    }
+
+    /// Is there something for Python to take?
+    pub(crate) fn has_news(&self) -> bool {
+        self.pings.are_answered() || self.sender.log.is_waiting()
     }
 
     pub fn take_pong(&self) -> Option<(Short, f64)> {

@@ -10,11 +10,15 @@ use std::sync::OnceLock;
 
 use crate::block::{Block, NoMemory};
 
-/// The numbers of frame.h and message.h, made by build.rs.
+/// The numbers and the structures of frame.h and message.h, made by build.rs.
 #[allow(dead_code)]
 mod numbers {
     include!(concat!(env!("OUT_DIR"), "/core.rs"));
 }
+
+use numbers::wsf_close;
+/// A frame's header, and the state of the message that is arriving.
+pub use numbers::{wsf_header as Header, wsf_message as Message};
 
 pub const TEXT: u8 = numbers::WSF_TEXT as u8;
 pub const BINARY: u8 = numbers::WSF_BINARY as u8;
@@ -41,50 +45,6 @@ struct MaskKernel {
     mask: MaskFn,
 }
 
-/// A frame's header: wsf_header.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Header {
-    pub payload_len: u64,
-    pub header_len: u8,
-    pub opcode: u8,
-    pub fin: u8,
-    pub rsv: u8,
-}
-
-#[repr(C)]
-struct Decoder {
-    max_payload: u64,
-    max_encoded: u64,
-    rsv_allowed: u8,
-    in_message: u8,
-    encoded: u8,
-}
-
-/// The state of the message that is arriving: wsf_message.
-#[repr(C)]
-pub struct Message {
-    decoder: Decoder,
-    max_message: u64,
-    max_frame: u64,
-    size: u64,
-    ahead: u64,
-    text: u32,
-    text_ahead: u32,
-    opcode: u8,
-    whole: u8,
-    inflates: u8,
-    over: u8,
-}
-
-/// The payload of a CLOSE: wsf_close.
-#[repr(C)]
-struct CloseParts {
-    code: u16,
-    reason_size: u8,
-    reason: *const u8,
-}
-
 /// What the bytes that have arrived begin with.
 #[derive(Debug, PartialEq)]
 pub enum Next {
@@ -107,7 +67,7 @@ pub struct Violation {
 
 #[cfg(not(miri))]
 mod c {
-    use super::{c_char, c_int, CloseParts, Header, MaskKernel, Message};
+    use super::{c_char, c_int, wsf_close, Header, MaskKernel, Message};
 
     extern "C" {
         pub fn wsf_mask_best() -> *const MaskKernel;
@@ -124,7 +84,7 @@ mod c {
         ) -> c_int;
         pub fn inline_message_take(message: *mut Message, header: *const Header, payload: *const u8) -> c_int;
         pub fn wsf_message_forget(message: *mut Message);
-        pub fn wsf_read_close(payload: *const u8, size: usize, parts: *mut CloseParts) -> c_int;
+        pub fn wsf_read_close(payload: *const u8, size: usize, parts: *mut wsf_close) -> c_int;
         pub fn wsf_status_close_code(status: c_int) -> u16;
         pub fn wsf_violation_reason(to: *mut c_char, status: c_int, code: std::ffi::c_uint) -> usize;
     }
@@ -138,20 +98,7 @@ mod c;
 impl Message {
     /// Limits in bytes.
     pub fn new(max_message: u64, max_frame: u64) -> Self {
-        let decoder = Decoder { max_payload: 0, max_encoded: 0, rsv_allowed: 0, in_message: 0, encoded: 0 };
-        let mut message = Message {
-            decoder,
-            max_message,
-            max_frame,
-            size: 0,
-            ahead: 0,
-            text: 0,
-            text_ahead: 0,
-            opcode: 0,
-            whole: 1,
-            inflates: 0,
-            over: 0,
-        };
+        let mut message = Message { max_message, max_frame, whole: 1, ..Message::ZERO };
         message.limit(max_message, max_frame);
         message
     }
@@ -250,7 +197,7 @@ unsafe fn found(status: c_int, header: MaybeUninit<Header>, bytes: &[u8]) -> Res
 
 /// The length that the bytes announce; None if they are too few.
 pub fn announced(bytes: &[u8]) -> Option<u64> {
-    let mut header = Header::default();
+    let mut header = Header::ZERO;
     // SAFETY: it reads the slice, and writes one header.
     let status = unsafe { c::wsf_peek_header(bytes.as_ptr(), bytes.len(), &mut header) };
     (status == numbers::WSF_FRAME).then_some(header.payload_len)
@@ -258,7 +205,7 @@ pub fn announced(bytes: &[u8]) -> Option<u64> {
 
 /// Do the bytes begin with a whole frame?
 pub fn next_is_whole(bytes: &[u8]) -> bool {
-    let mut header = Header::default();
+    let mut header = Header::ZERO;
     // SAFETY: it reads the slice, and writes one header.
     let status = unsafe { c::wsf_peek_header(bytes.as_ptr(), bytes.len(), &mut header) };
     status == numbers::WSF_FRAME && header.payload_len <= (bytes.len() - usize::from(header.header_len)) as u64
@@ -266,7 +213,7 @@ pub fn next_is_whole(bytes: &[u8]) -> bool {
 
 /// The code (1005 if there is none) and the reason of a CLOSE that was taken.
 pub fn read_close(payload: &[u8]) -> (u16, &[u8]) {
-    let mut parts = CloseParts { code: 0, reason_size: 0, reason: std::ptr::null() };
+    let mut parts = wsf_close::ZERO;
     // SAFETY: it reads the slice, and writes the parts.
     let status = unsafe { c::wsf_read_close(payload.as_ptr(), payload.len(), &mut parts) };
     let reason =
@@ -335,32 +282,6 @@ pub fn is_text(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::{offset_of, size_of};
-
-    #[test]
-    fn structures_are_those_of_the_core() {
-        const COUNT: usize = 13;
-        extern "C" {
-            static message_layout: [usize; COUNT];
-        }
-        let here: [usize; COUNT] = [
-            size_of::<Message>(),
-            size_of::<Header>(),
-            size_of::<CloseParts>(),
-            offset_of!(Message, decoder.max_payload),
-            offset_of!(Message, decoder.rsv_allowed),
-            offset_of!(Message, decoder.in_message),
-            offset_of!(Message, decoder.encoded),
-            offset_of!(Message, max_message),
-            offset_of!(Message, size),
-            offset_of!(Message, opcode),
-            offset_of!(Message, whole),
-            offset_of!(Message, inflates),
-            offset_of!(Message, over),
-        ];
-        // SAFETY: it is constant.
-        assert_eq!(here, unsafe { message_layout });
-    }
 
     #[test]
     fn what_is_taken_is_judged_by_the_core() {

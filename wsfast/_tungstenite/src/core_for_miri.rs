@@ -1,6 +1,6 @@
 //! What the crate asks of the C core, simple and slow, for Miri: it judges Rust, and runs no C. Whatever arrives is legal.
 
-use super::{c_char, c_int, CloseParts, Header, MaskKernel, Message, CLOSE, CONTINUATION, RSV1};
+use super::{c_char, c_int, wsf_close, Header, MaskKernel, Message, CLOSE, CONTINUATION, RSV1};
 
 unsafe extern "C" fn mask(target: *mut u8, source: *const u8, size: usize, key: u32) {
     for i in 0..size {
@@ -93,7 +93,7 @@ pub unsafe fn wsf_message_forget(message: *mut Message) {
     (*message).whole = 0;
 }
 
-pub unsafe fn wsf_read_close(payload: *const u8, size: usize, parts: *mut CloseParts) -> c_int {
+pub unsafe fn wsf_read_close(payload: *const u8, size: usize, parts: *mut wsf_close) -> c_int {
     (*parts).code = if size < 2 { 1005 } else { u16::from_be_bytes([*payload, *payload.add(1)]) };
     (*parts).reason_size = size.saturating_sub(2) as u8;
     1

@@ -1,11 +1,10 @@
-/* What is inline in the core, as functions that Rust can call, and where it keeps the fields that Rust reads. */
+/* What is inline in the core, as functions that Rust can call. */
 #include "message.h"
 
 wsf_status inline_message_next(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h);
 wsf_status inline_message_take(wsf_message *m, const wsf_header *h, const uint8_t *payload);
 wsf_status inline_message_receive(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h);
 int inline_is_text(const uint8_t *p, size_t n);
-extern const size_t message_layout[];
 
 wsf_status inline_message_next(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h) {
     return wsf_message_next(m, p, n, h);
@@ -20,10 +19,3 @@ wsf_status inline_message_receive(wsf_message *m, const uint8_t *p, size_t n, ws
 }
 
 int inline_is_text(const uint8_t *p, size_t n) { return wsf_is_text(p, n); }
-
-#define AT(field) offsetof(wsf_message, field)
-const size_t message_layout[] = {
-    sizeof(wsf_message), sizeof(wsf_header), sizeof(wsf_close), AT(decoder.max_payload), AT(decoder.rsv_allowed),
-    AT(decoder.in_message), AT(decoder.encoded), AT(max_message), AT(size), AT(opcode), AT(whole), AT(inflates),
-    AT(over),
-};

@@ -2,7 +2,7 @@
 //!
 //! Only the thread that holds the lock counts, so a load and a store will do. Any thread may read.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 #[derive(Default)]
 pub struct Count(AtomicU64);
@@ -27,4 +27,6 @@ pub struct Counts {
     /// Poll attempts that found bytes, and that found none.
     pub hits: Count,
     pub misses: Count,
+    /// When bytes were last received, in nanoseconds of CLOCK_MONOTONIC; 0 unless that is noted.
+    pub last_received: AtomicI64,
 }

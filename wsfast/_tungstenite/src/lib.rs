@@ -11,7 +11,7 @@
 //! | this file, `abi` | the border: the functions and the structures of wsfast_tungstenite.h |
 //! | `connection` | what any thread may ask of a connection, and the order of the locks |
 //! | `opening`, `receiving`, `sending`, `keepalive`, `closing` | its methods that touch several parts, by what they are for |
-//! | `reader`, `sender`, `writer`, `ending`, `pings`, `counts` | its parts, each with a lock or atomics of its own |
+//! | `reader`, `sender`, `writer`, `ending`, `pings`, `control_log`, `counts` | its parts, each with a lock or atomics of its own |
 //! | `wire`, `socket` | the socket, and TLS above it; the system calls |
 //! | `buffer`, `block` | the bytes that arrived, and the message in them that is lent; memory at cache lines |
 //! | `core`, `frame` | the C core; headers by tungstenite |
@@ -31,6 +31,7 @@ mod block;
 mod buffer;
 mod closing;
 mod connection;
+mod control_log;
 mod core;
 mod counts;
 mod ending;
@@ -64,10 +65,12 @@ mod writer;
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abi::*;
 use connection::{Connection, Stop};
+use control_log::Control;
 use ending::Cause;
 use receiving::{Received, Wish};
 use rustls::CommonState;
@@ -77,7 +80,7 @@ use tls::Session;
 /// What Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
 pub struct Handle {
     connection: Connection,
-    message: UnsafeCell<CMessage>,
+    message: UnsafeCell<wst_message>,
 }
 
 // SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
@@ -149,7 +152,7 @@ pub unsafe extern "C" fn wst_openssl_load(
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_config_new(
-    settings: *const CTlsSettings,
+    settings: *const wst_tls_settings,
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Arc<rustls::ClientConfig> {
@@ -169,9 +172,9 @@ pub unsafe extern "C" fn wst_tls_config_free(config: *mut Arc<rustls::ClientConf
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_new(fd: c_int, options: *const COptions) -> *mut Handle {
+pub unsafe extern "C" fn wst_new(fd: c_int, options: *const wst_options) -> *mut Handle {
     let connection = Connection::new(fd, (*options).parse());
-    Box::into_raw(Box::new(Handle { connection, message: UnsafeCell::new(CMessage::new()) }))
+    Box::into_raw(Box::new(Handle { connection, message: UnsafeCell::new(wst_message::ZERO) }))
 }
 
 #[no_mangle]
@@ -212,7 +215,7 @@ pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut CStreamState) -> c_int {
+pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut wst_stream_state) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
         let told = connection.look_at_tls(|agreed| (*state).tell(agreed, &Cause::None));
         told.map_or(WST_CLOSED, |()| WST_OK)
@@ -253,7 +256,7 @@ pub unsafe extern "C" fn wst_open(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut CMessage {
+pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut wst_message {
     (*handle).message.get()
 }
 
@@ -282,7 +285,7 @@ pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut CStats) {
+pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut wst_stats) {
     guarded(handle, (), |connection| (*target).tell(connection));
 }
 
@@ -313,8 +316,29 @@ pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char,
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn wst_keep_control(handle: *const Handle) {
+    guarded(handle, (), |connection| connection.sender.log.start());
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_take_control(handle: *const Handle, data: *mut c_char, head: *mut c_int) -> c_int {
+    guarded(handle, -1, |connection| match connection.sender.log.take() {
+        None => -1,
+        Some(Control { head: first, payload, sent }) => {
+            *head = c_int::from(first) | if sent { WST_SENT } else { 0 };
+            copy_text(std::slice::from_raw_parts_mut(data.cast(), core::MAX_CONTROL), payload.bytes())
+        }
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn wst_latency(handle: *const Handle) -> f64 {
     (*handle).connection.latency()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_last_received(handle: *const Handle) -> f64 {
+    (*handle).connection.counts.last_received.load(Ordering::Relaxed) as f64 * 1e-9
 }
 
 #[no_mangle]
@@ -382,7 +406,7 @@ pub unsafe extern "C" fn wst_dup(handle: *const Handle) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut CEnding) {
+pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut wst_ending) {
     guarded(handle, (), |connection| (*target).tell(&connection.ending()));
 }
 
@@ -485,7 +509,7 @@ pub unsafe extern "C" fn wst_stream_write_end(stream: *mut Stream) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut CStreamState) {
+pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut wst_stream_state) {
     let nothing = Cause::None;
     let failed = (*stream).failed().unwrap_or(&nothing);
     let _ = catch_unwind(AssertUnwindSafe(|| (*state).tell(&(*stream).session.connection, failed)));
@@ -503,18 +527,15 @@ mod tests {
     #[test]
     fn a_panic_ends_the_connection_and_stays_inside() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let options = COptions {
+        let options = wst_options {
             max_message: 1,
             max_fragment: 1,
             max_queue: 1,
             ping_interval: -1.0,
             ping_timeout: -1.0,
             close_timeout: -1.0,
-            busy_poll: 0.0,
             max_read: u64::MAX,
-            quickack: 0,
-            report_pings: 0,
-            stamps: 0,
+            ..wst_options::ZERO
         };
         unsafe {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);

@@ -1,13 +1,13 @@
 //! Receiving: `receive` sleeps in recv(2); other threads read without sleeping, into the queue.
 
-use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tungstenite::protocol::frame::coding::Control;
+use tungstenite::protocol::frame::coding::{Control, OpCode};
 
 use crate::buffer::READ;
 use crate::connection::{after, earliest, Connection, Stop};
-use crate::core::{is_text, Violation};
+use crate::core::{is_text, Violation, FIN};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
@@ -107,7 +107,7 @@ impl Connection {
                     match self.next_frame(reader) {
                         Ok(frame) => frame,
                         Err(need) => {
-                            if self.pings.are_answered() {
+                            if self.has_news() {
                                 return Err(Stop::Pong);
                             }
                             if user.is_none() || self.phase() == Phase::Closed {
@@ -182,6 +182,7 @@ impl Connection {
                 Parsed::Violation(cause) => self.violate(reader, cause),
                 Parsed::Control(opcode, payload) => {
                     self.counts.frames.add(1);
+                    self.sender.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
                     match opcode {
                         Control::Ping => self.sender.answer(&self.wire, payload.bytes()),
                         Control::Pong => self.pings.answer(payload.bytes()),
@@ -291,11 +292,15 @@ impl Connection {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
             let room = spare.len().min(self.max_read);
-            let size = self.receive_into(&mut spare[..room], flags, &mut reader.stamp)?;
+            let mut receipt = 0;
+            let size = match self.stamping {
+                Stamping::Receipts => self.wire.socket.recv_stamped(&mut spare[..room], flags, &mut receipt)?,
+                _ => self.wire.socket.recv_into(&mut spare[..room], flags)?,
+            };
             // SAFETY: the kernel has written so many bytes.
             unsafe { reader.buffer.filled(size) };
             if size > 0 {
-                reader.keepalive.heard();
+                self.heard(reader, receipt);
                 self.has_read(size);
             }
             return Ok(size);
@@ -308,10 +313,7 @@ impl Connection {
             if self.wire.socket.recv(&mut reader.wire, self.max_read, flags)? == 0 {
                 return Ok(0);
             }
-            reader.keepalive.heard();
-            if self.stamping != Stamping::Nothing {
-                reader.stamp = Stamp::now(0);
-            }
+            self.heard(reader, 0);
         }
         // There is room for all that it may become before it is decrypted, so nothing is lost for want of memory: also for
         // what OpenSSL looks for in vain at the end, a record.
@@ -343,16 +345,17 @@ impl Connection {
         Ok(size)
     }
 
-    /// recv(2), noted as the program wants it.
-    fn receive_into(&self, spare: &mut [MaybeUninit<u8>], flags: i32, stamp: &mut Stamp) -> Result<usize, Errno> {
-        let mut receipt = 0;
-        let size = match self.stamping {
-            Stamping::Nothing => return self.wire.socket.recv_into(spare, flags),
-            Stamping::Returns => self.wire.socket.recv_into(spare, flags)?,
-            Stamping::Receipts => self.wire.socket.recv_stamped(spare, flags, &mut receipt)?,
-        };
-        *stamp = Stamp::now(receipt);
-        Ok(size)
+    /// Bytes of the wire were received: a sign of life, whatever they are. `receipt`: see `Stamp::now`.
+    fn heard(&self, reader: &mut Reader, receipt: i64) {
+        reader.keepalive.heard();
+        let stamps = self.stamping != Stamping::Nothing;
+        if stamps || reader.keepalive.interval.is_some() {
+            let stamp = Stamp::now(receipt);
+            self.counts.last_received.store(stamp.returned, Ordering::Relaxed);
+            if stamps {
+                reader.stamp = stamp;
+            }
+        }
     }
 
     fn has_read(&self, size: usize) {
@@ -403,7 +406,7 @@ impl Connection {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let mut reader = self.try_reader().ok_or(Stop::Busy)?;
         let room = self.drain(&mut reader);
-        if self.pings.are_answered() {
+        if self.has_news() {
             return Err(Stop::Pong);
         }
         let now = Instant::now();

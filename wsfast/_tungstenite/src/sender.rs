@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::block::NoMemory;
 use crate::connection::Stop;
-use crate::core::{BINARY, CLOSE, FIN, OPCODE, TEXT};
+use crate::control_log::ControlLog;
+use crate::core::{BINARY, CLOSE, FIN, OPCODE, PONG, TEXT};
 use crate::ending::{Close, Closer, Phase};
 use crate::locked;
 use crate::socket::Errno;
@@ -16,11 +17,13 @@ pub struct Sender {
     writer: Mutex<Writer>,
     /// The writer keeps bytes that the kernel did not take.
     residue: AtomicBool,
+    /// The control frames of both directions.
+    pub log: ControlLog,
 }
 
 impl Sender {
     pub fn new() -> Self {
-        Sender { writer: Mutex::new(Writer::new()), residue: AtomicBool::new(false) }
+        Sender { writer: Mutex::new(Writer::new()), residue: AtomicBool::new(false), log: ControlLog::default() }
     }
 
     pub fn has_residue(&self) -> bool {
@@ -70,6 +73,9 @@ impl Sender {
             return Ok(Sent::Full);
         }
         let sent = writer.put(wire, head, payload)?;
+        if head & CLOSE != 0 {
+            self.log.note(head, payload, true);
+        }
         if sent != Sent::All {
             self.residue.store(true, Ordering::Release);
         }
@@ -117,9 +123,10 @@ impl Sender {
         }
     }
 
-    /// Answers a PING.
+    /// Answers a PING, as soon as the frames before it have left.
     pub fn answer(&self, wire: &Wire, payload: &[u8]) {
         let Some(_user) = wire.enter() else { return };
+        self.log.note(FIN | PONG, payload, true);
         let mut writer = locked(&self.writer);
         self.settle(&writer.pong(wire, payload));
     }
@@ -129,7 +136,9 @@ impl Sender {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
         if closer.begin(close, phase) {
-            self.settle(&writer.put(wire, FIN | CLOSE, &close.payload()));
+            let payload = close.payload();
+            self.log.note(FIN | CLOSE, &payload, true);
+            self.settle(&writer.put(wire, FIN | CLOSE, &payload));
         }
     }
 

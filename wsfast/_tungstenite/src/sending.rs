@@ -44,7 +44,7 @@ impl Connection {
                 (room, self.timers(&mut reader, now)?)
             }
         };
-        if self.pings.are_answered() {
+        if self.has_news() {
             return Err(Stop::Pong);
         }
         // Even if another thread has sent all by now: then this wakes at once.
