@@ -1,7 +1,7 @@
 """A key of TLS 1.2 that is worn out: no record may be sent with it, and everybody is told.
 
-That takes 2^24 records, so the test lowers the limit, where rustls keeps it. Whether rustls counts is for its own tests,
-and those of the crate.
+That takes 2^24 records, so the test lowers the limit, where rustls keeps it. Whether rustls counts is for its own tests
+and for those of the crate.
 """
 
 import ctypes
@@ -56,7 +56,7 @@ async def listener(url):
     transport, _ = await ws_connect(WSListener, url, ssl_context=certificates.client_settings())
     wear_out(transport.underlying_transport)
     sent = 0
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionClosed):  # noqa: PT012 - after how many is the question
         for _ in range(10 * FEW):
             transport.send(WSMsgType.TEXT, "x")
             sent += 1
@@ -68,7 +68,7 @@ async def awaitable(url):
     async with wsfast.connect(url, ssl=certificates.client_settings(), write_policy="immediate") as ws:
         wear_out(ws.transport)
         sent = 0
-        with pytest.raises(ConnectionClosedError) as told:
+        with pytest.raises(ConnectionClosedError) as told:  # noqa: PT012 - likewise
             for _ in range(10 * FEW):
                 await ws.send("x")
                 sent += 1

@@ -184,7 +184,7 @@ impl Connection {
                     self.counts.frames.add(1);
                     self.sender.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
                     match opcode {
-                        Control::Ping => self.sender.answer(&self.wire, payload.bytes()),
+                        Control::Ping => self.sender.answer(&self.wire, &self.closer, payload.bytes()),
                         Control::Pong => self.pings.answer(payload.bytes()),
                         _ => self.close_received(payload.bytes()),
                     }

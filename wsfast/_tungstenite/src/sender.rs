@@ -123,19 +123,22 @@ impl Sender {
         }
     }
 
-    /// Answers a PING, as soon as the frames before it have left.
-    pub fn answer(&self, wire: &Wire, payload: &[u8]) {
+    /// Answers a PING, unless CLOSE was sent.
+    pub fn answer(&self, wire: &Wire, closer: &Closer, payload: &[u8]) {
         let Some(_user) = wire.enter() else { return };
-        self.log.note(FIN | PONG, payload, true);
         let mut writer = locked(&self.writer);
-        self.settle(&writer.pong(wire, payload));
+        if closer.phase() == Phase::Open {
+            self.log.note(FIN | PONG, payload, true);
+            self.settle(&writer.pong(wire, payload));
+        }
     }
 
-    /// Sends CLOSE, unless one was sent, and goes on to `phase`. No frame of the program's follows it.
+    /// Sends CLOSE, unless one was sent, and goes on to `phase`. No frame follows it.
     pub fn close(&self, wire: &Wire, closer: &Closer, close: &Close, phase: Phase) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
         if closer.begin(close, phase) {
+            writer.forget_pong();
             let payload = close.payload();
             self.log.note(FIN | CLOSE, &payload, true);
             self.settle(&writer.put(wire, FIN | CLOSE, &payload));
@@ -172,10 +175,31 @@ mod tests {
         assert_eq!(sender.send_control(&wire, &closer, FIN | PING, b"1"), Ok(Sent::All));
         sender.close(&wire, &closer, &Close::new(1005, b""), Phase::Closing);
         assert_eq!(sender.send_control(&wire, &closer, FIN | PING, b"2"), Ok(Sent::Full));
+        sender.answer(&wire, &closer, b"3");
         sender.end(&wire);
         let mut got = Vec::new();
         theirs.read_to_end(&mut got).unwrap();
         assert_eq!(got.len(), 7 + 6, "a PING with one byte, and an empty CLOSE");
         assert_eq!((got[0], got[7]), (FIN | PING, FIN | CLOSE));
+    }
+
+    #[test]
+    fn an_answer_that_waits_does_not_follow_close() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (wire, sender, closer) = (Wire::new(ours.into_raw_fd()), Sender::new(), Closer::new(None));
+        assert!(closer.open());
+        let payload = vec![1; 1 << 20];
+        assert!(matches!(sender.send(&wire, &closer, FIN | BINARY, &payload), Ok(Ok(Sent::Blocked))));
+        sender.answer(&wire, &closer, b"owed");
+        sender.close(&wire, &closer, &Close::new(1005, b""), Phase::Closing);
+        sender.end(&wire);
+        let (mut got, mut piece) = (Vec::new(), [0; 1 << 16]);
+        while sender.has_residue() {
+            let size = theirs.read(&mut piece).unwrap();
+            got.extend_from_slice(&piece[..size]);
+            sender.flush_quietly(&wire);
+        }
+        theirs.read_to_end(&mut got).unwrap();
+        assert_eq!(got[got.len() - 6], FIN | CLOSE);
     }
 }

@@ -133,6 +133,11 @@ impl Writer {
         self.put(wire, FIN | PONG, payload)
     }
 
+    /// Gives up an answer that waits: CLOSE is next.
+    pub fn forget_pong(&mut self) {
+        self.pong = None;
+    }
+
     /// Closes this direction of the connection once all is sent.
     pub fn end(&mut self) {
         if self.half == Half::Open {
