@@ -23,25 +23,20 @@ import toolchain
 # copy of them. The pool of mask keys (entropy.c) must exist once.
 FRAME, UTF8 = "wsfast/core/frame.c", "wsfast/core/utf8.c"
 MESSAGE = ["wsfast/core/message.c", FRAME, UTF8]
-CORE = {
-    "wsfast._engine.frame": [FRAME],
-    "wsfast._engine.writer": [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))],
-    "wsfast._engine.reader": MESSAGE,
-    "wsfast._engine.transport": MESSAGE,
-    "wsfast._engine.messages": MESSAGE,
-    "wsfast._engine.violation": MESSAGE,
-    "wsfast.sync._messaging": MESSAGE,
-}
+CORE = {f"wsfast._engine.{name}": MESSAGE for name in ("reader", "transport", "messages", "violation")}
+CORE |= {"wsfast._engine.frame": [FRAME], "wsfast.sync._messaging": MESSAGE}
+CORE["wsfast._engine.writer"] = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
 
 DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
 SANITIZE = os.environ.get("WSFAST_SANITIZE")
 CRATE = "wsfast/_tungstenite"
 # What runs for each frame: -O3 makes the calls inline that -O2 leaves, 1 to 4 % of a message's instructions.
-HOT = {f"wsfast._engine.{module}" for module in ("transport", "reader", "writer", "messages")}
-HOT |= {"wsfast.asyncio._messaging"}
+HOT = {f"wsfast._engine.{name}" for name in ("transport", "reader", "writer", "messages")}
+HOT.add("wsfast.asyncio._messaging")
+COLD = {f"wsfast._engine.{name}" for name in ("crate", "link", "methods", "streams", "violation")}
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
-compile_args += ["-O0", "-g3"] if DEBUG else ["-O2", "-DNDEBUG", "-g0"]
+compile_args += ["-O0", "-g3"] if DEBUG else ["-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
 
@@ -54,7 +49,7 @@ DIRECTIVES |= {"boundscheck": False, "wraparound": False, "binding": False, "aut
 def extension(path: str) -> Extension:
     name = path.removesuffix(".pyx").replace("/", ".")
     depends = [*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"]
-    level = ["-O3"] if name in HOT and not DEBUG else []
+    level = [] if DEBUG else ["-O3" if name in HOT else "-Os" if name in COLD else "-O2"]
     flags = {"extra_compile_args": compile_args + level, "extra_link_args": link_args}
     return Extension(name, [path, *CORE.get(name, [])], ["wsfast/core", CRATE], depends=depends, **flags)
 

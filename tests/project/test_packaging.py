@@ -245,8 +245,9 @@ def test_a_wheel_has_no_symbols(wheel):
 @pytest.mark.skipif(shutil.which("strip") is None, reason="there is no strip(1)")
 def test_the_installed_package_stays_under_four_mebibytes(tmp_path):
     """These modules have their symbols, unlike a wheel's; without them they are what a wheel installs."""
+    suffixes = (".py", ".pyi", ".pxd", ".h", ".typed")
     installed = [
-        path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pxd", ".h", ".typed")
+        path for path in PACKAGE.rglob("*") if path.suffix in suffixes and path.parent.name != "_tungstenite"
     ]
     for number, module in enumerate(PACKAGE.rglob("*.so")):
         installed.append(tmp_path / f"{number}.so")

@@ -262,7 +262,7 @@ def most_in_any(times, per):
 @pytest.mark.parametrize("write_policy", ["gather", "immediate"])
 async def test_the_window_holds_and_the_program_goes_first(write_policy):
     recorder = Recorder()
-    window = Window(3, 0.1, reserve=0)
+    window = Window(3, 0.3, reserve=0)
     async with sessions(recorder) as server:
         async with supervise(server.url, window=window, write_policy=write_policy) as feed:
             for number in range(8):
@@ -272,8 +272,8 @@ async def test_the_window_holds_and_the_program_goes_first(write_policy):
     sent = [one.payload.decode() for one in recorder.got if one.opcode == TEXT]
     assert sorted(sent) == sorted(["urgent", *"01234567"])
     assert sent.index("urgent") <= 3
-    # The server's clock stamps arrivals, which lag by what the loop was busy with: hence a little less than the window.
-    assert most_in_any(recorder.times[:9], 0.09) <= 3
+    # The server's clock stamps arrivals, which lag by what the loop was busy with: hence less than the window.
+    assert most_in_any(recorder.times[:9], 0.2) <= 3
 
 
 async def test_pongs_count_in_the_window():
