@@ -143,16 +143,16 @@ def window(size, cores="two", **options):
 
 
 def flood(size, cores="two", **options):
-    count = min(50_000, 50_000_000 // size)
-    return Case("flood", size, count=count, rounds=20, warmup=3, cores=cores, **options)
+    count = min(20_000, 20_000_000 // size)
+    return Case("flood", size, count=count, rounds=10, warmup=2, cores=cores, **options)
 
 
 def deflate(size, cores="two", **options):
-    return Case("deflate", size, count=2000, rounds=60, warmup=5, cores=cores, **options)
+    return Case("deflate", size, count=1000, rounds=20, warmup=3, cores=cores, **options)
 
 
 def objects(size, how, **options):
-    return Case("objects", size, count=2000, rounds=30, warmup=5, how=how, cores="two", **options)
+    return Case("objects", size, count=2000, rounds=10, warmup=2, how=how, cores="two", **options)
 
 
 def queued(size=128):
