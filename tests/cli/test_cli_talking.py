@@ -274,6 +274,22 @@ def test_messages_for_people(capsys, message, shown):
     assert shown in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("end", ["", "\\"])
+def test_text_without_an_end_takes_no_quadratic_time(capsys, end):
+    def too_long(signum, frame):
+        raise AssertionError("seconds of processor time")
+
+    pytest.importorskip("rich")
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 5)  # it needs milliseconds, and needed half a minute
+    try:
+        RichPrinter().message('["' + '\\"' * 32000 + end)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    assert '["\\"' in capsys.readouterr().out
+
+
 def test_json_at_a_terminal_does_not_control_it(capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     JSONPrinter().message("\x9b31m")

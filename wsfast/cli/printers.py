@@ -20,7 +20,8 @@ Message = str | bytes
 # What is laid out at most, in characters and levels of nesting.
 _LONGEST, _DEEPEST = 1 << 16, 32
 
-_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}]', re.DOTALL)
+# A string that does not end goes up to the end: that it is tried from each of its quotes would take quadratic time.
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\(?:.|\Z))*(?:"|\Z)|[^][{}]', re.DOTALL)
 
 
 class Printer:
