@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -10,7 +11,7 @@ import pytest
 from support.frames import TEXT, close, text
 from sync_support.servers import scripted
 
-from wsfast.exceptions import ConnectionClosedError
+from wsfast.exceptions import ConcurrencyError, ConnectionClosedError
 from wsfast.supervisor import Heartbeat, watch
 from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
 from wsfast.sync.client import connect
@@ -151,3 +152,63 @@ def test_wrong_arguments_are_refused_at_once():
             watch(ws, max_silence=0)
     with pytest.raises(TypeError, match="ws must be a connection"):
         watch(object())
+
+
+def test_an_answer_behind_messages_that_a_busy_program_has_not_taken():
+    def script(peer):
+        peer.accept()
+        peer.send(text("0"))
+        peer.frame()
+        peer.send(text("1") + text("2") + text("3") + text("pong"))
+        peer.answer_close()
+
+    with scripted(script) as server, connect(server.url) as ws:
+        messages = watch(ws, heartbeat=Heartbeat(0.1, "ping", is_pong))
+        assert [next(messages), next(messages)] == ["0", "1"]
+        time.sleep(0.3)
+        assert [next(messages), next(messages)] == ["2", "3"]
+
+
+def test_a_message_whose_rest_comes_once_a_busy_program_reads_is_no_silence():
+    reads = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        message = text("x" * 1000)
+        peer.send(text("0") + message[:500])
+        reads.wait()
+        peer.send(message[500:])
+        peer.answer_close()
+
+    with scripted(script) as server, connect(server.url) as ws:
+        messages = watch(ws, max_silence=0.3)
+        assert next(messages) == "0"
+        time.sleep(0.4)
+        threading.Timer(0.01, reads.set).start()
+        assert next(messages) == "x" * 1000
+
+
+def test_a_timeout_of_the_programs_own_is_raised():
+    def alarm(signum, frame):
+        raise TimeoutError("alarm")
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        with scripted(silent) as server, connect(server.url, close_timeout=0.1) as ws:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(TimeoutError, match="alarm"):
+                next(watch(ws, max_silence=5))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("error", [ConcurrencyError("mine"), ConnectionClosedError(None, None)])
+def test_errors_of_the_function_that_makes_a_heartbeat_are_raised(error):
+    def make():
+        raise error
+
+    with scripted(silent) as server, connect(server.url, close_timeout=0.1) as ws:
+        with pytest.raises(type(error)) as raised:
+            next(watch(ws, heartbeat=Heartbeat(0.01, make), max_silence=1))
+        assert raised.value is error

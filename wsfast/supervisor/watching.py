@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
-# Another thread is amid a fragmented message: the heartbeat is tried again so many seconds later.
+# Seconds until a heartbeat is tried again while another thread is amid a fragmented message, and until it is looked
+# again, before a verdict, whether bytes come.
 _SOON = 0.05
 
 
@@ -59,6 +60,47 @@ def watch(
     return _Watch(ws, heartbeat, limit, silence_is_normal).messages(decode)
 
 
+class _Deadline:
+    """When something is missed, and the grace before the verdict.
+
+    What a busy program has not taken may be in the socket, or wait for room there. So there is none as long as bytes
+    come; but a server that sends without end gets no more than the time that it had.
+    """
+
+    def __init__(self, ws: ClientConnection) -> None:
+        self._ws = ws
+        #: When to look, by time.monotonic().
+        self.at = math.inf
+        self._seconds = self._until = math.inf  # the grace ends
+        self._received = 0
+
+    def set(self, now: float, seconds: float) -> None:
+        self.at, self._seconds, self._until = now + seconds, seconds, math.inf
+
+    def clear(self) -> None:
+        self.at = self._until = math.inf
+
+    def is_over(self, now: float) -> bool:
+        """Has the grace passed? It begins when this is asked first."""
+        if self._until == math.inf:
+            self._until = now + self._seconds
+        return now >= self._until
+
+    def is_missed(self, now: float) -> bool:
+        """To be asked at the time to look, when there is nothing to receive."""
+        received = self._ws.stats.bytes_received
+        has_grace = self._until != math.inf
+        if self.is_over(now) or (has_grace and received == self._received):
+            return True
+        self._received = received
+        self.at = min(now + _SOON, self._until)
+        return False
+
+    def wait_for_program(self, seconds: float) -> None:
+        """The program was busy for so long."""
+        self._until += seconds
+
+
 class _Watch:
     def __init__(
         self,
@@ -71,26 +113,31 @@ class _Watch:
         self._heartbeat = heartbeat
         self._limit = math.inf if limit is None else limit
         self._is_normal = is_normal
+        self._answer, self._silence = _Deadline(ws), _Deadline(ws)
         now = time.monotonic()
-        self._heard_at = now
         self._beat_at = math.inf if heartbeat is None else now + heartbeat.every
-        self._answer_by = math.inf
+        self._silence.set(now, self._limit)
 
     def messages(self, decode: Any) -> Iterator[Any]:
         while True:
-            wake = min(self._beat_at, self._answer_by, self._heard_at + self._limit)
-            wait = None if wake == math.inf else max(wake - time.monotonic(), 0.0)
+            now = time.monotonic()
+            wake = min(self._beat_at, self._answer.at, self._silence.at)
+            wait = None if wake == math.inf else max(wake - now, 0.0)
             try:
                 message = self._ws.recv(wait, decode)
             except TimeoutError:
-                # Nothing is in the socket: what the program did not take in time is no silence of the server's.
+                # One that comes too soon is of a signal's handler. The clocks may differ in the last digit.
+                if wait is None or time.monotonic() < now + wait - 1e-3:
+                    raise
                 self._judge(time.monotonic())
             except ConnectionClosedOK:
                 return
             else:
                 if not self._answers(message):
-                    self._heard_at = time.monotonic()
+                    now = time.monotonic()
+                    self._silence.set(now, self._limit)
                     yield message
+                    self._answer.wait_for_program(time.monotonic() - now)
             self._beat()
 
     def _answers(self, message: Any) -> bool:
@@ -98,19 +145,21 @@ class _Watch:
         if heartbeat is None or heartbeat.is_reply is None:
             return False
         if heartbeat.is_reply(message):
-            self._answer_by = math.inf
+            self._answer.clear()
             return True
-        if time.monotonic() >= self._answer_by + heartbeat.timeout:
+        now = time.monotonic()
+        if now >= self._answer.at and self._answer.is_over(now):
             self._fail(HeartbeatTimeout(heartbeat.timeout))  # the server sends without end, and no answer
         return False
 
     def _judge(self, now: float) -> None:
-        if self._heartbeat is not None and now >= self._answer_by:
+        """Nothing is in the socket."""
+        if self._heartbeat is not None and now >= self._answer.at and self._answer.is_missed(now):
             self._fail(HeartbeatTimeout(self._heartbeat.timeout))
-        if now >= self._heard_at + self._limit:
+        if now >= self._silence.at and self._silence.is_missed(now):
             if self._is_normal is None or not self._is_normal():
                 self._fail(SilenceTimeout(self._limit))
-            self._heard_at = time.monotonic()
+            self._silence.set(time.monotonic(), self._limit)
 
     def _fail(self, exc: Exception) -> None:
         self._ws.abort()  # what is behind it may be dead
@@ -121,11 +170,12 @@ class _Watch:
         if heartbeat is None or now < self._beat_at:
             return
         self._beat_at = now + heartbeat.every
+        message = made(heartbeat.message)  # what it raises is the program's
         with suppress(ConnectionClosed):  # recv() says so, after the last message
             try:
-                self._ws.send(made(heartbeat.message))
+                self._ws.send(message)
             except ConcurrencyError:
                 self._beat_at = now + _SOON
                 return
-        if heartbeat.is_reply is not None and self._answer_by == math.inf:
-            self._answer_by = time.monotonic() + heartbeat.timeout
+        if heartbeat.is_reply is not None and self._answer.at == math.inf:
+            self._answer.set(time.monotonic(), heartbeat.timeout)
