@@ -212,3 +212,25 @@ def test_errors_of_the_function_that_makes_a_heartbeat_are_raised(error):
         with pytest.raises(type(error)) as raised:
             next(watch(ws, heartbeat=Heartbeat(0.01, make), max_silence=1))
         assert raised.value is error
+
+
+def test_a_server_that_does_not_read_is_watched_all_the_same():
+    ended = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        ended.wait(20)
+
+    def send():
+        with pytest.raises(ConnectionClosedError):
+            ws.send(bytes(32 << 20))
+
+    with scripted(script) as server, connect(server.url, ping_interval=None) as ws:
+        sending = threading.Thread(target=send)
+        sending.start()
+        while not ws._must_wait_to_send():
+            time.sleep(0.001)
+        with pytest.raises(SilenceTimeout):
+            next(watch(ws, heartbeat=Heartbeat(0.05, "ping", is_pong), max_silence=0.3))
+        ended.set()
+        sending.join()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
-# Seconds until a heartbeat is tried again while another thread is amid a fragmented message, and until it is looked
-# again, before a verdict, whether bytes come.
+# Seconds until a heartbeat is tried again while another thread is amid a fragmented message, or the server does not read;
+# and until it is looked again, before a verdict, whether bytes come.
 _SOON = 0.05
 
 
@@ -42,7 +41,8 @@ def watch(
     heartbeat, as it sends no PING.
 
     :param ws: of :func:`wsfast.sync.client.connect`
-    :param heartbeat: what is sent now and then; answers are not delivered
+    :param heartbeat: what is sent now and then; answers are not delivered. While the server does not read what was sent
+        before, no heartbeat is sent: `max_silence` watches then
     :param max_silence: seconds without a message
     :param silence_is_normal: true if there is nothing to be heard now: the time begins anew
     :param decode: as for :meth:`ClientConnection.recv`
@@ -169,13 +169,16 @@ class _Watch:
         heartbeat, now = self._heartbeat, time.monotonic()
         if heartbeat is None or now < self._beat_at:
             return
-        self._beat_at = now + heartbeat.every
+        self._beat_at = now + _SOON
+        if self._ws._must_wait_to_send():
+            return  # for a server that does not read: nothing would be watched meanwhile
         message = made(heartbeat.message)  # what it raises is the program's
-        with suppress(ConnectionClosed):  # recv() says so, after the last message
-            try:
-                self._ws.send(message)
-            except ConcurrencyError:
-                self._beat_at = now + _SOON
-                return
+        try:
+            self._ws.send(message)
+        except ConcurrencyError:
+            return
+        except ConnectionClosed:
+            pass  # recv() says so, after the last message
+        self._beat_at = now + heartbeat.every
         if heartbeat.is_reply is not None and self._answer.at == math.inf:
             self._answer.set(time.monotonic(), heartbeat.timeout)
