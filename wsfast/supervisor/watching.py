@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
-# Seconds until a heartbeat is tried again while another thread is amid a fragmented message, or the server does not read;
-# and until it is looked again, before a verdict, whether bytes come.
+# Seconds until a heartbeat is tried again that cannot be sent, because another thread is amid a fragmented message or
+# the server does not read. And until it is looked again, before a verdict, whether bytes come.
 _SOON = 0.05
 
 
