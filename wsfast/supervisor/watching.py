@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
-# Another thread is amid a fragmented message: the heartbeat is tried again so many seconds later.
+# While another thread sends a fragmented message, the heartbeat is tried again after so many seconds.
 _SOON = 0.05
 
 
@@ -31,25 +31,25 @@ def watch(
     silence_is_normal: Callable[[], object] | None = None,
     decode: Any = None,
 ) -> Iterator[Any]:
-    """Iterate over the messages of a blocking connection, as ``for message in ws`` does, and watch what comes.
+    """Iterate over the messages of a blocking connection, as ``for message in ws`` does, and check the server.
 
     ::
 
         for message in watch(ws, heartbeat=Heartbeat(15, "ping", is_pong), max_silence=30): ...
 
-    All is done in the thread that iterates, while it waits for the next message: a program that is busy sends no
-    heartbeat, as it sends no PING.
+    The thread that iterates does all of this while it waits for the next message. So a busy program sends no heartbeat,
+    just as it sends no PING.
 
-    :param ws: of :func:`wsfast.sync.client.connect`
-    :param heartbeat: what is sent now and then; answers are not delivered
+    :param ws: a connection of :func:`wsfast.sync.client.connect`
+    :param heartbeat: the message to send at intervals; answers to it are not delivered
     :param max_silence: seconds without a message
-    :param silence_is_normal: true if there is nothing to be heard now: the time begins anew
+    :param silence_is_normal: a function that returns true if silence is normal now; the time then begins anew
     :param decode: as for :meth:`ClientConnection.recv`
-    :raises HeartbeatTimeout: there was no answer to a heartbeat. The connection is dropped.
-    :raises SilenceTimeout: there was no message for `max_silence`. The connection is dropped.
+    :raises HeartbeatTimeout: the server did not answer a heartbeat. The connection is dropped.
+    :raises SilenceTimeout: no message arrived for `max_silence`. The connection is dropped.
     :raises ConnectionClosed: as the connection raises it
     """
-    from wsfast.sync.connection import ClientConnection  # not with the package: it loads the crate
+    from wsfast.sync.connection import ClientConnection  # imported here, because it loads the crate
 
     if not isinstance(ws, ClientConnection):
         raise TypeError(f"ws must be a connection of wsfast.sync.client, not {ws!r}")
@@ -83,7 +83,7 @@ class _Watch:
             try:
                 message = self._ws.recv(wait, decode)
             except TimeoutError:
-                # Nothing is in the socket: what the program did not take in time is no silence of the server's.
+                # The socket is empty, so this is the server's silence, not messages that a slow program has not taken.
                 self._judge(time.monotonic())
             except ConnectionClosedOK:
                 return
@@ -101,7 +101,7 @@ class _Watch:
             self._answer_by = math.inf
             return True
         if time.monotonic() >= self._answer_by + heartbeat.timeout:
-            self._fail(HeartbeatTimeout(heartbeat.timeout))  # the server sends without end, and no answer
+            self._fail(HeartbeatTimeout(heartbeat.timeout))  # the server sends without end, but no answer
         return False
 
     def _judge(self, now: float) -> None:
@@ -113,7 +113,7 @@ class _Watch:
             self._heard_at = time.monotonic()
 
     def _fail(self, exc: Exception) -> None:
-        self._ws.abort()  # what is behind it may be dead
+        self._ws.abort()  # no close handshake: the server may be dead
         raise exc
 
     def _beat(self) -> None:
@@ -121,7 +121,7 @@ class _Watch:
         if heartbeat is None or now < self._beat_at:
             return
         self._beat_at = now + heartbeat.every
-        with suppress(ConnectionClosed):  # recv() says so, after the last message
+        with suppress(ConnectionClosed):  # recv() raises it, after the last message
             try:
                 self._ws.send(made(heartbeat.message))
             except ConcurrencyError:
