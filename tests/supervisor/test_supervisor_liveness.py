@@ -236,7 +236,7 @@ async def test_a_heartbeat_that_cannot_be_made_ends_the_supervisor():
 
 
 async def test_a_dead_connection_does_not_delay_the_next_one():
-    """The connection is dropped, not closed: a dead server answers no CLOSE. recv() goes on with the next connection."""
+    """The connection is dropped, not closed: a dead server answers no CLOSE. recv() goes on with the next one."""
 
     async def dead(peer):
         await asyncio.Event().wait()
