@@ -12,7 +12,7 @@ from support.sessions import close, idle, sessions, supervise
 
 POLICIES = ["pause", "drop_oldest", "drop_newest", "conflate", "fail"]
 
-# In bytes: the overhead of a frame in the queue, the allowance of a place in the queue, and one read.
+# In bytes: the overhead of a frame in the queue, the allowance of a place, the least allowance, and one read.
 COST, PLACE, LEAST, READ = 128, 64 * 1024, 1 << 20, 1 << 17
 
 

@@ -90,7 +90,7 @@ class Core:
 
     def check_thread(self) -> None:
         if self._task is not None and threading.get_ident() != self._thread:
-            raise RuntimeError("a supervisor is used in the thread of its event loop")
+            raise RuntimeError("a supervisor must be used in the thread of its event loop")
 
     async def close(self) -> None:
         """End the supervisor, and wait until it is over."""
@@ -131,7 +131,7 @@ class Core:
         except asyncio.CancelledError as exc:
             # The cause is close(), a program that cancels all tasks of the loop, or a method of a listener.
             if sys.version_info >= (3, 11) and not self._is_cancelled:
-                raise RuntimeError("a function of the program's was cancelled") from exc
+                raise RuntimeError("a function of the program was cancelled") from exc
         finally:
             self.leg = None
             await self._close_all()
@@ -223,7 +223,7 @@ class Core:
             return exc
         if is_cancelled or sys.version_info < (3, 11):  # before 3.11 this is unknown
             raise asyncio.CancelledError
-        error = RuntimeError("a function of the program's was cancelled")
+        error = RuntimeError("a function of the program was cancelled")
         error.__cause__ = exc
         return error
 

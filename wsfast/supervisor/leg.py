@@ -178,7 +178,7 @@ class Leg:
     # ---- ending
 
     def fail(self, exc: Exception) -> None:
-        """Drop the connection at once because of `exc`. No close handshake is tried, because the server may be dead."""
+        """Drop the connection at once because of `exc`. The server may be dead, so its CLOSE is not waited for."""
         if self.ended.done() or self._failure is not None:
             return
         self._failure = exc

@@ -52,7 +52,7 @@ class Supervisor:
     async def __aenter__(self) -> Supervisor:
         """Begin to connect. This does not wait until a connection is open; :meth:`ready` does."""
         if self._core.is_started or self._core.is_over:
-            raise RuntimeError("a supervisor is used once")
+            raise RuntimeError("a supervisor can be used only once")
         self._core.start()
         return self
 
@@ -269,7 +269,7 @@ class Supervisor:
         """
         if max_silence is not None and self._shared.topic is None:
             raise TypeError(
-                "max_silence of a subscription needs topic=, which says what a message belongs to"
+                "max_silence of a subscription needs topic=, a function that returns the key of a message"
             )
         self._core.check_thread()
         subscription = Subscription(message, key, ack, ack_timeout, retries, max_silence)
@@ -405,5 +405,5 @@ class Supervisor:
 
     def _check_started(self) -> None:
         if not self._core.is_started and not self._core.is_over:
-            raise RuntimeError("a supervisor is begun by async with")
+            raise RuntimeError("a supervisor must be entered with async with")
         self._core.check_thread()

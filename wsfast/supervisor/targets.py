@@ -59,7 +59,7 @@ class Targets:
                 result = await asyncio.wait_for(result, timeout)
             except asyncio.TimeoutError as exc:
                 raise TimeoutError(
-                    f"the function that says where to connect took {timeout:g} seconds"
+                    f"the function that returns the URL took longer than {timeout:g} seconds"
                 ) from exc
         if isinstance(result, str):
             return result, {}
