@@ -173,7 +173,7 @@ def server_name(name: str) -> str:
 
 
 def put_in_python_s_words(exc: ssl.SSLCertVerificationError, name: str) -> None:
-    """Give an error of another TLS layer the attributes of Python's own. `name`: the server's name."""
+    """Set the attributes that Python's own errors have, on an error of another TLS layer. `name`: the server's name."""
     if exc.verify_code in (_HOSTNAME_MISMATCH, _ADDRESS_MISMATCH):
         kind = "Hostname" if exc.verify_code == _HOSTNAME_MISMATCH else "IP address"
         exc.verify_message = f"{kind} mismatch, certificate is not valid for '{name}'."
@@ -196,7 +196,7 @@ class TLSInfo(NamedTuple):
     resumed: bool
     """True if an earlier session was resumed."""
     certificates: tuple[bytes, ...]
-    """The server's certificates in DER, its own first. OpenSSL tells only that one."""
+    """The server's certificates in DER, its own first. With OpenSSL only its own."""
 
 
 def tls_of(transport: Any) -> TLSInfo | None:
@@ -209,7 +209,7 @@ def tls_of(transport: Any) -> TLSInfo | None:
 
 
 def agreed_by_openssl(used: ssl.SSLObject) -> TLSInfo:
-    """What was agreed, by an object of Python's ssl module."""
+    """The TLSInfo of an object of Python's ssl module."""
     certificate = used.getpeercert(True)
     return TLSInfo(
         "OpenSSL",
@@ -221,7 +221,7 @@ def agreed_by_openssl(used: ssl.SSLObject) -> TLSInfo:
     )
 
 
-# What the crate says, in Python's words.
+# The crate's reports, as Python's objects and errors.
 
 
 def agreed_by_rustls(
@@ -238,7 +238,7 @@ def agreed_by_rustls(
 
 
 def certificate_refused(code: int, message: str) -> ssl.SSLCertVerificationError:
-    """`code` and `message`: OpenSSL's."""
+    """The error for a refused certificate. `code` and `message` are those of OpenSSL."""
     error = ssl.SSLCertVerificationError(
         ssl.SSL_ERROR_SSL, f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {message}"
     )

@@ -54,7 +54,7 @@ def run(capfd, monkeypatch, tmp_path):
                 code = main([str(argument) for argument in arguments])
             except SystemExit as exc:
                 code = exc.code
-        # asyncio has a thread for each process that it waited for, and `connect` one that reads.
+        # asyncio has a thread for each process that it waits for, and `connect` has one that reads.
         for thread in threading.enumerate():
             if thread.name.startswith(("asyncio-waitpid", "wsfast-stdin")):
                 thread.join()

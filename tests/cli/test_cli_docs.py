@@ -1,4 +1,4 @@
-"""The examples of docs/cli.md and docs/howto/load.md: quick ones run as pasted, the others are at least understood."""
+"""The examples of docs/cli.md and docs/howto/load.md: quick ones run as pasted, and the others are at least parsed."""
 
 import re
 import shlex

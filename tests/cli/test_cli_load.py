@@ -1,4 +1,4 @@
-"""`wsfast load`: what it measures, writes and returns."""
+"""`wsfast load`: its measurements, its output and its exit codes."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ QUICK = ("--warmup", "0", "--quiet")
 
 
 def load(run, *arguments):
-    """Run a load, and return how it ended, with its JSON."""
+    """Run a load. Returns the ended command, and its JSON."""
     done = run("load", *arguments, *QUICK, "--json", "-")
     return done, json.loads(done.out)
 
@@ -195,7 +195,7 @@ def test_ctrl_c_prints_what_was_measured(started, server):
 
 
 def test_a_worker_ends_with_the_process_that_started_it():
-    """Its connections are being opened meanwhile, by a server that never answers."""
+    """The load is still opening its connections, to a server that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ws://127.0.0.1:{silent.getsockname()[1]}/"
         plan = _plan(parser().parse_args(["load", url, "--open-timeout", "60"]))
@@ -220,7 +220,7 @@ def test_the_open_timeout_is_that_of_the_upgrade_too(monkeypatch):
 
 
 def test_nothing_leaves_before_the_start(monkeypatch):
-    """A loop may wake up early. What it sent then would be a message of the warm-up, and not be counted."""
+    """A loop may wake up early. A message that it sent then would belong to the warm-up, and would not be counted."""
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(0))
     engine, connection = an_engine("-n", "1", "--warmup", "0")
@@ -286,7 +286,7 @@ def test_schedule_is_fixed_by_its_start_alone():
 
 
 def an_engine(*arguments):
-    """An engine with one connection, which sends to nobody."""
+    """An engine with one connection that has no server."""
 
     class Transport:
         def send(self, msg_type, message):
@@ -313,7 +313,7 @@ def test_a_message_to_a_connection_that_is_closing():
 
 
 def test_a_latency_counts_from_when_its_message_was_due():
-    """A stall of the client delays messages, and every one of them counts with what it had to wait."""
+    """A stall of the client delays messages, and the latency of each includes its delay."""
     engine, connection = an_engine("--rate", "1000")
     engine.begins, engine.sending = 0, True
     connection.send(due=5)

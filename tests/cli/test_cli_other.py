@@ -1,4 +1,4 @@
-"""`wsfast doctor`, `wsfast bench`, the ways to start a command, and what is said where an extra is missing."""
+"""`wsfast doctor`, `wsfast bench`, the ways to start a command, and the messages about missing extras."""
 
 import functools
 import json

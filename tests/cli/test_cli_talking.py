@@ -1,4 +1,4 @@
-"""`wsfast connect` and `wsfast ping`: through pipes, at a terminal, and where they fail."""
+"""`wsfast connect` and `wsfast ping`: through pipes, at a terminal, and their failures."""
 
 import asyncio
 import json
@@ -321,7 +321,7 @@ class Terminal:
                 self.seen += data
 
     def ended(self):
-        with suppress(OSError):  # that is how a terminal ends
+        with suppress(OSError):  # a terminal ends with an error
             while os.read(self._file, 65536):
                 pass
         os.close(self._file)
@@ -354,7 +354,7 @@ def test_at_the_prompt(server, tmp_path):
 
 
 def test_a_line_in_many_parts(monkeypatch):
-    """Lines are put together of what was read, wherever it was cut."""
+    """Lines are joined from the pieces that were read, wherever the cuts were."""
     parts = [b"a" * 65536] * 64 + [b"\r\nb\n\nc", b"d"]
     monkeypatch.setattr(sys, "stdin", sys.__stdin__)
     monkeypatch.setattr(pipes, "_read", lambda descriptor: parts.pop(0) if parts else b"")
@@ -366,7 +366,7 @@ def test_a_line_in_many_parts(monkeypatch):
 
 
 class _Told(asyncio.SelectorEventLoop):
-    """Knows when another thread has given it something to do."""
+    """A loop that notices when another thread has scheduled a callback."""
 
     def __init__(self):
         super().__init__()
@@ -379,7 +379,7 @@ class _Told(asyncio.SelectorEventLoop):
 
 
 def test_a_line_that_comes_when_the_loop_has_run_its_last_turn(monkeypatch):
-    """Nothing is left behind that warns, and the thread ends: it waits for room when the loop is closed."""
+    """No object is left that warns, and the thread ends, although it waits for room when the loop is closed."""
 
     async def take_one():
         return await _Lines().__anext__()

@@ -72,7 +72,7 @@ def test_a_master_and_two_workers(server, tmp_path):
     locust = [sys.executable, "-m", "locust", "-f", "locustfile.py", "--loglevel", "WARNING"]
     options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
     with ExitStack() as stack:
-        # Nobody else is given this port as long as this socket has it; the master may have it too.
+        # While this socket has the port, the kernel gives it to no other program. The master may bind it too.
         reserved = stack.enter_context(socket.socket())
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))

@@ -302,6 +302,23 @@ def test_the_first_frame_of_a_later_callback_leaves_at_once(gathering):
     assert left == [1, 2]
 
 
+def test_an_iteration_that_gathered_leaves_no_trace_in_the_next(gathering):
+    """Its first frame is one again, so that of another callback leaves at once, too."""
+
+    def send(text):
+        gathering.transport.send(WSMsgType.TEXT, text)
+        left.append(len(gathering.mock.writes))
+
+    left = []
+    for text in "ab":
+        send(text)
+    gathering.iterate()
+    for text in "cd":
+        gathering.loop.call_soon(send, text)
+    gathering.iterate()
+    assert left == [1, 1, 3, 4]
+
+
 def test_a_bytearray_that_leaves_first_is_the_first_frame_of_the_iteration(gathering):
     for text in (b"a", b"b", b"c"):
         gathering.transport.send_reuse_external_bytearray(WSMsgType.BINARY, bytearray(14) + text, 14)
@@ -320,12 +337,12 @@ def test_gathered_frames_leave_when_there_are_64_kib(gathering):
 
 def test_a_cork_is_respected_by_the_end_of_the_iteration(gathering):
     gathering.transport.send(WSMsgType.TEXT, "a")
+    gathering.transport.send(WSMsgType.TEXT, "b")
     with gathering.transport.cork():
-        gathering.transport.send(WSMsgType.TEXT, "b")
+        gathering.transport.send(WSMsgType.TEXT, "c")
         gathering.iterate()
         assert payloads(gathering) == [b"a"]
-    gathering.iterate()
-    assert payloads(gathering) == [b"b"]
+    assert payloads(gathering) == [b"b", b"c"]
 
 
 def test_a_cork_amid_a_gathered_iteration_leaves_its_frames_to_the_end_of_it(gathering):

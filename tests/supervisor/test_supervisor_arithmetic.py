@@ -64,7 +64,7 @@ def test_more_pings_than_the_reserve_hold_the_messages_back():
     sent = Sent(Window(3, 1.0, reserve=1))
     sent.others(3, 10.0)
     assert sent.wait(10.5) == pytest.approx(0.5)
-    sent.others(1000, 10.6)  # however many, no more is remembered than the limit
+    sent.others(1000, 10.6)  # it remembers no more than the limit, however many there are
     assert sent.wait(11.05) == pytest.approx(0.55)
     assert sent.wait(11.7) == 0
 
@@ -137,7 +137,7 @@ def test_it_gives_up_after_so_many_attempts_in_a_row():
     backoff = Backoff(full_jitter, 5.0, max_attempts=2)
     backoff.failed()
     assert backoff.delay(None, 0.0) is not None
-    backoff.ended(10.0, 0.0)  # one that lived
+    backoff.ended(10.0, 0.0)  # a connection that lived long enough
     backoff.failed()
     assert backoff.delay(None, 0.0) is not None
     backoff.failed()
@@ -150,7 +150,7 @@ def test_it_gives_up_after_so_long_without_a_connection():
     assert backoff.delay(None, 1000.0) == 60.0
     assert backoff.delay(None, 1060.0) == 40.0  # the last attempt is at the end
     assert backoff.delay(None, 1100.0) is None
-    backoff.ended(1.0, 1099.0)  # a short life is none
+    backoff.ended(1.0, 1099.0)  # a short life does not count
     assert backoff.delay(None, 1100.0) is None
     backoff.ended(7.0, 1200.0)
     assert backoff.delay(None, 1200.0) == 60.0
@@ -170,7 +170,7 @@ def test_retry_after_is_the_least_delay():
     backoff = Backoff(lambda: iter([1.0] * 9), 5.0, max_downtime=100.0)
     backoff.begin(0.0)
     assert backoff.delay(rejected(7), 0.0) == 7.0
-    assert backoff.delay(rejected(200), 0.0) is None  # it would not be obeyed within that time
+    assert backoff.delay(rejected(200), 0.0) is None  # Retry-After exceeds max_downtime
 
 
 # ---- keys

@@ -1,4 +1,4 @@
-"""What a supervisor must survive: functions of the program that misbehave, storms, and being used wrongly."""
+"""A supervisor survives functions of the program that misbehave, storms, and wrong use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def closed_within(feed, seconds=5.0):
 
 
 async def test_closing_as_the_url_function_returns():
-    """asyncio.wait_for() of Python 3.11 and before swallows a cancellation at that moment."""
+    """Up to Python 3.11, asyncio.wait_for() swallows a cancellation at that moment."""
 
     async def url():
         asyncio.get_running_loop().call_soon(feed.abort)
@@ -107,7 +107,7 @@ async def test_closing_twice_does_not_cut_the_closing_short():
         assert await feed.recv() == "last"
 
 
-# ---- what is sent
+# ---- sending
 
 
 async def test_a_function_that_makes_a_message_may_subscribe():
@@ -168,7 +168,7 @@ narrow = {"max_queue": 4, "max_read_size": 4096}
 
 
 def behind(number, *after):
-    """What is subscribed to is acknowledged behind so many messages."""
+    """The server acknowledges the subscription only after so many messages."""
 
     async def script(peer):
         await peer.frame()
@@ -278,7 +278,7 @@ async def test_a_server_that_closes_and_keeps_tcp_open_delays_nothing_for_long()
 
 
 class Announcing:
-    """A server that says that it shuts down, and goes on saying it."""
+    """A server that announces its end, again and again."""
 
     def __init__(self, after_first=None):
         self.attempts = 0

@@ -1,4 +1,4 @@
-"""A supervisor against the local exchange: its windows as the exchange sees them, and rollovers that lose nothing."""
+"""A supervisor against the local exchange: the exchange checks its windows, and rollovers lose no message."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def published(market, topics, rng):
     ),
 )
 def test_no_window_ever_holds_more_than_its_limit(limit, per, reserve, steps):
-    """Whatever a program sends, and whenever; PINGs and PONGs leave unasked, as many as there is a reserve for."""
+    """The window holds whatever a program sends at any time, while PINGs and PONGs use up the reserve."""
     sent = Sent(Window(limit, per, reserve=reserve))
     now, left, others = 0.0, [], []
     for kind, pause in steps:
@@ -70,7 +70,7 @@ def test_no_window_ever_holds_more_than_its_limit(limit, per, reserve, steps):
 
 @one_loop
 async def test_the_exchange_sees_no_more_than_it_allows():
-    """Also while its PINGs are answered, a program sends, and connections are lost amid the replay."""
+    """The window holds while PINGs are answered, the program sends, and connections are lost during the replay."""
     habits = replace(BINANCE, limit=(5, 0.2), ping_every=0.5, lifetime=None)
     topics = [f"{number}usdt@trade" for number in range(9)]
     async with exchange(habits) as market, faults(market.url) as network:
@@ -97,7 +97,7 @@ async def test_the_exchange_sees_no_more_than_it_allows():
 @one_loop
 @pytest.mark.parametrize("bad", ["", "stalls", "stalls and resets"], ids=["calm", "stalls", "resets"])
 async def test_nothing_is_lost_or_doubled_across_rollovers(bad):
-    """Where something may have been lost, by a reset, the supervisor says so."""
+    """If a reset may have lost messages, the supervisor reports a gap."""
     rng = random.Random(bad)
     topics = ["btcusdt@trade", "ethusdt@trade"]
     numbers = {topic: [] for topic in topics}
@@ -145,7 +145,7 @@ async def test_nothing_is_lost_or_doubled_across_rollovers(bad):
                 market.announce()
                 while feed.stats.rollovers <= done:
                     await turns(1)
-                    if "resets" in bad and feed.state is State.OPEN:  # of another connection, perhaps
+                    if "resets" in bad and feed.state is State.OPEN:  # perhaps one of another connection
                         market.announce()
             while "resets" in bad and not feed.stats.gaps:
                 await turns(1)
@@ -154,7 +154,7 @@ async def test_nothing_is_lost_or_doubled_across_rollovers(bad):
             for line in network.lines:
                 line.release()
             while any(numbers[topic][-1][0] != market.published[topic] for topic in topics):
-                if "resets" in bad:  # by the next message it is known that the last one was lost
+                if "resets" in bad:  # the next message shows that the last one was lost
                     market.publish(*topics)
                 await asyncio.sleep(0.02)
             if "resets" not in bad:

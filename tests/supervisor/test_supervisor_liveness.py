@@ -1,4 +1,4 @@
-"""Silence, topic by topic, and heartbeats: what is missed ends in a typed error, and a reconnect."""
+"""Silence, topic by topic, and heartbeats: each time-out ends in a typed error, and in a reconnect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout, Subscript
 
 
 def lost():
-    """A future of the first change to WAITING, and the callback that sets it."""
+    """A future for the first change to WAITING, and the callback that sets its result."""
     future = asyncio.get_running_loop().create_future()
 
     def on_state(change):
@@ -27,7 +27,7 @@ def lost():
 
 
 async def ping_without_end(peer):
-    """A server that is alive, and sends no data."""
+    """A server that is alive, but sends no data."""
     while True:
         peer.send(frame(PING, "alive") + frame(PONG, "unasked"))
         sent = await peer.frame()
@@ -137,7 +137,7 @@ async def until_cancelled(feed):
 
 
 async def test_topics_are_bounded_by_the_subscriptions():
-    """Whatever the program's function makes of messages, and also if it raises."""
+    """This holds whatever the program's function returns, and also if it raises."""
 
     def topic(payload):
         if payload == "3":
@@ -236,7 +236,7 @@ async def test_a_heartbeat_that_cannot_be_made_ends_the_supervisor():
 
 
 async def test_a_dead_connection_does_not_delay_the_next_one():
-    """It is dropped, not closed: nothing answers a CLOSE there. A recv() that waits goes on with the next one."""
+    """The connection is dropped, not closed: a dead server answers no CLOSE. recv() goes on with the next one."""
 
     async def dead(peer):
         await asyncio.Event().wait()

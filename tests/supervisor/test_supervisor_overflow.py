@@ -1,4 +1,4 @@
-"""A program that is slower than its feed: what waits is bounded; what is dropped is counted over all connections."""
+"""A program that is slower than its feed: the backlog is bounded, and drops are counted over all connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.sessions import close, idle, sessions, supervise
 
 POLICIES = ["pause", "drop_oldest", "drop_newest", "conflate", "fail"]
 
-# What a frame in the queue costs beside its payload, what a place in the queue grants, and one read, in bytes.
+# In bytes: the overhead of a frame in the queue, the allowance of a place, the least allowance, and one read.
 COST, PLACE, LEAST, READ = 128, 64 * 1024, 1 << 20, 1 << 17
 
 
@@ -82,7 +82,7 @@ async def test_what_was_dropped_is_counted_over_all_connections(overflow):
     async with sessions(script) as server, supervise(server.url, overflow=overflow, max_queue=4) as feed:
         while feed.stats.dropped < 18:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        stats = await asyncio.to_thread(lambda: feed.stats)  # as a dashboard asks
+        stats = await asyncio.to_thread(lambda: feed.stats)  # in another thread, as a dashboard does
         assert (stats.backlog, stats.dropped) == (12, 18)
         assert stats.backlog_age > 0
         kept = range(6, 10) if overflow == "drop_oldest" else range(4)

@@ -1,4 +1,4 @@
-"""A supervisor connects again: when, where to, and what it tells of it."""
+"""A supervisor connects again: the time, the target, and its notifications."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ async def test_the_log_is_structured(caplog):
 
 
 async def test_text_of_a_frame_split_in_two_is_one_message():
-    """A look at messages must see whole ones, compressed or not."""
+    """A function that inspects messages gets whole messages, compressed or not."""
     from support.frames import CONTINUATION, frame
 
     seen = []

@@ -45,7 +45,7 @@ class Feed:
                 peer.send(text(str(self.number)))
 
     async def publish_until(self, awaitable):
-        """Publish, now and then, until that is done."""
+        """Publish at intervals until the future or task is done."""
         task = asyncio.ensure_future(awaitable)
         while not task.done():
             self.publish()
@@ -81,13 +81,13 @@ async def test_nothing_is_lost_and_nothing_comes_twice():
         receiving.cancel()
         await asyncio.wait([receiving])
         assert got == list(range(1, exchange.number + 1))
-        while exchange.closed < 10:  # noqa: ASYNC110 - the old ones are closed, each of them
+        while exchange.closed < 10:  # noqa: ASYNC110 - each old connection is closed
             await asyncio.sleep(0)
         assert exchange.opened == 11
 
 
 async def test_a_slow_program_loses_nothing_either():
-    """It receives nothing while connections are replaced under it."""
+    """The program receives no message while its connections are being replaced."""
     exchange = Feed()
     async with sessions(exchange) as server, supervise(server.url, key=number, max_queue=4) as feed:
         feed.subscribe("sub")
@@ -107,7 +107,7 @@ async def test_a_slow_program_loses_nothing_either():
 
 
 async def test_megabytes_that_wait_are_not_lost_either():
-    """A connection that closes reads only so much further, so the old one is not closed before the program is near."""
+    """A closing connection reads only a little further, so the old one stays open until the program has caught up."""
 
     async def script(peer):
         await peer.frame()
@@ -136,7 +136,7 @@ async def test_the_old_connection_stays_until_the_new_one_has_its_first_message(
             feed.subscribe("sub")
             await exchange.subscribed.wait()
             rolling = asyncio.ensure_future(feed.roll_over())
-            also = asyncio.ensure_future(feed.roll_over())  # serves both
+            also = asyncio.ensure_future(feed.roll_over())  # one rollover serves both calls
             while len(exchange.peers) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             assert feed.state is State.ROLLING_OVER
@@ -145,7 +145,7 @@ async def test_the_old_connection_stays_until_the_new_one_has_its_first_message(
                 await asyncio.sleep(0)
             assert not rolling.done()
             assert exchange.closed == 0
-            await feed.send("x")  # goes to the old one
+            await feed.send("x")  # goes to the old connection
             exchange.publish()
             assert await rolling
             assert await also
@@ -254,7 +254,7 @@ async def test_a_new_one_that_says_nothing_is_given_up():
 
 
 async def test_the_new_one_takes_over_at_once_if_the_old_one_ends():
-    """Before it has its first message: better than nothing."""
+    """The new connection takes over even before its first message, because no other is open."""
 
     async def old(peer):
         await opened.wait()
@@ -318,8 +318,8 @@ async def test_closing_during_a_rollover():
 
 @pytest.mark.parametrize("ending", ["reset", "FIN", "timeout", "own CLOSE", "CLOSE", "empty CLOSE"])
 async def test_an_old_one_that_does_not_answer_close_may_have_had_more(ending):
-    """What was under way on it is lost, and the new one need not have brought it: a gap. So it is if the server closes
-    it on its own: that may have been under way since before the new one had its subscriptions."""
+    """Messages under way on the old connection are lost, and the new one need not have received them: a gap. The same
+    holds if the server began to close it: its CLOSE may have been sent before the new one had its subscriptions."""
 
     async def old(peer):
         peer.send(text("old"))
@@ -346,7 +346,7 @@ async def test_an_old_one_that_does_not_answer_close_may_have_had_more(ending):
 
 
 async def test_a_new_one_that_is_prepared_after_the_old_one_was_closed_follows_a_gap():
-    """The old one is not gone yet: its server takes its time to end the TCP connection."""
+    """The old connection has not ended yet, because its server is slow to end the TCP connection."""
 
     async def old(peer):
         peer.send(text("old"))
@@ -386,7 +386,7 @@ async def test_gaps_are_where_they_are_however_late_the_messages_are_received():
 
 
 async def test_what_is_discarded_during_a_drain_is_a_gap():
-    """A connection that closes waits only so long for a program that does not receive."""
+    """A closing connection waits only for a limited time for a program that does not receive."""
 
     async def old(peer):
         peer.send(text("old"))
@@ -449,7 +449,7 @@ async def test_ending_a_task_that_waits_for_a_rollover(how):
 
 
 async def test_a_rollover_that_is_not_begun_is_answered():
-    """The program receives nothing, so there is no room for another connection; and then this one ends."""
+    """The program receives no message, so there is no room for another connection. Then this one ends."""
 
     async def script(peer):
         peer.send(text("x"))

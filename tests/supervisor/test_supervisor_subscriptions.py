@@ -1,4 +1,4 @@
-"""What a supervisor sends: subscriptions and their acknowledgements, through a window, and the program's messages."""
+"""A supervisor sends subscriptions, and waits for their acknowledgements; a window limits all that it sends."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_an_ack_may_subscribe_send_and_unsubscribe():
 
 
 async def test_nothing_is_shown_once_all_is_acknowledged():
-    """A message costs no more then than without a supervisor."""
+    """In that case a message costs no more than without a supervisor."""
 
     def ack(payload):
         shown.append(payload)
@@ -234,7 +234,7 @@ async def test_send_waits_for_a_connection_and_survives_the_end_of_one():
 
 
 class Recorder:
-    """A server that notes when each frame comes, and pings."""
+    """A server that notes when each frame arrives, and that sends PINGs."""
 
     def __init__(self, pings=0):
         self.times = []
@@ -272,12 +272,12 @@ async def test_the_window_holds_and_the_program_goes_first(write_policy):
     sent = [one.payload.decode() for one in recorder.got if one.opcode == TEXT]
     assert sorted(sent) == sorted(["urgent", *"01234567"])
     assert sent.index("urgent") <= 3
-    # The server's clock stamps arrivals, which lag by what the loop was busy with: hence less than the window.
+    # The server stamps arrivals, which are late while the loop is busy, so the span may be shorter than the window.
     assert most_in_any(recorder.times[:9], 0.2) <= 3
 
 
 async def test_pongs_count_in_the_window():
-    """The server pings three times: the PONGs fill the window, though it was kept free for one only."""
+    """The server pings three times. The PONGs fill the window, although its reserve is for one only."""
     recorder = Recorder(pings=3)
     window = Window(3, 0.3, reserve=1)
     async with sessions(recorder) as server, supervise(server.url, window=window) as feed:
@@ -362,7 +362,7 @@ async def test_acknowledgements_in_compressed_messages():
 
 
 class OfFrames(WSListener):
-    """Gets frames."""
+    """A listener that gets frames."""
 
     got: list[bytes]
 
@@ -372,7 +372,7 @@ class OfFrames(WSListener):
 
 
 class OfMessages(WSListener):
-    """Gets messages."""
+    """A listener that gets messages."""
 
     payload_type = bytes
     got: list[bytes]

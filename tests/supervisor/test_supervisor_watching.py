@@ -22,7 +22,7 @@ def is_pong(message):
 
 
 def answering(times, *, closes=True):
-    """Answer so many heartbeats; then close, or only fall silent."""
+    """Answer so many heartbeats. Then close, or fall silent."""
 
     def script(peer):
         peer.accept()

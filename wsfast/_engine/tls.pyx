@@ -1,18 +1,19 @@
 """TLS by rustls beneath a WSTransport.
 
-The crate encrypts and decrypts, and knows no socket. Whoever opens a connection shakes hands with a TLSSession; a
-TLSTransport goes on with it: it reads ciphertext into memory that the connections of a thread share, has it decrypted
-into the engine's read buffer, and writes records of what the engine has gathered, with one send(2) for 128 KiB. All
-else is a SocketTransport: the queue, its limits, closing, and that it is read directly by a Poller and by poll().
+The crate encrypts and decrypts, and knows no socket. The code that opens a connection does the TLS handshake with a
+TLSSession. Then a TLSTransport takes the session over. It reads ciphertext into memory that all connections of a
+thread share, and the crate decrypts it into the engine's read buffer. The transport encrypts the bytes that the engine
+has gathered, and sends up to 128 KiB of them with one send(2). SocketTransport does the rest: the queue, its limits,
+closing, and direct reads by a Poller and by poll().
 
-Two rules make the shared memory safe. From the moment it is filled until what it held is decrypted and told to the
-engine, or sent, or copied, no Python runs, and so nobody else can fill it. And what is left over (an unfinished record,
-plaintext for which there was no room, an end or an error behind it) is in the session before a callback runs: so a
-callback may read on, pause reading, close or abort.
+Two rules make the shared memory safe. First, no Python runs while the memory is in use: from the moment it is filled
+until its bytes are decrypted and handed to the engine, or sent, or copied. So no other connection can fill it
+meanwhile. Second, everything left over is in the session before a callback runs: an unfinished record, plaintext that
+had no room, an end or an error behind it. So a callback may read on, pause reading, close or abort.
 
-The end. write_eof() sends close_notify, and reading goes on until the server's. close() does as well, drops what comes
-until then, and waits for ssl_shutdown_timeout at most. If the connection ends without the server's close_notify then
-eof_received() is not called, because what was received may have been cut short.
+Closing: write_eof() sends close_notify, and reading goes on until the server's close_notify. close() sends it too,
+drops the bytes that arrive until then, and waits for at most ssl_shutdown_timeout. If the connection ends without the
+server's close_notify, eof_received() is not called, because the received data may have been cut short.
 """
 
 import threading
@@ -112,9 +113,9 @@ cdef object CONFIG = _native.ffi.typeof("wst_tls_config *")
 
 
 cdef enum:
-    # What one recv(2) takes at most.
+    # One recv(2) takes at most so many bytes.
     INCOMING = 256 * 1024
-    # Eight records leave together; the crate wants 32 bytes more for each, and 64, and twice as much within TLS.
+    # Eight records are sent together. The crate wants 32 more bytes for each and 64 in all, and twice that within TLS.
     PIECE = 8 * 16 * 1024
     OVERHEAD = 1024
     OUTGOING = PIECE + 16 * 1024
@@ -142,12 +143,12 @@ cdef CipherArea area_of_thread():
 
 
 cdef class TLSSession:
-    """The TLS of one connection, of which it knows no socket.
+    """The TLS of one connection. It does not know the socket.
 
-    :param config: of the crate
-    :param name: the server's, in ASCII
-    :param outer: the TLS of an https proxy, which carries this one from now on, and is of no other use then
-    :raises ValueError: that cannot be done
+    :param config: a `wst_tls_config` of the crate
+    :param name: the server's name, in ASCII
+    :param outer: the TLS session with an https proxy. It carries this session from now on, and has no other use then.
+    :raises ValueError: the crate cannot make the session
     """
 
     def __cinit__(self, config, bytes name not None, TLSSession outer=None):
@@ -195,16 +196,16 @@ cdef class TLSSession:
         return state.handshaking
 
     def feed(self, bytearray received not None):
-        """Take what was received during the handshake, and overwrite it."""
+        """Process the bytes that were received during the handshake, and overwrite them."""
         cdef size_t filled
         self._step = crate.read(
             <wst_stream *>self._used(), PyByteArray_AS_STRING(received), PyByteArray_GET_SIZE(received), NULL, 0,
             &filled)
 
-    # What is said to a proxy.
+    # The conversation with a proxy.
 
     def encrypt(self, bytes plain not None):
-        """What is to be sent, `plain` last."""
+        """Return the ciphertext to send: pending bytes first, then `plain`."""
         cdef Py_ssize_t plain_size = PyBytes_GET_SIZE(plain)
         cdef bytearray wire = bytearray(plain_size + plain_size // 256 + 256)
         cdef int64_t size
@@ -217,7 +218,7 @@ cdef class TLSSession:
         return before + bytes(wire[:size])
 
     def decrypt(self, bytearray received not None):
-        """What was received says. It is overwritten."""
+        """Return the plaintext of the received bytes, and overwrite them."""
         cdef:
             bytearray plain = bytearray(16 * 1024)
             Py_ssize_t size = PyByteArray_GET_SIZE(received)
@@ -233,7 +234,7 @@ cdef class TLSSession:
         return said
 
     def put_back(self, bytes plain not None):
-        """What was decrypted is the server's: it is read again."""
+        """Put plaintext back that belongs to the server behind the proxy. The next read returns it."""
         if plain:
             self._step = crate.put_back(<wst_stream *>self._used(), PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
 
@@ -246,14 +247,14 @@ cdef class TLSSession:
         return self._step == WST_EOF
 
     def take(self):
-        """What is to be sent."""
+        """Return the ciphertext that is to be sent, and forget it."""
         self._used()
         cdef bytes taken = PyBytes_FromStringAndSize(NULL, self._to_send())
         crate.take(<wst_stream *>self._stream, PyBytes_AS_STRING(taken), PyBytes_GET_SIZE(taken))
         return taken
 
     def failure(self):
-        """The exception that says why it has failed; None if a proxy ended the connection without the server."""
+        """The exception for the failure; None if a proxy ended the connection and the server did not."""
         cdef wst_stream_state state
         crate.describe(<wst_stream *>self._used(), &state)
         if state.cause == 0:
@@ -264,7 +265,7 @@ cdef class TLSSession:
         return tls_failed(message)
 
     def describe(self):
-        """What was agreed: a TLSInfo."""
+        """The TLSInfo of the finished handshake."""
         cdef:
             wst_stream_state state
             const char *der
@@ -283,10 +284,10 @@ cdef class TLSSession:
 
 @cython.no_gc_clear  # as SocketTransport
 cdef class TLSTransport(SocketTransport):
-    """The ``asyncio.Transport`` of one TLS connection, which owns its socket.
+    """The ``asyncio.Transport`` of one TLS connection. It owns the socket.
 
-    :param session: with which the handshake was done
-    :param shutdown_timeout: for how many seconds close() waits for the server
+    :param session: the session that did the handshake
+    :param shutdown_timeout: how many seconds close() waits for the server
     """
 
     def __cinit__(
@@ -305,15 +306,15 @@ cdef class TLSTransport(SocketTransport):
     cdef NoResult _start_reading(self) except NoResult.EXC:
         SocketTransport._start_reading(self)
         try:
-            self._send_pending()  # the end of the handshake, if no request took it along
+            self._send_pending()  # the last bytes of the handshake, unless the request took them along
         except BaseException:
             self._handle_error("Fatal write error on TLS transport")
-        if self._session._step != WST_OK:  # there is something that the socket will not tell of
+        if self._session._step != WST_OK:  # the session holds data that makes no socket readable
             self._loop.call_soon(self._read_ready)
         return NoResult.OK
 
     cdef Look read_now(self, object context, bint waits) except Look.RAISED:
-        """Read once, unless there is something left of what was read before; and deliver all of it."""
+        """Deliver everything that is left from the last read. If nothing is left, read once from the socket first."""
         cdef:
             FrameReader reader = self._reader
             TLSSession session = self._session
@@ -326,14 +327,14 @@ cdef class TLSTransport(SocketTransport):
         try:
             while True:
                 reader.get_buffer_c(-1, &ptr, &room)
-                # From here no Python runs, until the engine is told: others share this memory.
+                # No Python runs from here until the engine has the data: other connections share this memory.
                 received = 0
                 if session._step == WST_OK:
                     received = self._receive(self._area.incoming, min(room, INCOMING), waits)
                     if received < 0:
                         return outcome
                     if received == 0:
-                        self._force_close(None)  # without eof_received(): this may not be all that was sent
+                        self._force_close(None)  # no eof_received(): the server may have sent more
                         return Look.STOPPED
                 session._step = crate.read(
                     <wst_stream *>session._stream, self._area.incoming, received, ptr, room, &filled)
@@ -405,8 +406,8 @@ cdef class TLSTransport(SocketTransport):
                     <wst_stream *>session._stream, ptr, min(size, PIECE), out + piece, OUTGOING - piece)
                 if records < 0:
                     if session._step != WST_OK:
-                        break  # reading will tell why, after what was received before
-                    self._send_pending()  # that nothing follows
+                        break  # reading raises the cause, after the data before it
+                    self._send_pending()  # the session's own alert or close_notify
                     raise session.failure()
                 all_sent &= self._put(out, piece + records)
                 ptr += min(size, PIECE)
@@ -418,7 +419,7 @@ cdef class TLSTransport(SocketTransport):
         return NoResult.OK
 
     cdef int _send_pending(self) except -1:
-        """What TLS has to say itself: the answer to a KeyUpdate, an alert."""
+        """Send the records that TLS itself produces: the answer to a KeyUpdate, or an alert."""
         cdef Py_ssize_t size
         while self._session._to_send():
             size = crate.take(<wst_stream *>self._session._stream, self._area.outgoing, OUTGOING)
@@ -427,7 +428,7 @@ cdef class TLSTransport(SocketTransport):
             except OSError:
                 if self._session._step in (WST_OK, WST_MORE, WST_EOF):
                     raise
-                # else what it has to say is an alert, and why is told anyway
+                # Otherwise the record is an alert. The session's own failure is reported anyway.
         return 0
 
     # ---- the end
@@ -462,7 +463,7 @@ cdef class TLSTransport(SocketTransport):
         self._shutdown_timer = self._loop.call_later(self._shutdown_timeout, self._shutdown_timed_out)
         if self._session._step == WST_EOF:
             self._stop_waiting()
-        elif self._read_paused:  # nobody else would wait for the end
+        elif self._read_paused:  # nothing else would read the server's close_notify
             self._read_paused = False
             self._start_reading()
 
@@ -471,7 +472,7 @@ cdef class TLSTransport(SocketTransport):
         self._force_close(TimeoutError("SSL shutdown timed out"))
 
     cdef int _stop_waiting(self) except -1:
-        """Both have said that nothing follows: what is queued leaves, and that is all."""
+        """Both sides have sent close_notify. Close once the queued bytes are sent."""
         self._pause_reading()
         if self._write_backlog_size == 0 and not self._finalizing_close:
             self._schedule_finalize_close(None)

@@ -1,12 +1,12 @@
-"""What becomes of messages that arrive faster than the program receives them: every `overflow` but "pause".
+"""The policies for messages that arrive faster than the program receives them: every `overflow` but "pause".
 
-A policy acts when a read is over and the task that waited in recv() has had its turn. What it drops are whole messages,
-and it counts each of them. The message that a receiver may be taking is not the policy's any more.
+A policy acts after a read, once the task that waited in recv() has run. It drops only whole messages, and counts each
+of them. It never touches the message that a receiver may be taking.
 
-limit() runs no Python before it is done, so nothing changes between what it looks at and what it does. Conflation needs
-the program's function, which may do anything: receive, poll, close, raise. So it has two steps. The first asks for the
-keys, and keeps no position but the number of the first message, which does not change. The second replaces messages,
-and runs no Python.
+limit() runs no Python before it is done, so the queue cannot change between its checks and its actions. Conflation
+needs the program's function, which may do anything: receive, poll, close, raise. So conflation has two steps. The first
+step asks for the keys. It keeps no position but the number of the first message, which does not change. The second step
+replaces messages, and runs no Python.
 """
 
 cimport cython
@@ -30,9 +30,9 @@ cdef double STAMP_UNIT = (1 << 16) / 1e9
 
 
 def policy_for(overflow, logger):
-    """The Policy that the options ask for; None if reading pauses.
+    """The Policy that the options choose; None if reading pauses instead.
 
-    :param overflow: an Overflow, of options.py
+    :param overflow: an Overflow of options.py
     """
     if overflow.policy == "pause":
         return None
@@ -44,7 +44,7 @@ def policy_for(overflow, logger):
 
 
 def backlog(Inbox inbox not None):
-    """What waits and what was dropped, as the fields of Backlog."""
+    """The fields of Backlog: the waiting messages, and the counts of dropped ones."""
     cdef:
         uint32_t oldest = 0, now = stamp()
         Py_ssize_t i
@@ -56,18 +56,18 @@ def backlog(Inbox inbox not None):
 
 
 cdef inline Py_ssize_t _spared(Inbox inbox) noexcept:
-    """How many messages at the head are not the policy's: the receiver may be taking the first one."""
+    """How many messages at the head the policy must not touch: 1 if the receiver may be taking the first, else 0."""
     return inbox.frames > 0 and inbox.receiving and not inbox.waiter.is_armed()
 
 
 cdef bint _is_over(Inbox inbox, Py_ssize_t spared) noexcept:
-    """Are there more messages than may wait? One may wait whatever it costs."""
+    """True if more messages wait than may wait. A single message may wait whatever its size."""
     cdef Py_ssize_t waiting = inbox.frames - spared
     return waiting > inbox._high >= 0 or (waiting > 1 and inbox.bytes > inbox._high_bytes)
 
 
 cdef int _go_on(Inbox inbox) except -1:
-    """There is room for the rest of the read, if it was held back."""
+    """Deliver the rest of the read if it was held back, because the queue has room again."""
     if inbox.transport._held is None or inbox.paused or inbox.closed or inbox._discarding:
         return 0
     if inbox.transport._state > State.CLOSING:
@@ -100,7 +100,7 @@ cdef class Dropping(Policy):
 
 
 cdef int _drop_first(Inbox inbox, Py_ssize_t spared) except -1:
-    """Forget the first message, or the one behind the first if that is spared."""
+    """Forget the first message; if the first one is spared, the second."""
     inbox._release(inbox._at(spared))
     if spared:
         inbox._at(1)[0] = inbox._at(0)[0]
@@ -140,17 +140,17 @@ cdef class Conflating(Policy):
 
     cdef bint limit(self, Inbox inbox) except -1:
         if _is_over(inbox, _spared(inbox)):
-            return False  # the newest of no key is dropped, so reading pauses
+            return False  # the newest message of a key is never dropped, so reading pauses
         _go_on(inbox)
         return True
 
     cdef int queued(self, Inbox inbox) except -1:
-        """Let the queue hold no two messages of a key, unless one without a key is between them."""
+        """Keep only the newest message of each key. Messages before and behind one without a key count separately."""
         cdef:
             Py_ssize_t first
             list payloads, newest
         if self._is_conflating:
-            return 0  # a read by the program's function: the outer call sees to its messages
+            return 0  # the program's function is reading: the outer call handles the new messages
         self._is_conflating = True
         try:
             while not inbox.closed:
@@ -167,7 +167,7 @@ cdef class Conflating(Policy):
             self._is_conflating = False
 
     cdef Py_ssize_t _gather(self, Inbox inbox, list payloads) except -1:
-        """Gather the messages of which the key is not known yet. Returns the number of the first of them."""
+        """Gather the messages whose keys are not known yet. Returns the number of the first of them."""
         cdef:
             Py_ssize_t spared = _spared(inbox)
             Py_ssize_t i = inbox.frames, first
@@ -180,7 +180,7 @@ cdef class Conflating(Policy):
         return first
 
     cdef Newest _newest_of(self, bytes payload):
-        """What is known of the key of a message; None if it has no key."""
+        """The Newest of the key of a message; None if the message has no key."""
         cdef Newest newest
         try:
             key = self._key(payload)
@@ -191,7 +191,7 @@ cdef class Conflating(Policy):
                 newest = self._newest[key] = Newest.__new__(Newest)
                 newest.number = -1
             return newest
-        except (Exception, CancelledError) as exc:  # nobody has cancelled anything here
+        except (Exception, CancelledError) as exc:  # raised by the program's function: no task was cancelled
             if not self._has_complained:
                 self._has_complained = True
                 text = "exception in conflate_key; further ones are not logged"
@@ -200,8 +200,8 @@ cdef class Conflating(Policy):
 
     @cython.nonecheck(False)
     cdef int _replace(self, Inbox inbox, Py_ssize_t first, list newest) except -1:
-        """Put each message in the place of the one that it makes obsolete. Messages may have been taken, and others
-        have come, since their keys were asked for."""
+        """Put each message in the place of the one that it makes obsolete. Since the keys were asked for, messages may
+        have been taken, and others may have arrived."""
         cdef:
             Py_ssize_t least = inbox._head + _spared(inbox)
             Py_ssize_t end = inbox._head + inbox.frames
@@ -236,12 +236,12 @@ cdef class Conflating(Policy):
         return 0
 
     cdef int _forget_taken(self, Inbox inbox) except -1:
-        """Forget the keys of messages that have left the queue, when they are many."""
+        """Forget the keys of messages that have left the queue, once there are many such keys."""
         if len(self._newest) > 2 * inbox.frames + 64:
             known, self._newest = self._newest, {}
             try:
                 self._newest = {
                     key: newest for key, newest in known.items() if (<Newest>newest).number >= inbox._head}
             except Exception:
-                pass  # a key has no hash any more: messages that wait are no longer replaced
+                pass  # a key can no longer be hashed: the messages that wait are not replaced any more
         return 0

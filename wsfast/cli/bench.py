@@ -26,14 +26,14 @@ from wsfast.cli.text import beside, table, write_json
 
 __all__ = ["add_to", "noisy", "quartiles"]
 
-# A round of one client takes about so long, in seconds: longer than the machine's short interruptions, and short enough
-# for many rounds.
+# The length of one client's round, in seconds: longer than the machine's short interruptions, and short enough for many
+# rounds.
 _ROUND = 0.02
 
-# A client that takes so many seconds for a round hangs.
+# A client that takes so many seconds for a round is considered hung.
 _PATIENCE = 30.0
 
-# The middle half of the rounds may spread over so much of the median before a row says nothing.
+# A row is marked NOISY if the middle half of its rounds spreads over more than this part of the median.
 _NOISE = 0.25
 
 _LEAST_ROUNDS = 5
@@ -43,7 +43,7 @@ _REFERENCE = "wsfast listener"
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is measured: exchanges of `batch` messages of `size` bytes."""
+    """A kind of exchange to measure: `batch` messages of `size` bytes each way."""
 
     name: str
     batch: int
@@ -85,7 +85,7 @@ def add_to(commands: Any) -> None:
 
 
 class _Client:
-    """A client in its process, which waits for rounds."""
+    """A client in a process of its own, which waits for rounds."""
 
     def __init__(self, name: str, url: str, loop: str, processor: int | None, stack: ExitStack) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class _Client:
         stack.callback(self._process.kill)
 
     def warm_up(self, work: Work) -> None:
-        """Run a few exchanges, and set how many make a round."""
+        """Run a few exchanges, and compute how many exchanges a round needs."""
         exchanges, seconds = 1, 0.0
         while self.failure is None and seconds < _ROUND / 2:
             seconds = self._time(work, exchanges)
@@ -151,7 +151,7 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
 
 
 def noisy(values: list[float]) -> bool:
-    """Does the middle half of the rounds spread too far for the median to mean anything?"""
+    """True if the middle half of the rounds spreads too far for the median to mean anything."""
     first, median, third = quartiles(values)
     return third - first > _NOISE * median
 

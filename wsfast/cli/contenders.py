@@ -23,7 +23,7 @@ __all__ = ["CONTENDERS", "Contender"]
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """A client: the package to install, and what runs its rounds.
+    """A client: the package to install, and the function that runs its rounds.
 
     :param run: called with the URL; for an `asynchronous` one a coroutine function
     """

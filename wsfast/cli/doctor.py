@@ -30,7 +30,7 @@ _FEW_DESCRIPTORS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
-    """Something that is so on this machine."""
+    """A fact about this machine."""
 
     section: str
     name: str
@@ -39,7 +39,7 @@ class Fact:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """What could be better. `broken`: something does not work as long as it is so."""
+    """Advice that would make things better here. `broken`: something does not work until the advice is followed."""
 
     topic: str
     text: str
@@ -60,7 +60,7 @@ def add_to(commands: Any) -> None:
 
 
 def facts() -> list[Fact]:
-    """All that is known, in the order in which it is shown."""
+    """All facts, in the order in which the command shows them."""
     return [Fact(section, name, value) for section, name, value in _facts()]
 
 
@@ -116,7 +116,7 @@ def _tls() -> str:
 
 
 def _authority_paths() -> str | int:
-    """Authorities in a directory are read when one is needed, so they cannot be counted."""
+    """The directory of the authorities. OpenSSL reads it only when it needs one, so they cannot be counted."""
     paths = ssl.get_default_verify_paths()
     return f"in {paths.capath}" if paths.capath is not None and any(os.scandir(paths.capath)) else 0
 
@@ -128,7 +128,7 @@ def _without_password(url: str) -> str:
 
 
 def advice(found: list[Fact]) -> list[Advice]:
-    """What would make wsfast faster here, the largest gain first, behind what is broken."""
+    """The advice for this machine: first the broken parts, then the gains, the largest first."""
     known = {(fact.section, fact.name): fact.value for fact in found}
     return sorted(_advice(known), key=lambda one: not one.broken)
 

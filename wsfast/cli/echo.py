@@ -1,5 +1,5 @@
-"""The server of ``wsfast bench``: it answers each message with one of the same length, and takes part in no figure more
-than that needs.
+"""The server of ``wsfast bench``: it answers each message with one of the same length, as cheaply as possible, so that
+the figures show the clients.
 
 An answer is not the message but a prepared frame, so the server neither unmasks nor allocates. A thread with blocking
 calls serves each connection; only one connection is active at a time.
@@ -100,4 +100,4 @@ if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=serve, args=(listening,), daemon=True).start()
         print(listening.getsockname()[1], flush=True)
-        sys.stdin.read()  # until the process ends that started this one
+        sys.stdin.read()  # until the parent process ends

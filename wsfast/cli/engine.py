@@ -1,6 +1,7 @@
 """The connections of a load, in a worker process: they send, and note when the answers come.
 
-Each answer belongs to the oldest message of its connection that has none, as servers that echo or acknowledge answer.
+An answer belongs to the oldest unanswered message of its connection, because servers that echo or acknowledge answer in
+order.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ __all__ = ["Engine"]
 # without sleeping.
 _AWAKE = 2_000_000  # ns
 
-# So many messages that are overdue are sent before answers are read.
+# At most so many overdue messages are sent before answers are read again.
 _BATCH = 64
 
 # An open loop does not wait for a server that reads too slowly. This many bytes of a connection may wait to be sent.
 _BACKLOG = 16 * 2**20
 
-# So many connections are being opened at a time.
+# At most so many connections are being opened at a time.
 _OPENING = 64
 
-# Seconds before a lost connection is opened again, doubled after each attempt that fails.
+# Seconds before a lost connection is opened again. Each failed attempt doubles them.
 _DELAY, _LONGEST_DELAY = 0.1, 5.0
 
 _CONTROL = WSMsgType.CLOSE  # the first type of control frames; those of messages are below
@@ -42,7 +43,7 @@ _FOREVER = 2**62
 
 
 class Connection(WSListener):
-    """One connection: when its unanswered messages were due, the oldest first."""
+    """One connection. It keeps the times at which its unanswered messages were due, the oldest first."""
 
     transport: WSTransport
 
@@ -50,7 +51,7 @@ class Connection(WSListener):
         self.engine = engine
         self.waiting: deque[int] = deque()
         self.expected: deque[bytes] | None = deque() if engine.verify else None
-        # So many bytes of the answer that is arriving were compared with its message. It may come in fragments.
+        # How many bytes of the arriving answer were compared with its message. The answer may come in fragments.
         self.compared = 0
         self.same = True
         self.full = False
@@ -64,7 +65,7 @@ class Connection(WSListener):
             self.answered()
 
     def answered(self) -> None:
-        """An answer has arrived, and was compared."""
+        """A whole answer has arrived, and was compared with its message."""
         engine = self.engine
         if not self.waiting:
             engine.errors["message without a request"] += 1
@@ -111,12 +112,12 @@ class Connection(WSListener):
         engine.sent += 1
         try:
             self.transport.send(engine.msg_type, message)
-        except ConnectionClosed:  # a CLOSE has come, and the end of the connection has not
+        except ConnectionClosed:  # the server has sent CLOSE, but the connection has not ended yet
             if self.waiting:
                 self.not_sent(due)
 
     def not_sent(self, due: int) -> None:
-        """Take the newest message back."""
+        """Undo the newest message, which was not sent."""
         engine = self.engine
         self.waiting.pop()
         if self.expected is not None:
@@ -136,7 +137,7 @@ class Connection(WSListener):
 
 
 class CompressingConnection(Connection):
-    """One that offers permessage-deflate."""
+    """A connection that offers permessage-deflate."""
 
     def on_ws_message(self, transport: WSTransport, msg_type: WSMsgType, payload: Any) -> None:
         if self.expected:
@@ -164,24 +165,24 @@ class Engine:
         self.verify = plan.verify
         self.closed_loop = plan.rate is None
         self.window = plan.window
-        # Between these times, in nanoseconds of monotonic_ns(), is what is measured.
+        # The run measures between these two times, in nanoseconds of monotonic_ns().
         self.begins = self.ends = _FOREVER
         self.sending = self._stopped = False
         self.sent = self.received = self._given_up = 0
-        self.counted = 0  # answers that came while it was measured
-        # A closed loop with a number of messages: how many are left to send, and to be answered.
+        self.counted = 0  # answers that arrived in the measured time
+        # In a closed loop with a number of messages: how many are still to be sent, and to be answered.
         self._budget = self.owed = _FOREVER
         if self.closed_loop and plan.messages is not None:
             self._budget = self.owed = plan.share(plan.messages, number)
         self.errors: Counter[str] = Counter()
-        # In nanoseconds, since they were handed out last: from due to answered, and from due to sent.
+        # The spans since the last report, in nanoseconds: from due to answered, and from due to sent.
         self.latencies, self.lags = array("q"), array("q")
         self._bytes_sent = self._bytes_received = 0  # by connections that are closed
 
     # opening
 
     async def open(self) -> dict[str, Any]:
-        """Open the connections. Returns what is told of them."""
+        """Open the connections. Returns the report about them."""
         began = monotonic_ns()
         count = self._plan.share(self._plan.connections, self._number)
         await asyncio.gather(*(self._open_one() for _ in range(count)))
@@ -193,7 +194,7 @@ class Engine:
         }
 
     async def _open_one(self) -> Connection | None:
-        """Open a connection. None if it failed, or has ended already."""
+        """Open a connection. Returns None if that failed, or if the connection has ended already."""
         compression = self._plan.compression
 
         def make() -> Connection:
@@ -221,7 +222,7 @@ class Engine:
 
     @property
     def _gone(self) -> bool:
-        """There is no connection, and there will be none."""
+        """True if there is no connection, and none is being reopened."""
         return not self._connections and not self._reopening
 
     def _reopen(self) -> None:
@@ -313,7 +314,7 @@ class Engine:
             assert self._plan.rate is not None
             schedule = Schedule(start, self._plan.rate, self._number, self._plan.processes)
             loop.call_soon(self._send_due, schedule, loop)
-            # The schedule ends it, not the clock: a message that is late is sent late, and counts with that.
+            # The schedule ends the run, not the clock: a late message is still sent, and its delay counts.
             late = (self.ends - monotonic_ns()) / 1e9 + self._plan.drain
             loop.call_later(late, self._give_up, schedule)
         if self.closed_loop and self.ends != _FOREVER:
@@ -324,7 +325,7 @@ class Engine:
             self.errors[f"unanswered after {self._plan.drain:g} s"] += unanswered
 
     def _send_due(self, schedule: Schedule, loop: asyncio.AbstractEventLoop) -> None:
-        """Send the messages that are due, and come back when the next one is."""
+        """Send the messages that are due, and schedule the next call for the next one."""
         if not self.sending or self._gone:
             return
         for _ in range(_BATCH):
@@ -354,21 +355,21 @@ class Engine:
     # the end
 
     def stop(self) -> None:
-        """End before the time: what is measured is what came until now."""
+        """End the run early. Only the answers until now are measured."""
         self._stopped = True
         if self.sending:
             self.ends = min(self.ends, monotonic_ns())
             self._send_no_more()
 
     def _give_up(self, schedule: Schedule) -> None:
-        """The client is so late that it is to end now. What it did not send is not to be forgotten."""
+        """End the run, because the client is far too late. Count the messages that it did not send as errors."""
         if self.sending:
             if left := schedule.left(self.ends):
                 self.errors["not sent: the client is too slow for this rate"] += left
             self._send_no_more()
 
     def _send_no_more(self) -> None:
-        """The run is over when the answers have come, or the time for them is up."""
+        """Stop sending. The run is over once the answers have arrived, or the time for them is up."""
         if self.sending:
             self.sending = False
             asyncio.get_running_loop().call_later(self._plan.drain, self._ended.set)

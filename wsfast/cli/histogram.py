@@ -13,7 +13,7 @@ __all__ = ["PERCENTILES", "Histogram"]
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99)
 
-# In nanoseconds: the histogram tells times of 64 ns apart, and a longer time than an hour counts as an hour.
+# In nanoseconds: the resolution is 64 ns, and a time longer than an hour counts as an hour.
 _LEAST, _MOST, _DIGITS = 100, 3600 * 10**9, 3
 _SHIFT = 6  # 2**6 ns, the unit that HdrHistogram makes of _LEAST
 
@@ -42,7 +42,7 @@ class Histogram:
             yield item.value_iterated_to, item.count_added_in_this_iter_step
 
     def percentiles(self) -> dict[float, float]:
-        """Nanoseconds of PERCENTILES; each is 0 as long as nothing was counted."""
+        """The percentiles of PERCENTILES in nanoseconds; all are 0 if nothing was counted."""
         found: dict[float, float] = self._hdr.get_percentile_to_value_dict(list(PERCENTILES))
         return {percentile: float(found.get(percentile, 0)) for percentile in PERCENTILES}
 

@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"^/\w*")
 
 
 def output() -> AbstractContextManager[None]:
-    """While this is open, what is printed appears above the prompt."""
+    """While this is open, printed text appears above the prompt."""
     shown: AbstractContextManager[None] = patch_stdout(raw=True)
     return shown
 
@@ -68,7 +68,7 @@ def _history(keep: bool) -> History:
     path = Path(state) / "wsfast" / "history"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)  # lines may have secrets
+        path.touch(mode=0o600)  # lines may contain secrets
     except OSError:
         return InMemoryHistory()
     return FileHistory(path)

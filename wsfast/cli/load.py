@@ -170,7 +170,7 @@ def _run(arguments: argparse.Namespace) -> int:
     plan = _plan(arguments)
     for path in (arguments.json, arguments.html):
         if path not in (None, "-"):
-            write_file(path, "")  # a path that cannot be written is told now, and not after the runs
+            write_file(path, "")  # report a path that cannot be written before the runs
     began = datetime.now(timezone.utc)
     series, interrupted = asyncio.run(_measure(plan, arguments))
     content = {
@@ -191,7 +191,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 async def _measure(plan: Plan, arguments: argparse.Namespace) -> tuple[Series, bool]:
-    """All runs. Returns them, and whether Ctrl-C ended them."""
+    """Do all runs. Returns them, and whether Ctrl-C ended them."""
     from wsfast.cli.results import Run, Series
     from wsfast.cli.view import View
     from wsfast.cli.workers import Workers

@@ -18,10 +18,10 @@ CHOICES = ("auto", "asyncio", "uvloop")
 
 
 def factory(name: str) -> tuple[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The name of a loop, and what makes one.
+    """The name of an event loop, and the function that makes one.
 
     :param name: one of CHOICES
-    :raises Usage: it is uvloop, which is not installed
+    :raises Usage: `name` is uvloop, and uvloop is not installed
     """
     installed = importlib.util.find_spec("uvloop") is not None
     if name == "asyncio" or (name == "auto" and not installed):

@@ -1,4 +1,4 @@
-"""What this machine and this Python are, for reports: read from the system, and never guessed."""
+"""Facts about this machine and this Python, for reports. They are read from the system, never guessed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def available() -> int:
 
 
 def summary() -> dict[str, Any]:
-    """Machine, kernel and Python: what figures can be compared by."""
+    """Machine, kernel and Python: only figures with the same facts can be compared."""
     return {
         "processor": processor(),
         "processors": available(),

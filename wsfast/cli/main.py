@@ -1,4 +1,4 @@
-"""Which command runs, and with which exit code."""
+"""The entry point: it chooses the command, and returns its exit code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments = parser().parse_args(argv)
             code: int = arguments.run(arguments)
         finally:
-            sys.stdout.flush()  # here it is noticed that nobody reads stdout, or that its disk is full, and not at exit
+            sys.stdout.flush()  # raises here, not at exit, if stdout has no reader or its disk is full
     except (Usage, MissingExtra) as exc:
         print(f"wsfast: {exc}", file=sys.stderr)
         return USAGE
@@ -53,9 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as exc:
         if not stdout_ended(exc):
             raise
-        if not isinstance(
-            exc, BrokenPipeError
-        ):  # as in `wsfast doctor | head -1`, which is no error to speak of
+        if not isinstance(exc, BrokenPipeError):  # as in `wsfast doctor | head -1`, which needs no message
             print(f"wsfast: stdout cannot be written: {exc.strerror}", file=sys.stderr)
         # At exit the interpreter flushes stdout once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make_streams_usable() -> None:
-    """Give the process those of stdin, stdout and stderr that it was started without, as by ``<&-``. Characters that
-    the locale's encoding does not have are escaped."""
+    """Open those of stdin, stdout and stderr without which the process was started, as by ``<&-``. Characters that the
+    locale's encoding lacks are escaped."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process runs

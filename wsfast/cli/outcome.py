@@ -28,11 +28,11 @@ ERRORS = 1
 USAGE = 2  # as argparse
 INTERRUPTED = 130  # as shells report a process that SIGINT ended
 
-# The errors of connecting that are the server's or the network's: DNS, TCP, TLS, time-outs, and replies.
+# The errors of connecting that the server or the network causes: DNS, TCP, TLS, time-outs, and replies.
 CANNOT_CONNECT = (OSError, EOFError, WebSocketException)
 
-# What the kernel says when stdout takes no more: its reader has gone, or its disk is full. All other files that a
-# command writes are opened by write_file().
+# The kernel's errors when stdout takes no more data, because its reader has gone or its disk is full. write_file()
+# opens all other files that a command writes.
 _STDOUT_ENDED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 # The extra that installs each package, by the name to import.
@@ -41,15 +41,15 @@ _DISTRIBUTIONS = {"hdrh": "hdrhistogram"}
 
 
 class Usage(Exception):  # noqa: N818 - the name of a wrong call's section in manuals
-    """The arguments are wrong in a way that argparse does not see."""
+    """The arguments are wrong in a way that argparse does not detect."""
 
 
 class MissingExtra(Exception):  # noqa: N818
-    """A package is not installed that an extra of wsfast names."""
+    """A package of one of wsfast's extras is not installed."""
 
 
 def require(*packages: str) -> None:
-    """Refuse to go on without these packages.
+    """Check that these packages are installed.
 
     :raises MissingExtra: says which command installs them
     """
@@ -61,7 +61,7 @@ def require(*packages: str) -> None:
 
 
 def stdout_ended(exc: BaseException) -> bool:
-    """Is it the error of a write to stdout, which takes no more?"""
+    """True if this is the error of a write to a stdout that takes no more data."""
     return isinstance(exc, OSError) and exc.errno in _STDOUT_ENDED
 
 

@@ -31,7 +31,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere }
 
 
 def page(content: dict[str, Any], series: Series) -> str:
-    """The whole page. `content`: what is written as JSON, too; the page has it at its end."""
+    """The whole page. `content`: the data that the command also writes as JSON. The page shows it at its end."""
     latencies, runs = series.latencies, series.runs
     levels = latencies.percentiles() if len(latencies) else {}
     parts = [

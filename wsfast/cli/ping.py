@@ -68,7 +68,8 @@ class _Pinger:
 
         loop.add_signal_handler(signal.SIGINT, stop)
         try:
-            # Nobody receives messages. If those of a server that streams stopped the reading, no PONG would be read.
+            # This command receives no messages. If a streaming server filled the queue, reading would stop, and no
+            # PONG would be read.
             async with wsfast.connect(
                 where.url, ping_interval=None, close_timeout=1, overflow="drop_oldest", **where.options()
             ) as ws:

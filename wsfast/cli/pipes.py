@@ -24,7 +24,7 @@ class BadLineError(ValueError):
 
 
 def feed(binary: bool, wait: float) -> Callable[[Session], Coroutine[Any, Any, None]]:
-    """A feed of a session that sends the lines of stdin, and leaves when the server has been silent after that.
+    """A feed of a session. It sends the lines of stdin, and then leaves once the server has been silent for `wait`.
 
     :param binary: lines are hex
     :param wait: how long the server must have been silent, in seconds
@@ -58,13 +58,13 @@ def _message(line: bytes, number: int, binary: bool) -> str | bytes:
 
 
 class _Lines:
-    """The lines of stdin, as many at a time as there are. stdin may be a file, for which no event loop can wait, so a
-    thread reads it. It is a daemon: nothing interrupts a read."""
+    """The lines of stdin, all that have arrived at a time. A thread reads stdin, because it may be a file, and no event
+    loop can wait for a file. The thread is a daemon, because nothing interrupts a read."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
-        self._room = threading.Semaphore()  # for one: a fast stdin waits for a slow loop
+        self._room = threading.Semaphore()  # for one batch: a fast stdin waits for a slow loop
         threading.Thread(target=self._read, name="wsfast-stdin", daemon=True).start()
 
     def __aiter__(self) -> _Lines:
@@ -78,9 +78,9 @@ class _Lines:
         return lines
 
     def _read(self) -> None:
-        # Not by sys.stdin: a thread that waits in it holds its lock, which stops the interpreter at exit.
+        # Do not use sys.stdin: a thread that waits in it holds its lock, and the interpreter then hangs at exit.
         descriptor = sys.stdin.fileno()
-        parts: list[bytes] = []  # of a line whose end has not come
+        parts: list[bytes] = []  # the parts of a line whose end has not arrived
         while chunk := _read(descriptor):
             *lines, last = chunk.split(b"\n")
             if lines:
@@ -95,7 +95,7 @@ class _Lines:
         self._put(None)
 
     def _put(self, lines: list[bytes] | None) -> bool:
-        """Wait until the loop has room for the lines. False if it has ended."""
+        """Wait until the loop has room for the lines. False if the loop has ended."""
         while not self._room.acquire(timeout=_LOOK):
             if self._loop.is_closed():
                 return False
@@ -107,7 +107,7 @@ class _Lines:
 
 
 def _read(descriptor: int) -> bytes:
-    """Some bytes; none at the end, or if the descriptor cannot be read (any more)."""
+    """Some bytes; no bytes at the end, or if the descriptor cannot be read (any more)."""
     try:
         return os.read(descriptor, _CHUNK)
     except OSError:

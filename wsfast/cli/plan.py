@@ -1,4 +1,4 @@
-"""A run of the load tool: what it does, as its worker processes are told."""
+"""The plan of a run of the load tool, as its worker processes receive it."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Plan:
     compression: bool
     """Offer permessage-deflate."""
     reconnect: bool
-    """Open a connection again that was lost."""
+    """Reopen lost connections."""
     awake: bool
     """The open loop does not sleep when the next message is due within milliseconds."""
     processes: int
     loop: str
 
     def share(self, total: int, number: int) -> int:
-        """How many of `total` are those of process `number`."""
+        """The share of process `number` in `total`."""
         return total // self.processes + (number < total % self.processes)
 
     def dumps(self) -> str:
-        """As a line of JSON."""
+        """The plan as a line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod

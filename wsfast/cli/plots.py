@@ -1,4 +1,4 @@
-"""Plots as SVG, without a library: what a report of a load needs. Hovering over a point shows its value."""
+"""The plots of a load report, as SVG, without a library. Hovering over a point shows its value."""
 
 from __future__ import annotations
 

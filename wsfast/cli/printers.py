@@ -1,4 +1,4 @@
-"""How ``wsfast connect`` shows what happens: as lines for pipes, as JSON, or for people at a terminal."""
+"""The output of ``wsfast connect``: as lines for pipes, as JSON, or for people at a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["JSONPrinter", "LinePrinter", "Printer", "RichPrinter"]
 
 Message = str | bytes
 
-# What is laid out at most, in characters and levels of nesting.
+# JSON beyond these limits is not laid out: characters, and levels of nesting.
 _LONGEST, _DEEPEST = 1 << 16, 32
 
 # A string that does not end goes up to the end: that it is tried from each of its quotes would take quadratic time.
@@ -40,7 +40,7 @@ class Printer:
         """A connection has ended."""
 
     def note(self, text: str) -> None:
-        """Something else, for a person."""
+        """Show a person any other text."""
         print(f"wsfast: {text}", file=sys.stderr, flush=True)
 
 
@@ -92,7 +92,7 @@ class JSONPrinter(Printer):
 
 
 class RichPrinter(Printer):
-    """For a person: JSON is laid out and coloured, and what a server sends cannot control the terminal.
+    """For a person: JSON is laid out and coloured, and text of the server cannot control the terminal.
 
     :param raw: JSON stays as it was sent
     """
@@ -127,10 +127,10 @@ class RichPrinter(Printer):
             try:
                 data = json.loads(message)
                 laid_out = JSON.from_data(data, ensure_ascii=False)
-                # Escapes in the message have become characters. Those that could control the terminal stay escapes.
+                # Decoding has turned escapes into characters. Write those that could control the terminal as escapes.
                 if printable(laid_out.text.plain) != laid_out.text.plain:
                     laid_out = JSON.from_data(data, ensure_ascii=True)
-            except ValueError:  # no JSON
+            except ValueError:  # not JSON
                 pass
             else:
                 self._console.print("<", laid_out, markup=False)

@@ -12,7 +12,7 @@ __all__ = ["settings", "text"]
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """What the load did, as JSON. Headers and proxies stay out of it: they may have secrets."""
+    """The settings of the load, as JSON. Headers and proxies are left out, because they may contain secrets."""
     workload = plan.workload
     return {
         "loop": "closed" if plan.rate is None else "open",

@@ -1,4 +1,4 @@
-"""What a load has measured: one run, and the statistics over runs."""
+"""The results of a load: of one run, and the statistics over runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LATE = 1_000_000
 
 @dataclasses.dataclass
 class Run:
-    """What one run has measured, summed over its processes. It grows while the run goes on."""
+    """The results of one run, summed over its processes. They grow while the run goes on."""
 
     series: int
     number: int
@@ -28,7 +28,7 @@ class Run:
     sent: int = 0
     received: int = 0
     counted: int = 0
-    """Answers that came while it was measured; without warm-up and the wait for the last ones."""
+    """Answers in the measured time, without the warm-up and the wait for the last answers."""
     seconds: float = 0.0
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -57,7 +57,7 @@ class Run:
 
     @property
     def late(self) -> bool:
-        """Did the schedule of the open loop lag?"""
+        """True if the open loop did not keep its schedule."""
         return len(self.lags) > 0 and self.lags.percentiles()[99.0] > _LATE
 
     def to_json(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Schedule:
         self.sent = 0
 
     def due(self) -> int:
-        """When the next message is due. Computed from the start, so that errors of rounding do not add up."""
+        """The time of the next message. It is computed from the start, so rounding errors do not add up."""
         return self._start + int((self._first + self.sent * self._step) * self._interval)
 
     def left(self, end: int) -> int:

@@ -1,6 +1,6 @@
-"""The connection of ``wsfast connect``: what arrives is printed, and what a feed reads is sent.
+"""The connection of ``wsfast connect``: it prints the messages that arrive, and sends those that a feed reads.
 
-Two tasks: one connects and prints, the other is the feed. Whichever ends first ends the other.
+There are two tasks: one connects and prints, the other is the feed. The first task to end also ends the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Session"]
 
 
 class Session:
-    """Connects, prints, and sends what it is asked to.
+    """Connects, prints the messages that arrive, and carries out the actions of a feed.
 
     :param options: arguments of ``wsfast.connect``, beside those of the target
     :param reconnect: connect again whenever a connection ends
@@ -52,9 +52,9 @@ class Session:
         self.received = 0
 
     async def run(self, feed: Callable[[Session], Coroutine[Any, Any, None]]) -> int:
-        """Connect until there is no reason to any more. Returns the exit code.
+        """Connect, and connect again as long as the options demand it. Returns the exit code.
 
-        :param feed: reads what is to be sent, and calls :meth:`do`
+        :param feed: reads the input, and calls :meth:`do`
         """
         serving = asyncio.ensure_future(self._connections())
         feeding = self._feeding = asyncio.ensure_future(feed(self))
@@ -112,14 +112,14 @@ class Session:
             return ERRORS
 
     def _failed(self, exc: Exception) -> Exception | None:
-        """An attempt failed: may the next one succeed?"""
+        """An attempt failed. Returns None if the next one may succeed, and otherwise the exception to raise."""
         verdict = process_exception(exc)
         if verdict is None:
             self._printer.note(f"{cannot_connect(self._target.url, exc)}; trying again")
         return verdict
 
     async def _serve(self, ws: ClientConnection) -> int:
-        """Print what arrives until the connection ends. Returns the exit code."""
+        """Print messages until the connection ends. Returns the exit code."""
         self._ws = ws
         self._printer.opened(ws)
         self._open.set()
@@ -143,10 +143,10 @@ class Session:
         return code
 
     async def do(self, action: Action) -> None:
-        """Carry out what a line says, once there is a connection.
+        """Carry out an action, once there is a connection.
 
-        :raises ValueError, wsfast.ProtocolError, wsfast.exceptions.ConcurrencyError: it cannot be sent: a CLOSE cannot
-            have this code, or a PING with this payload is unanswered
+        :raises ValueError, wsfast.ProtocolError, wsfast.exceptions.ConcurrencyError: the action is impossible: a CLOSE
+            cannot have this code, or a PING with this payload is unanswered
         """
         if action.kind == "help":
             self._printer.note(HELP)
@@ -181,7 +181,7 @@ class Session:
 
     def _ping(self, pong: Any) -> None:
         async def wait() -> None:
-            with suppress(wsfast.ConnectionClosed):  # closed() says so
+            with suppress(wsfast.ConnectionClosed):  # closed() reports that
                 self._printer.pong(await pong)
 
         task = asyncio.ensure_future(wait())

@@ -1,4 +1,4 @@
-"""Where to connect and how: the arguments that all commands with a URL share, as options of the faces."""
+"""The server and the options to connect to it: the arguments that all commands with a URL share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Target:
 
     def _tls(self) -> wsfast.TLS | ssl.SSLContext | None:
         if self.insecure:
-            # wsfast.TLS always verifies. The context of an SSLContext is what its owner wants.
+            # wsfast.TLS always verifies. An SSLContext does as its owner configures it.
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -61,7 +61,7 @@ class Target:
         )
 
     def check(self) -> None:
-        """Refuse what no connection could be made with, before anything is connected.
+        """Refuse settings with which no connection can be made, before anything is connected.
 
         :raises Usage: says which argument is wrong
         """

@@ -113,5 +113,5 @@ def write_file(path: str, text: str) -> None:
 
 
 def beside(path: str | None) -> TextIO:
-    """Where text for people goes: to stderr if JSON goes to stdout."""
+    """The stream for people's text: stderr if JSON goes to stdout, otherwise stdout."""
     return sys.stderr if path == "-" else sys.stdout

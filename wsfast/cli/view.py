@@ -55,7 +55,7 @@ class View:
             self._live.__exit__(exc_type, exc_value, traceback)
 
     def begin(self, number: int) -> None:
-        """A run begins. `number` counts from 0."""
+        """Show that a run begins. `number` counts from 0."""
         for task in list(self._progress.task_ids):
             self._progress.remove_task(task)
         name = f"run {number + 1} of {self._runs}" if self._runs > 1 else "load"
@@ -63,7 +63,7 @@ class View:
         self._name = name
 
     def show(self, run: Run, starts: int) -> None:
-        """Draw the figures so far, if it is time to."""
+        """Draw the figures so far, if the last drawing is old enough."""
         now = time.monotonic()
         if self._live is None or now - self._drawn < _REDRAW:
             return

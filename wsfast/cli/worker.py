@@ -25,7 +25,7 @@ _NONE: array[int] = array("q")
 
 
 class _Output:
-    """Reports leave without waiting for the process that reads them."""
+    """Writes reports without waiting for the process that reads them."""
 
     def __init__(self, pipe: asyncio.WriteTransport, closed: _Closed) -> None:
         self._pipe = pipe
@@ -38,7 +38,7 @@ class _Output:
         self._pipe.write(json.dumps(line).encode() + b"\n" + latencies.tobytes() + lags.tobytes())
 
     async def close(self) -> None:
-        """Wait until everything was read, or the reader has gone."""
+        """Wait until the reader has read everything, or has gone."""
         self._pipe.close()
         await self._closed.event.wait()
 
@@ -69,7 +69,7 @@ async def _work(number: int) -> None:
     opening = asyncio.ensure_future(engine.open())
     line = asyncio.ensure_future(reader.readline())
     await asyncio.wait([opening, line], return_when=asyncio.FIRST_COMPLETED)
-    if not opening.done():  # the process that draws has gone: it would have waited for the report
+    if not opening.done():  # the process that draws has gone, otherwise it would have waited for the report
         opening.cancel()
         return
     output.write("open", {**opening.result(), "errors": dict(engine.errors)})

@@ -1,4 +1,4 @@
-"""The worker processes of a run, as the process sees them that draws: it starts them together, and adds up."""
+"""The worker processes of a run. The process that draws starts them together, and adds up their counts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from wsfast.cli.results import Run
 
 __all__ = ["Workers"]
 
-# Between the command to start and the start: all processes have read the command by then.
+# The time between the command to start and the start. All processes have read the command by then.
 _NOTICE = 50_000_000  # ns
 
-# A line of JSON of a worker is shorter. Latencies follow a line, and are not limited by this.
+# Every line of JSON of a worker is shorter than this. The latencies that follow a line are not limited.
 _LINE = 2**20
 
 
@@ -66,7 +66,7 @@ class Workers:
                 await process.wait()
 
     def stop(self) -> None:
-        """Let the run end now. What it measured so far stays."""
+        """Let the run end now. Its results so far remain."""
         self._stopped = self._run.interrupted = True
         for process in self._processes:
             if self.starts:
@@ -84,7 +84,7 @@ class Workers:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE,
-            start_new_session=True,  # Ctrl-C is for this process, which tells the others
+            start_new_session=True,  # Ctrl-C goes to this process, which stops the others
         )
         self._say(process, self._plan.dumps())
         return process

@@ -1,4 +1,4 @@
-"""What stands between a connection and a bot: a feed that goes on. See :func:`supervise` and docs/bots.md."""
+"""The supervisor stands between connections and a bot: it keeps a feed going. See :func:`supervise`, docs/bots.md."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def supervise(
             async for message in feed:
                 ...
 
-    Without `listener_factory` messages are received by ``async for`` and :meth:`Supervisor.recv`, and `options` are
-    those of :class:`wsfast.connect`. With it each connection gets a listener of its own, and `options` are those of
-    :func:`wsfast.ws_connect`.
+    Without `listener_factory` the program receives messages by ``async for`` and :meth:`Supervisor.recv`, and `options`
+    are those of :class:`wsfast.connect`. With it each connection gets a listener of its own, and `options` are those
+    of :func:`wsfast.ws_connect`.
 
-    Functions that get a message get what the program gets: what :meth:`recv` returns, the payload of
-    ``on_ws_message``, or, for a listener that has only ``on_ws_frame``, the bytes of a frame that is a whole message.
+    Functions that get a message get it as the program does: as :meth:`recv` returns it, or as the payload of
+    ``on_ws_message``. If a listener has only ``on_ws_frame``, they get the bytes of each frame that is a whole message.
     """
     return Supervisor(
         Shared(

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect. Pure arithmetic, with the time as an argument."""
+"""The delay before the next attempt to connect. This module is pure arithmetic: the time is an argument."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Backoff", "full_jitter"]
 def full_jitter(
     first: float = 0.5, longest: float = 60.0, factor: float = 2.0
 ) -> Generator[float, None, None]:
-    """How many seconds to wait before each attempt: anything from 0 to a limit that grows.
+    """The delay in seconds before each attempt: a random number between 0 and a limit that grows.
 
-    The clients of a server that restarts come back spread evenly, not all at once.
+    So the clients of a server that restarts come back spread evenly, not all at once.
 
     :param first: the first limit
     :param longest: the last limit
-    :param factor: each limit is so many times the one before
+    :param factor: each limit is the one before, multiplied by this
     """
     limit = min(first, longest)
     while True:
@@ -28,11 +28,11 @@ def full_jitter(
 
 
 class Backoff:
-    """The delays of one supervisor, and when to give up.
+    """Computes the delays of one supervisor, and decides when it gives up.
 
-    :param delays: makes an iterator of delays, which begins anew after a connection that lived for `min_lifetime`
-    :param max_attempts: how many attempts in a row may fail; None is without end
-    :param max_downtime: seconds without a connection; None is without end
+    :param delays: makes an iterator of delays; called anew after a connection that lived for `min_lifetime`
+    :param max_attempts: how many attempts in a row may fail; None is no limit
+    :param max_downtime: how many seconds may pass without a connection; None is no limit
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Backoff:
         self._down_since: float | None = None
 
     def ended(self, life: float, now: float) -> None:
-        """A connection has ended that lived for so long."""
+        """A connection that lived for `life` seconds has ended."""
         self._down_since = now if self._down_since is None or life >= self._min_lifetime else self._down_since
         if life >= self._min_lifetime:
             self._delays.begin_anew()
             self._failed = 0
 
     def begin(self, now: float) -> None:
-        """The first attempt begins: from here on nothing is open."""
+        """The first attempt begins. The downtime is counted from now on."""
         self._down_since = now
 
     def failed(self) -> None:
@@ -67,8 +67,8 @@ class Backoff:
     def delay(self, cause: BaseException | None, now: float) -> float | None:
         """Seconds until the next attempt; None if it is time to give up.
 
-        What the server asks for by ``Retry-After`` is the least. Otherwise a delay that would end after `max_downtime`
-        ends then.
+        The delay is never shorter than the ``Retry-After`` of the server. It is shortened if it would end later than
+        `max_downtime` allows.
         """
         if self._max_attempts is not None and self._failed >= self._max_attempts:
             return None

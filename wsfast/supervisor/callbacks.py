@@ -1,4 +1,4 @@
-"""Calls of the program's functions that harm nothing: an exception is logged, and a default stands for the result."""
+"""Calls of the program's functions. If one raises, the exception is logged, and a default replaces the result."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["Callbacks"]
 class Callbacks:
     """Calls functions of the program.
 
-    The first exception of each is logged with its traceback. The others are counted: a bug in a function that is called
-    for every message must not fill a disk.
+    The first exception of each function is logged with its traceback. Later ones are only counted: a bug in a function
+    that is called for every message must not fill a disk.
     """
 
     def __init__(self, logger: Any) -> None:
@@ -25,7 +25,7 @@ class Callbacks:
         self.errors = 0
 
     def call(self, name: str, default: Any, function: Callable[..., Any], *args: Any) -> Any:
-        """What `function` returns, or `default` if it raises."""
+        """Return the result of `function`, or `default` if it raises."""
         try:
             return function(*args)
         except (Exception, asyncio.CancelledError) as exc:

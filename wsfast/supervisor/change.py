@@ -1,4 +1,4 @@
-"""Waiting for something to change: whoever waits looks again then."""
+"""A condition on which tasks wait: each waiting task checks its condition again after a change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Change"]
 
 
 class Change:
-    """Tasks wait for the next :meth:`tell`."""
+    """Tasks wait for the next :meth:`tell`, which wakes all of them."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()

@@ -1,4 +1,4 @@
-"""The loop of a supervisor: one connection after the other, or in place of the other."""
+"""The main task of a supervisor: it opens one connection after another, or replaces one by another."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from wsfast.supervisor.targets import Decision
 
 __all__ = ["Core"]
 
-# Connections whose messages are still to be received, at most: a program that does not receive is not connected again
-# and again. Each holds what an inbox holds.
+# At most so many connections may hold messages that the program has not received. The supervisor does not keep on
+# connecting for a program that does not receive. Each connection may hold as much as an inbox does.
 _MOST_FEEDS = 3
 
 
 class _NoTargetError(Exception):
-    """The program's function has not said where to connect to; the cause is why."""
+    """The program's function has returned no target. ``__cause__`` is the reason."""
 
 
 class Core:
     """One task does everything here, so there is never more than one attempt to connect at a time.
 
-    None of the program's functions is called amid a change of this object: on_state and the log have turns of the event
-    loop of their own, and whatever else is called is called where nothing is half done.
+    This object never calls a function of the program while its own state is half changed. on_state and the logger run
+    in callbacks of the event loop. The other functions are called where the state is consistent.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -45,32 +45,32 @@ class Core:
         self.next_attempt: float | None = None
         #: The open connection that messages are sent on.
         self.leg: Leg | None = None
-        #: The connections to receive from, in their order.
+        #: The connections from which the program receives, in their order.
         self.feeds: deque[Leg] = deque()
-        #: Why there will be no other connection; None if the program has closed the supervisor.
+        #: The reason why the supervisor gave up; None if the program has closed it.
         self.error: BaseException | None = None
         self.is_over = False
-        #: All connections that are not gone.
+        #: All connections whose transport has not disconnected yet.
         self.legs: set[Leg] = set()
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._announcer: Announcer
         self._is_closing = False
-        self._is_wanted = False  # a rollover
-        # Servers that announce their end one soon after the other: how soon the announcements are heeded.
+        self._is_wanted = False  # the program has asked for a rollover
+        # Limits how soon announcements are heeded if servers announce their end shortly after one another.
         self._successions = Backoff(shared.delays, shared.min_lifetime)
-        # When announcements are heeded, and when it is tried again to roll over: by time.monotonic().
+        # When announcements are heeded, and when the next rollover may be tried, by time.monotonic().
         self._heeds_at = self._retries_at = 0.0
-        self._asked_until = 0.0  # likewise: by Retry-After, for an attempt to roll over
-        self._asked: set[asyncio.Future[bool]] = set()  # for one: who wants to know what became of it
-        # Done when it is over.
+        self._asked_until = 0.0  # no attempt before: the Retry-After of a failed rollover
+        self._asked: set[asyncio.Future[bool]] = set()  # the futures of the callers of roll_over()
+        # Done when the supervisor is over.
         self._over: asyncio.Future[None]
         # Counters.
         self.connects = self.rollovers = self.rollovers_failed = self.gaps = self.silences = 0
         self.failures: Counter[str] = Counter()
         self._downtime = 0.0
         self._down_since: float | None = None
-        # Of connections that are gone.
+        # The sums of the connections that have disconnected.
         self.messages_sent = self.frames_received = self.bytes_received = self.dropped = 0
 
     # ---- begin and end
@@ -90,10 +90,10 @@ class Core:
 
     def check_thread(self) -> None:
         if self._task is not None and threading.get_ident() != self._thread:
-            raise RuntimeError("a supervisor is used in the thread of its event loop")
+            raise RuntimeError("a supervisor must be used in the thread of its event loop")
 
     async def close(self) -> None:
-        """End it, and wait for that."""
+        """End the supervisor, and wait until it is over."""
         if not self._stop() and asyncio.current_task() is not self._task:
             await self.wait_over()
 
@@ -103,35 +103,35 @@ class Core:
         self._stop()
 
     def _stop(self) -> bool:
-        """Ask the task to end; True if it has."""
+        """Ask the task to end. True if it has ended already."""
         if self._task is None:
             self.is_over = True
             self.state = State.CLOSED
         elif not self._over.done() and not self._is_closing:
-            # Once: a second time would cut short the closing that the first began.
+            # Cancel only once: a second cancellation would cut short the closing that the first one began.
             self._is_closing = True
             self._task.cancel()
         return self.is_over
 
     @property
     def _is_cancelled(self) -> bool:
-        """The task was cancelled. A function of the program's may have swallowed that, or have raised CancelledError on
-        its own account."""
+        """True if the task itself was cancelled. A caught CancelledError does not show that: a function of the program
+        may have swallowed the cancellation, or may have raised CancelledError by itself."""
         if sys.version_info < (3, 11) or self._task is None:
             return self._is_closing
         return self._is_closing or self._task.cancelling() > 0
 
     async def wait_over(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the supervisor is over."""
         await asyncio.wait([self._over])
 
     async def _run(self) -> None:
         try:
             await self._go_on()
         except asyncio.CancelledError as exc:
-            # By close(), by whoever ends all tasks of the loop, or by a listener's method.
+            # The cause is close(), a program that cancels all tasks of the loop, or a method of a listener.
             if sys.version_info >= (3, 11) and not self._is_cancelled:
-                raise RuntimeError("a function of the program's was cancelled") from exc
+                raise RuntimeError("a function of the program was cancelled") from exc
         finally:
             self.leg = None
             await self._close_all()
@@ -142,7 +142,7 @@ class Core:
                 leg.close()
             for leg in list(self.legs):
                 await leg.wait_closed()
-        except asyncio.CancelledError:  # it takes too long
+        except asyncio.CancelledError:  # the task was cancelled again: do not wait any longer
             for leg in list(self.legs):
                 leg.abort()
 
@@ -172,7 +172,7 @@ class Core:
                 leg = await self._live(leg)
 
     async def _connect(self) -> Leg:
-        """Try until a connection is open, or raise why not."""
+        """Try until a connection is open. Raises the error of the last attempt if the supervisor gives up."""
         while True:
             while self._is_full():
                 await self._shared.changed.wait()
@@ -189,7 +189,7 @@ class Core:
                 return leg
 
     async def _open(self, leg: Leg) -> None:
-        """Open a connection. What is raised is counted."""
+        """Open a connection. An exception is counted before it is raised."""
         shared = self._shared
         try:
             url, options = await self._target()
@@ -217,25 +217,25 @@ class Core:
         return target
 
     def _not_cancelled(self, exc: BaseException) -> Exception:
-        """What the program's functions have raised; raises CancelledError if the task was cancelled."""
+        """The exception that a function of the program raised. Raises CancelledError if the task was cancelled."""
         is_cancelled = self._is_cancelled
         if isinstance(exc, Exception) and not is_cancelled:
             return exc
-        if is_cancelled or sys.version_info < (3, 11):  # it may have been cancelled
+        if is_cancelled or sys.version_info < (3, 11):  # before 3.11 this is unknown
             raise asyncio.CancelledError
-        error = RuntimeError("a function of the program's was cancelled")
+        error = RuntimeError("a function of the program was cancelled")
         error.__cause__ = exc
         return error
 
     def _is_full(self) -> bool:
-        """There are as many connections to receive from as there may be. Those that are gone and have nothing for the
-        program do not count: it may only send."""
+        """True if as many connections hold messages as may do so. A connection that has ended and holds no message does
+        not count, because the program may only send and never receive."""
         if len(self.feeds) >= _MOST_FEEDS:
             self.feeds = deque(leg for leg in self.feeds if not leg.is_spent)
         return len(self.feeds) >= _MOST_FEEDS
 
     def _take(self, leg: Leg) -> None:
-        """This connection is the current one from now on."""
+        """Make this connection the current one."""
         if self._down_since is not None and self.leg is None and self.connects > 1:
             self.gaps += 1
         if self._down_since is not None:
@@ -253,7 +253,7 @@ class Core:
         self._shared.changed.tell()
 
     async def _live(self, leg: Leg) -> Leg | None:
-        """Wait until the connection has ended (None), or another one is to take its place."""
+        """Wait until the connection has ended or was replaced. Returns the new connection, or None."""
         age = self._shared.rollover.age()
         due = math.inf if age is None else leg.opened_at + age
         while leg.is_open:
@@ -269,7 +269,7 @@ class Core:
         return None
 
     def _lost(self, leg: Leg) -> None:
-        """A connection has ended, or is of no use any more; called once, at once."""
+        """A connection has ended or failed. This is called immediately, before the main task notices."""
         if leg.is_superseded:
             self._account(leg)
         if leg is not self.leg:
@@ -285,8 +285,8 @@ class Core:
         self._shared.changed.tell()
 
     def _account(self, leg: Leg) -> None:
-        """A connection that was replaced has ended. If something may have been under way on it, there is a gap before
-        the connections after it."""
+        """A connection that was replaced has ended. If messages may still have been under way on it, count a gap before
+        each later connection."""
         if leg.is_drained or self._is_cancelled:
             return
         self.gaps += 1
@@ -309,7 +309,7 @@ class Core:
         await self._wait(error)
 
     async def _wait(self, error: BaseException) -> None:
-        """Wait for the next attempt, or raise `error` if there is to be none."""
+        """Wait until the next attempt is due. Raises `error` if it is time to give up."""
         delay = self._backoff.delay(error, time.monotonic())
         if delay is None:
             raise error
@@ -322,7 +322,7 @@ class Core:
             self.next_attempt = None
 
     async def _sleep(self, timeout: float | None) -> None:
-        """Wait until something changes, for so many seconds at most."""
+        """Wait until something changes, for at most `timeout` seconds."""
         changed = self._shared.changed
         timer = None if timeout is None else self._loop.call_later(max(timeout, 0.0), changed.tell)
         try:
@@ -342,7 +342,7 @@ class Core:
     # ---- rolling over
 
     def ask_to_roll_over(self) -> asyncio.Future[bool]:
-        """What becomes of the next rollover; one is begun if none is under way."""
+        """The future result of the next rollover. Begins a rollover if none is under way."""
         asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self.leg is None:
             asked.set_result(False)
@@ -357,9 +357,10 @@ class Core:
             self._shared.changed.tell()
 
     async def _roll_over(self, old: Leg) -> Leg | None:
-        """A connection that takes the place of this one, which is drained; None if there is none, and this one stays.
+        """Open a connection that takes the place of the old one, and drain the old one. Returns the new connection, or
+        None if the rollover failed or the old connection ended first.
 
-        If this one ends meanwhile, the new one takes its place as soon as it is open.
+        If the old connection ends while the new one is being prepared, the new one replaces it as soon as it is open.
         """
         while self._is_full() and old.is_open:
             await self._shared.changed.wait()
@@ -408,8 +409,11 @@ class Core:
             raise _EndedError from new.error
 
     def _next_heed(self, life: float) -> float:
-        """When the new connection may be replaced because its server has announced its end, if the old one lived for so
-        long: as soon as it would be connected to again, if it ended then."""
+        """The time from which an announcement of the server may replace the new connection, by time.monotonic().
+
+        `life` is the age of the old connection. If it lived for `min_lifetime`, announcements are heeded at once.
+        Otherwise they are heeded after one of the `delays`, as a reconnect would wait.
+        """
         now = time.monotonic()
         self._successions.ended(life, now)
         if life >= self._shared.min_lifetime:
@@ -426,7 +430,7 @@ class Core:
     # ---- verdicts, counters, states
 
     def _decide(self, error: BaseException, default: Decision) -> Decision:
-        """What to do after an error; raises it if that is to give up."""
+        """Decide what to do after an error. Raises the error if the decision is to give up."""
         decision = None
         if self._shared.classify is not None:
             decision = self._shared.callbacks.call("classify", None, self._shared.classify, error)
@@ -441,7 +445,7 @@ class Core:
         self.silences += isinstance(error, SupervisorTimeout)
 
     def _down(self, now: float) -> None:
-        """Nothing will be open any more."""
+        """No connection will be open any more: add the last downtime."""
         if self._down_since is not None:
             self._downtime += now - self._down_since
             self._down_since = None
@@ -458,18 +462,18 @@ class Core:
 
 
 class _EndedError(Exception):
-    """The new connection has ended already; the cause is why."""
+    """The new connection has ended during a rollover. ``__cause__`` is the reason."""
 
 
 def _why(exc: BaseException) -> BaseException:
-    """The error that is meant."""
+    """The reason inside the private exceptions of this module; any other exception itself."""
     if isinstance(exc, (_NoTargetError, _EndedError)) and exc.__cause__ is not None:
         return exc.__cause__
     return exc
 
 
 def _of_opening(exc: Exception) -> Decision:
-    """What is done after an attempt that has failed, unless the program says otherwise."""
+    """The decision after a failed attempt, unless the program decides otherwise."""
     if isinstance(exc, _NoTargetError):
         wrong = isinstance(exc.__cause__, (TypeError, ValueError))
         return Decision.GIVE_UP if wrong else Decision.NEXT_URL
@@ -477,7 +481,7 @@ def _of_opening(exc: Exception) -> Decision:
 
 
 def _of_end(error: BaseException) -> Decision:
-    """What is done after the end of a connection: an exception of the program's own is a bug, and would come again."""
+    """The decision after the end of a connection. An exception of the program is a bug, which would occur again."""
     if isinstance(error, (WebSocketException, OSError, EOFError, asyncio.TimeoutError, TimeoutError)):
         return Decision.NEXT_URL
     return Decision.GIVE_UP

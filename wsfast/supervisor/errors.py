@@ -1,4 +1,4 @@
-"""Why a supervisor ends a connection: what it has not received in time."""
+"""The errors with which a supervisor ends a connection on which something did not arrive in time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from wsfast.exceptions import KeepaliveTimeout
 
 __all__ = ["HeartbeatTimeout", "SilenceTimeout", "SubscriptionTimeout", "SupervisorTimeout"]
 
-# The names are like that of KeepaliveTimeout.
+# These names follow KeepaliveTimeout: they end in Timeout, not in Error.
 
 
 class SupervisorTimeout(KeepaliveTimeout):
-    """A supervisor has ended a connection on which something was not received in time; it connects again."""
+    """A supervisor has ended a connection because something did not arrive in time. The supervisor connects again."""
 
 
 class SilenceTimeout(SupervisorTimeout):
-    """No data was received for ``max_silence``. ``key`` is that of the silent subscription; None for the connection."""
+    """No data arrived for ``max_silence``. ``key`` names the silent subscription; None means the whole connection."""
 
     def __init__(self, seconds: float, key: Any = None) -> None:
         super().__init__(seconds, key)
@@ -28,7 +28,7 @@ class SilenceTimeout(SupervisorTimeout):
 
 
 class HeartbeatTimeout(SupervisorTimeout):
-    """A heartbeat was not answered within ``seconds``."""
+    """The server did not answer a heartbeat within ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -39,7 +39,7 @@ class HeartbeatTimeout(SupervisorTimeout):
 
 
 class SubscriptionTimeout(SupervisorTimeout):
-    """A subscription was not acknowledged, however often it was sent. ``key`` is that of the subscription."""
+    """The server did not acknowledge a subscription that was sent ``times`` times. ``key`` names the subscription."""
 
     def __init__(self, key: Any, times: int) -> None:
         super().__init__(key, times)

@@ -20,21 +20,21 @@ from wsfast.supervisor.shared import Shared
 
 __all__ = ["Leg"]
 
-# How often it is looked whether a slow program has caught up with a connection that is to close, in seconds.
+# The interval of the checks whether a slow program has caught up with a connection that is to close, in seconds.
 _CATCH_UP = 0.02
 
-# Seconds that a server has to end the TCP connection once it has sent CLOSE: nothing can be received any more, and the
-# next connection waits for that.
+# Seconds that a server has to end the TCP connection once it has sent CLOSE. No message can follow the CLOSE, and the
+# supervisor waits for the end of the connection before it opens the next one.
 _GOODBYE = 1.0
 
 
 class Leg:
-    """One connection. Until :meth:`open` returns there is none.
+    """One connection. There is no transport until :meth:`open` returns.
 
-    Of the messages it looks at those that somebody has asked for. If nobody has asked for any, they go from the engine
-    to the program as if there were no supervisor.
+    A leg inspects messages only while a function of the program, an acknowledgement or a rollover needs them. Otherwise
+    the engine delivers them to the program as if there were no supervisor.
 
-    :param succeeds: it is to take the place of another one
+    :param succeeds: this connection is to take the place of another one
     """
 
     transport: WSTransport
@@ -46,7 +46,7 @@ class Leg:
         self.number = 0
         self.connection: ClientConnection | None = None
         self.opened_at = 0.0
-        #: Done when the connection is gone.
+        #: Done when the transport has disconnected.
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ending: asyncio.Task[None] | None = None
         self._close_timeout: float | None = None
@@ -55,7 +55,7 @@ class Leg:
         #: How many gaps there are before its first message.
         self.gaps = 0
         self._dropped = 0
-        #: The server has announced that it will end it.
+        #: The server has announced that it will end the connection.
         self.is_announced = False
         self.has_first = not succeeds
         self._is_shown = self._is_awaiting_acks = False
@@ -64,7 +64,7 @@ class Leg:
     # ---- opening
 
     async def open(self, url: str, options: dict[str, Any]) -> None:
-        """Connect. If it raises, nothing is left behind."""
+        """Connect. If this raises, no connection is left open."""
         shared = self._shared
         options = {**shared.options, **options}
         options.setdefault("ping_histogram", shared.rtt)
@@ -111,9 +111,9 @@ class Leg:
 
     def _has_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            self.transport.abort()  # by whoever ends all tasks of the loop
+            self.transport.abort()  # the program has cancelled all tasks of the loop
         else:
-            task.exception()  # it is in close_info, too
+            task.exception()  # mark it as retrieved; close_info has it too
         self.outbox.stop()
         self.liveness.stop()
         was_open = self.is_open
@@ -123,7 +123,7 @@ class Leg:
             self._shared.lost(self)
         self._shared.changed.tell()
 
-    # ---- what it is
+    # ---- state
 
     @property
     def is_open(self) -> bool:
@@ -131,20 +131,21 @@ class Leg:
 
     @property
     def is_spent(self) -> bool:
-        """It is gone, and the program has received all that it brought."""
+        """The connection has ended, and the program has received all of its messages."""
         return self.ended.done() and (self.connection is None or not self.connection.listener.frames)
 
     @property
     def is_prepared(self) -> bool:
-        """It can take the place of another one: its subscriptions are in, and the first message has come."""
+        """It can take the place of another connection: its subscriptions are in, and its first message has arrived."""
         return self.has_first and self.outbox.is_in
 
     @property
     def is_drained(self) -> bool:
-        """It has brought all that its server sent until another one had taken its place.
+        """True if it has received all that its server sent until another connection had taken its place.
 
-        The server's CLOSE is the proof, but only if it answers the supervisor's, whose code it then has, or none. A
-        CLOSE of the server's own may have been under way since before the other connection had its subscriptions.
+        The proof is a CLOSE of the server that answers the supervisor's CLOSE. Such an answer repeats the supervisor's
+        code, or has none. A CLOSE that the server began may have been under way before the other connection had its
+        subscriptions. No message may have been dropped meanwhile, either.
         """
         handshake = self.transport.close_handshake
         if handshake is None or handshake.recv is None or handshake.sent is None or handshake.recv_then_sent:
@@ -155,17 +156,17 @@ class Leg:
 
     @property
     def dropped(self) -> int:
-        """Messages that came and that nobody will receive."""
+        """How many received messages the program will never get."""
         return 0 if self.connection is None else self.connection.listener.dropped
 
     @property
     def life(self) -> float:
-        """Seconds since it was opened."""
+        """Seconds since the connection was opened."""
         return time.monotonic() - self.opened_at
 
     @property
     def error(self) -> BaseException:
-        """What ended it."""
+        """The error that ended the connection."""
         if self._failure is not None:
             return self._failure
         info = self.transport.close_info
@@ -177,7 +178,7 @@ class Leg:
     # ---- ending
 
     def fail(self, exc: Exception) -> None:
-        """End it because of `exc`, at once: what is behind it may be dead."""
+        """Drop the connection at once because of `exc`. The server may be dead, so its CLOSE is not waited for."""
         if self.ended.done() or self._failure is not None:
             return
         self._failure = exc
@@ -189,14 +190,14 @@ class Leg:
         self._shared.changed.tell()
 
     def stop(self) -> None:
-        """Send nothing more, and wait for nothing more."""
+        """Stop sending, and stop the timers for acknowledgements, heartbeats and silence."""
         self.outbox.stop()
         self.liveness.stop()
 
     def close(self, code: int = 1000, timeout: float | None = None) -> None:
-        """Begin to close it. What the server has sent is still delivered.
+        """Begin to close the connection. Messages that the server has sent before are still delivered.
 
-        :param timeout: seconds until it is dropped; None is ``close_timeout``
+        :param timeout: seconds until the connection is dropped; None is ``close_timeout``
         """
         self.stop()
         if self.ended.done():
@@ -212,7 +213,7 @@ class Leg:
             self.transport.abort()
 
     def drain(self, timeout: float) -> None:
-        """Another one has taken its place: close it when the program has caught up with it."""
+        """Another connection has taken its place. Close this one once the program has caught up with it."""
         self.is_superseded = True
         self._dropped = self.dropped
         self.stop()
@@ -225,13 +226,13 @@ class Leg:
             self.close(timeout=timeout)
 
     async def wait_closed(self) -> None:
-        """Wait until it is gone."""
+        """Wait until the transport has disconnected."""
         if self._draining is not None:
             self._draining.cancel()
             self.close()
         await asyncio.wait([self.ended])
 
-    # ---- looking at messages
+    # ---- inspecting messages
 
     @property
     def _must_look(self) -> bool:
@@ -241,7 +242,7 @@ class Leg:
         )
 
     def _show(self, transport: WSTransport, receiver: WSListener) -> None:
-        """Called before anything is delivered."""
+        """The client calls this before it delivers the first message."""
         if self._close_timeout is None or self._close_timeout > _GOODBYE:
             transport._set_close_timeout(_GOODBYE)
         if self._must_look:
@@ -256,7 +257,7 @@ class Leg:
         self._shared.changed.tell()
 
     def _look_or_not(self) -> None:
-        """Look at messages from now on if somebody wants that, and no longer if nobody does."""
+        """Begin to inspect messages if something needs that, and stop if nothing does."""
         must = self._must_look
         if must != self._is_shown and not self.ended.done():
             self._is_shown = must
@@ -264,12 +265,12 @@ class Leg:
         if self.connection is not None and self._is_awaiting_acks != bool(self.outbox.in_flight):
             self._is_awaiting_acks = bool(self.outbox.in_flight)
             if self._is_awaiting_acks:
-                self.connection._read_on(self)  # they may be behind messages for which there is no room
+                self.connection._read_on(self)  # they may be behind messages without room
             else:
                 self.connection._read_no_further(self)
 
     def _look(self, payload: Any) -> bool:
-        """A message has come. True if it is not to be delivered."""
+        """Inspect a received message. True if it must not be delivered."""
         shared = self._shared
         call = shared.callbacks.call
         if shared.heartbeat is not None and self.liveness.is_reply(payload):
@@ -296,7 +297,8 @@ class Leg:
 
 
 class _NotYet:
-    """Stands for what a connection has once it is open: messages may come with the server's reply."""
+    """A placeholder for the outbox and the liveness, until :meth:`Leg.open` makes them. Messages may arrive before,
+    together with the server's reply to the opening handshake."""
 
     in_flight = ()
 

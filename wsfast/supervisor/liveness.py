@@ -1,4 +1,4 @@
-"""What must be heard of a server, and how soon: data, topic by topic, and answers to heartbeats."""
+"""Checks that a server is alive: it must send data, topic by topic, and answer heartbeats, each within its limit."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from wsfast.supervisor.subscriptions import Message, Subscription, Subscriptions
 
 __all__ = ["Heartbeat", "Liveness"]
 
-# How often the counters are looked at, in parts of the shortest limit. Silence is noticed so much later at most.
+# The counters are checked so many times within the shortest limit. Silence is noticed late by at most one interval.
 _PART = 4
 
-# Turns of the event loop in which nothing more comes, before a verdict.
+# A verdict requires so many iterations of the event loop in which nothing more arrives.
 _TURNS = 2
 
 
 class Heartbeat:
-    """What an application sends now and then, because its server wants to hear from it, or to be told that all is well.
+    """A message that an application sends at intervals, because its server requires it or because its answer shows that
+    the server is alive.
 
     :param every: seconds between two of them
     :param message: str, bytes, or a function that makes it
-    :param is_reply: gets each message; true if it answers a heartbeat. Such a message is not delivered, and is no data
-        for ``max_silence``. None asks for no answer.
-    :param timeout: seconds until the answer; `every` by default, and at most that. Without an answer the connection is
-        ended with :class:`HeartbeatTimeout`.
+    :param is_reply: a function that gets each message, and returns true if it answers a heartbeat. An answer is not
+        delivered, and does not count as data for ``max_silence``. None: no answer is expected.
+    :param timeout: how many seconds the server has for its answer; `every` by default, and at most that. Without an
+        answer the supervisor ends the connection with :class:`HeartbeatTimeout`.
     """
 
     __slots__ = ("every", "is_reply", "message", "timeout")
@@ -54,10 +55,10 @@ class Heartbeat:
 
 
 class _Grace:
-    """What precedes a verdict: turns of the event loop, until nothing more comes.
+    """A delay before a verdict, which lasts until nothing more arrives for some iterations of the event loop.
 
-    If the program kept the loop busy, what is missed may be in the socket, and one read need not reach it. A server
-    that sends without end gets no more than `limit` seconds.
+    If the program kept the loop busy, the missing message may already be in the socket, perhaps behind more data than
+    one read takes. The delay takes at most `limit` seconds, even if the server sends without end.
     """
 
     def __init__(self, transport: WSTransport, limit: float) -> None:
@@ -67,7 +68,7 @@ class _Grace:
         self._left = _TURNS
 
     def lasts(self) -> bool:
-        """Asked once a turn."""
+        """True if the verdict must still wait. Call this once per iteration of the loop."""
         received = self._transport.stats.bytes_received
         if received != self._received:
             self._received = received
@@ -77,10 +78,10 @@ class _Grace:
 
 
 class Liveness:
-    """Watches one connection. What a message costs is at most an entry into a set: the rest is a timer's.
+    """Watches one connection. A message costs at most one entry in a set; a timer does the rest.
 
     :param limit: seconds without data; None is no limit
-    :param is_normal: says that there is nothing to be heard now
+    :param is_normal: a function that returns true if silence is normal now
     :param fail: ends the connection
     """
 
@@ -121,16 +122,16 @@ class Liveness:
 
     @property
     def data_at(self) -> float:
-        """When data was last seen, by ``time.monotonic()``."""
+        """The time when data was last seen, by ``time.monotonic()``."""
         return self._data_at
 
     def heard(self, topic: Hashable) -> None:
-        """A message of this topic. What is no key of a subscription is not remembered."""
+        """A message of this topic has arrived. Topics that are not the key of a subscription are ignored."""
         if self._subscriptions.get(topic) is not None:
             self._heard.add(topic)
 
     def subscribed(self, subscription: Subscription) -> None:
-        """A subscription was made; perhaps it is to be heard of."""
+        """A subscription was made. Check more often if its `max_silence` requires that."""
         if subscription.max_silence is not None and not self._stopped:
             self._set_tick(subscription.max_silence / _PART, sooner=True)
 
@@ -173,13 +174,13 @@ class Liveness:
             if self._stopped:
                 return
             self._data_at = time.monotonic()
-            self._topics_at.clear()  # they are all given their time anew
+            self._topics_at.clear()  # the time of every topic begins anew
             self._set_tick(limit / _PART)
         elif not self._stopped:
             self._fail(silence)
 
     def _silence(self, now: float) -> SilenceTimeout | None:
-        """What has been silent for too long."""
+        """The error for the connection or the subscription that has been silent for too long; None if there is none."""
         data = self._transport._data_received - self._replies
         if data != self._data or self._is_paused():
             self._data = data
@@ -198,14 +199,14 @@ class Liveness:
         return late
 
     def _is_paused(self) -> bool:
-        """The program does not take what has come, so nothing can be heard."""
+        """Reading is paused because the program does not take its messages, so silence is not the server's fault."""
         transport = self._transport
         return not transport.is_disconnected and not transport.underlying_transport.is_reading()
 
     # ---- heartbeats
 
     def is_reply(self, payload: Any) -> bool:
-        """Does a received message answer a heartbeat?"""
+        """True if a received message answers a heartbeat."""
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat.is_reply is None:
             return False
@@ -228,7 +229,7 @@ class Liveness:
         return not self._stopped
 
     def _beaten(self, exc: BaseException | None) -> None:
-        """A heartbeat has left, or cannot be sent at all."""
+        """A heartbeat was sent, or cannot be sent because of `exc`."""
         heartbeat = self._heartbeat
         if self._stopped or heartbeat is None:
             return

@@ -1,4 +1,4 @@
-"""What a connection is to be sent, in which order and how fast: the program's messages, heartbeats, subscriptions."""
+"""The queue of one connection: it sends the program's messages, heartbeats and subscriptions, in this order."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from wsfast.supervisor.window import Sent, Window
 
 __all__ = ["Outbox", "Urgent"]
 
-# Messages that leave in one callback of the event loop.
+# At most so many messages are sent in one callback of the event loop.
 _BATCH = 128
 
-# Subscriptions that wait for their acknowledgements at a time. Each message that comes meanwhile is shown to each.
+# At most so many subscriptions wait for their acknowledgements. Each calls its `ack` for every message that arrives.
 _MOST_IN_FLIGHT = 32
 
-# Without a window, bytes that may wait in the write buffer before the next message does.
+# Without a window: if more bytes than this are in the write buffer, the next message waits.
 _BACKLOG = 64 * 1024
 
-# The kernel has not taken everything: look again so often, in turns of the loop, and then in seconds.
+# If the kernel has not taken everything, check again in so many iterations of the loop, then at intervals in seconds.
 _TURNS, _PAUSE = 2, 0.005
 
 
 class Urgent:
-    """What goes ahead of the subscriptions. `sent` is called once it has left."""
+    """A message that is sent before the subscriptions. `sent` is called once it was sent, or with an error."""
 
     __slots__ = ("kind", "message", "sent", "wanted")
 
@@ -61,13 +61,13 @@ class _Parting:
 class Outbox:
     """Sends on one connection.
 
-    It is called by timers and by the methods of the supervisor, and is in no task: whoever sends waits for the message
-    to leave, not for this object.
+    Timers and the methods of the supervisor call it. It has no task of its own: a task that sends waits for its message
+    to be sent, not for this object.
 
-    :param urgent: the messages of the program. They are the supervisor's: what one connection has not sent, the next
-        one does.
+    :param urgent: the messages of the program. The supervisor owns this queue: the next connection sends the messages
+        that this one has not sent.
     :param fail: ends the connection
-    :param changed: called when a subscription is in
+    :param changed: called when subscriptions were sent, acknowledged or ended
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class Outbox:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._sent = None if window is None else Sent(window)
-        # Of the connection's frames, those that the window knows of: at first none, not even PONGs that have left.
+        # How many frames of the connection the window has counted: at first none, not even PONGs that were sent.
         self._counted = 0
         self._urgent = urgent
         self._heartbeats: deque[Urgent] = deque()
         self._subscriptions = subscriptions
         self._pending: deque[Subscription | _Parting] = deque(subscriptions)
         self._were_sent: set[Subscription] = set()
-        #: Those that were sent and not acknowledged: the time-out, and how often they were sent.
+        #: The subscriptions that were sent and not acknowledged, with the times at which they time out.
         self.in_flight: dict[Subscription, float] = {}
-        self._times: dict[Subscription, int] = {}
+        self._times: dict[Subscription, int] = {}  # how often they were sent
         self._callbacks = callbacks
         self._fail = fail
         self._changed = changed
@@ -101,14 +101,14 @@ class Outbox:
         self._timer: asyncio.Handle | None = None
         self._ack_timer: asyncio.Handle | None = None
         self._pumping = self._stopped = False
-        self._waits = 0  # in a row, for the kernel
+        self._waits = 0  # consecutive waits for the kernel
         self._unsent_since: float | None = None
 
     # ---- for the supervisor
 
     @property
     def is_idle(self) -> bool:
-        """A message can be sent at once, past everything here."""
+        """A message may bypass this queue, because nothing must be sent before it."""
         return (
             self._sent is None
             and not self._pumping
@@ -119,7 +119,7 @@ class Outbox:
 
     @property
     def is_in(self) -> bool:
-        """All subscriptions are in."""
+        """All subscriptions were sent, and were acknowledged if they demand it."""
         pending = self._pending
         while pending and isinstance(pending[0], Subscription) and pending[0] not in self._subscriptions:
             pending.popleft()
@@ -152,7 +152,7 @@ class Outbox:
         self.pump()
 
     def look(self, payload: Any) -> bool:
-        """Does a received message acknowledge a subscription?"""
+        """True if a received message acknowledges a subscription."""
         accepted = False
         for subscription in list(self.in_flight):
             ack = subscription.ack
@@ -166,7 +166,7 @@ class Outbox:
         return accepted
 
     def stop(self) -> None:
-        """The connection has ended, or is to be sent nothing more."""
+        """Send nothing more, because the connection has ended or is about to end."""
         self._stopped = True
         for timer in (self._timer, self._ack_timer):
             if timer is not None:
@@ -176,7 +176,7 @@ class Outbox:
     # ---- sending
 
     def pump(self) -> None:
-        """Send what may be sent now, and come back when more may."""
+        """Send the messages that may be sent now, and schedule the next call."""
         if self._pumping or self._stopped:
             return
         if self._timer is not None:
@@ -201,7 +201,7 @@ class Outbox:
         return len(self._were_sent), self.is_in
 
     def _send_some(self) -> float | None:
-        """Send until nothing is left (None), or something must wait: for so many seconds."""
+        """Send until nothing is left, and return None; or return the seconds until the next message may be sent."""
         for _ in range(_BATCH):
             queue = self._queue()
             if queue is None:
@@ -211,14 +211,14 @@ class Outbox:
                 return delay
             try:
                 item = queue.popleft()
-            except IndexError:  # a finalizer of the program's has just taken the subscription back
+            except IndexError:  # a finalizer of the program has just removed the subscription
                 continue
             if not self._send(item, queue):
                 return None
         return 0.0
 
     def _queue(self) -> deque[Any] | None:
-        """That of which the next message comes."""
+        """The queue whose head is the next message; None if nothing is to be sent now."""
         if self._stopped:
             return None
         if self.takes_urgent:
@@ -238,7 +238,7 @@ class Outbox:
         return None
 
     def _wait(self) -> float | None:
-        """The seconds until a message may leave; None if one may leave now."""
+        """The seconds until a message may be sent; None if one may be sent now."""
         now = time.monotonic()
         if self._transport.write_buffer_size > (0 if self._sent is not None else _BACKLOG):
             self._waits += 1
@@ -246,7 +246,7 @@ class Outbox:
         self._waits = 0
         if self._sent is None:
             return None
-        if self._unsent_since is not None:  # what was sent has left only now, as far as is known
+        if self._unsent_since is not None:  # the kernel has taken the messages only now, as far as is known
             self._sent.left_late(self._unsent_since, now)
             self._unsent_since = None
         frames = self._transport.stats.frames_sent
@@ -255,7 +255,7 @@ class Outbox:
         return self._sent.wait(now) or None
 
     def _send(self, item: Any, queue: deque[Any]) -> bool:
-        """Send one message; False if the connection is closed, and the message remains."""
+        """Send one message. False if the connection is closed; the message then remains in its queue."""
         if isinstance(item, Subscription) and item in self._were_sent:
             return True
         try:
@@ -264,7 +264,7 @@ class Outbox:
             self._not_made(item, exc)
             return True
         if isinstance(item, Subscription) and item not in self._subscriptions:
-            return True  # the function that made the message has unsubscribed
+            return True  # the function that makes the message has unsubscribed
         kind = item.kind if isinstance(item, Urgent) else None
         if kind is None:
             kind = WSMsgType.TEXT if isinstance(message, str) else WSMsgType.BINARY
@@ -291,7 +291,7 @@ class Outbox:
         return True
 
     def _not_made(self, item: Any, exc: BaseException) -> None:
-        """A message cannot be sent, on this connection or another one."""
+        """A message cannot be sent on any connection, because of `exc`."""
         if isinstance(item, Urgent):
             item.sent(exc)
         else:
@@ -310,10 +310,10 @@ class Outbox:
             else:
                 self._sooner(subscription.ack_timeout)
 
-    # ---- acknowledgements that do not come
+    # ---- missing acknowledgements
 
     def _sooner(self, seconds: float) -> None:
-        """The timer is to ring within so many seconds."""
+        """Let the timer fire within so many seconds."""
         timer = self._ack_timer
         if isinstance(timer, asyncio.TimerHandle) and timer.when() > self._loop.time() + seconds:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""When a connection is to be replaced by a new one, and how it is known which messages both have brought."""
+"""When the supervisor replaces a connection, and how it recognises messages that both connections received."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ __all__ = ["Rollover", "Seen"]
 
 
 class Rollover:
-    """When and how a connection is replaced by a new one, without a gap.
+    """When and how the supervisor replaces a connection by a new one, without a gap.
 
-    The new connection is opened, has its subscriptions in (with their acknowledgements), and has received its first
-    message before the old one is closed. If that does not succeed, the old one stays, and it is tried again.
+    The supervisor opens the new connection, and sends its subscriptions. It closes the old connection once the new one
+    has received the acknowledgements and its first message. If that fails, the old connection stays, and the supervisor
+    tries again.
 
-    :param after: the age, in seconds, at which a connection is replaced; None is no age
-    :param jitter: the part of `after` by which it may be replaced earlier, at random: a thousand bots that started
-        together do not roll over together
-    :param when: gets each message until it returns true: the server announces with it that it will close. If a
-        connection that lived for less than ``min_lifetime`` was replaced, the next one is replaced by an announcement
-        only after one of the ``delays``.
-    :param first: gets the messages of the new connection; true for what counts as its first message. By default that is
-        any message that no ``ack`` and no ``is_reply`` has accepted.
+    :param after: the age, in seconds, at which a connection is replaced; None: its age does not matter
+    :param jitter: the part of `after`, from 0 to 1, by which a connection may be replaced earlier, at random. So a
+        thousand bots that started together do not roll over together.
+    :param when: a function that gets each message until it returns true, for a message with which the server announces
+        that it will close. If a connection that lived for less than ``min_lifetime`` was replaced, an announcement
+        replaces the next one only after one of the ``delays``.
+    :param first: a function that gets the messages of the new connection, and returns true for its first message. By
+        default that is any message that no ``ack`` and no ``is_reply`` has accepted.
     :param timeout: seconds until the new connection must have received its first message
     :param drain_timeout: seconds that the old connection may take to close; then it is dropped
-    :param retry: seconds after which it is tried again, at least; a tenth of it at random is added. ``Retry-After`` is
-        obeyed if it asks for more.
+    :param retry: seconds before the next try, at least; up to a tenth of it is added at random. If ``Retry-After`` asks
+        for more, the supervisor waits for that.
     """
 
     __slots__ = ("after", "drain_timeout", "first", "jitter", "retry", "timeout", "when")
@@ -56,16 +57,16 @@ class Rollover:
         self.retry = seconds("retry", retry, none=None) or 0.0
 
     def age(self) -> float | None:
-        """The age at which one connection is replaced."""
+        """The age in seconds at which the next connection is replaced, with jitter; None: its age does not matter."""
         return None if self.after is None else self.after * (1 - self.jitter * random.random())  # noqa: S311
 
     def pause(self) -> float:
-        """How long to wait after a rollover that has failed."""
+        """The seconds to wait after a failed rollover."""
         return self.retry * (1 + 0.1 * random.random())  # noqa: S311
 
 
 class Seen:
-    """The keys of the last messages: `remember` of them at least, twice as many at most."""
+    """The keys of the last messages: at least `remember` of them, and at most twice as many."""
 
     def __init__(self, remember: int) -> None:
         self._remember = count("remember", remember, least=1) or 1
@@ -74,7 +75,7 @@ class Seen:
         self.duplicates = 0
 
     def is_new(self, key: Hashable) -> bool:
-        """False if a message with this key was here before. A key of None is that of no other message."""
+        """False if a message with this key was seen before. A message with the key None is always new."""
         if key is None:
             return True
         if key in self._young or key in self._old:

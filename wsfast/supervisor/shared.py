@@ -1,4 +1,4 @@
-"""What all connections of a supervisor share: the options, checked, and what outlives a connection."""
+"""The state that all connections of a supervisor share: the checked options, and all that outlives a connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Shared"]
 
 
 class Shared:
-    """Made by :func:`wsfast.supervise`, before anything is connected: a wrong value is refused there."""
+    """Made by :func:`wsfast.supervise`, before anything is connected: that call raises the error for a wrong value."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Shared:
         self.rollover = rollover or Rollover()
         self.on_state = on_state
         self.options = options
-        #: Without an `open_timeout` of the program's it is that of both faces, in seconds.
+        #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
         self.open_timeout: float | None = options.get("open_timeout", 10)
         self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))
         self.callbacks = Callbacks(self.logger)
@@ -85,12 +85,12 @@ class Shared:
         self.changed = Change()
         self._key = key
         self._seen = Seen(remember)
-        #: Set by the supervisor; called when a connection is of no use any more.
+        #: Set by the supervisor. A connection calls it when it has ended or failed.
         self.lost: Callable[[Any], None] = _nobody
 
     @property
     def looks_at_all(self) -> bool:
-        """Each message is to be looked at, on every connection."""
+        """Every message of every connection must be inspected."""
         return (
             (self.heartbeat is not None and self.heartbeat.is_reply is not None)
             or self.topic is not None
@@ -100,7 +100,7 @@ class Shared:
 
     @property
     def has_key(self) -> bool:
-        """Duplicates are to be removed."""
+        """Duplicates must be removed."""
         return self._key is not None
 
     @property
@@ -108,7 +108,7 @@ class Shared:
         return self._seen.duplicates
 
     def is_duplicate(self, payload: Any) -> bool:
-        """Was a message with the key of this one here before?"""
+        """True if a message with the same key was seen before."""
         if self._key is None:
             return False
         return bool(self.callbacks.call("key", False, self._is_duplicate, payload))
@@ -119,4 +119,4 @@ class Shared:
 
 
 def _nobody(leg: object) -> None:
-    """Nobody wants to know."""
+    """Does nothing, until the supervisor sets its own function."""

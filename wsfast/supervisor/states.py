@@ -1,4 +1,4 @@
-"""What a supervisor is doing, and how it tells of it."""
+"""The states of a supervisor, and the calls and log records that announce them."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ __all__ = ["Announcer", "State", "StateChange"]
 
 
 class State(enum.Enum):
-    """What a supervisor is doing."""
+    """The state of a supervisor."""
 
     CONNECTING = "connecting"
     """An attempt to connect is under way, and nothing is open."""
     OPEN = "open"
-    """A connection is open. :meth:`Supervisor.ready` tells when the subscriptions are in."""
+    """A connection is open. :meth:`Supervisor.ready` waits until the subscriptions are in, too."""
     WAITING = "waiting"
     """Nothing is open; the next attempt is at :attr:`Supervisor.next_attempt`."""
     ROLLING_OVER = "rolling over"
     """A connection is open, and another one is being opened to take its place."""
     CLOSED = "closed"
-    """It is over: closed by the program, or given up."""
+    """The supervisor is over: the program has closed it, or it gave up."""
 
 
 class StateChange(NamedTuple):
-    """What ``on_state`` is told."""
+    """The argument of ``on_state``."""
 
     state: State
     previous: State
-    #: What ended the last connection or attempt; None if nothing has failed since a connection was last open.
+    #: The error that ended the last connection or attempt; None if nothing has failed since a connection was last open.
     cause: BaseException | None
     #: When the next attempt is due, by ``loop.time()``; None unless `state` is WAITING.
     next_attempt: float | None
 
 
 class Announcer:
-    """Calls ``on_state``, and writes the log: in turns of the event loop of their own, so whatever they do happens to a
-    supervisor that is not in the midst of anything."""
+    """Calls ``on_state``, and writes the log. Both run in callbacks of the event loop, so they never run while the
+    state of the supervisor is half changed."""
 
     def __init__(
         self, on_state: Callable[[StateChange], object] | None, callbacks: Callbacks, logger: Any
@@ -53,7 +53,7 @@ class Announcer:
         self._loop = asyncio.get_running_loop()
 
     def announce(self, change: StateChange, connection: int | None) -> None:
-        """`connection`: the number of the one that is open."""
+        """`connection`: the number of the open connection."""
         if self._loop.is_closed():
             return
         delay = None if change.next_attempt is None else change.next_attempt - self._loop.time()

@@ -1,4 +1,4 @@
-"""What a supervisor has counted, and the round-trip times of its connections."""
+"""The counts of a supervisor, and the round-trip times of its connections."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class RTT:
         """Seconds."""
 
     def record_value(self, ns: int) -> None:
-        """One round trip of so many nanoseconds."""
+        """Count one round trip of `ns` nanoseconds."""
         self.count += 1
         self.total += ns / 1e9
         self._counts[min(max(ns.bit_length() - _FIRST, 0), len(self._counts) - 1)] += 1
 
     def buckets(self) -> list[tuple[float, int]]:
-        """Pairs of a limit in seconds and how many round trips took less, in rising order. The last one is infinite."""
+        """Pairs of a limit in seconds and the number of round trips below it, rising. The last limit is infinity."""
         limits = [2.0**power / 1e9 for power in range(_FIRST, _LAST + 1)] + [float("inf")]
         total, buckets = 0, []
         for limit, number in zip(limits, self._counts, strict=True):
@@ -39,39 +39,40 @@ class RTT:
 
 
 class SupervisorStats(NamedTuple):
-    """What a supervisor has counted since it was made.
+    """The counts of a supervisor since it was made.
 
     ``connects``
         connections that were opened
     ``failures``
-        what went wrong, by the name of the exception's class: attempts that failed, and connections that ended other
-        than by a rollover or by the program
+        how many attempts failed, and how many connections ended other than by a rollover or by the program, by the name
+        of the exception's class
     ``rollovers``, ``rollovers_failed``
-        connections that were replaced while they were open, and attempts at it that failed
+        how many connections were replaced while they were open, and how many rollovers failed
     ``gaps``
-        how often messages may have been lost: nothing was open between two connections, or one that was replaced ended
-        without a CLOSE that answers the supervisor's, so something may have been under way on it. See
+        how often messages may have been lost. Either no connection was open for a time, or a replaced connection ended
+        without a CLOSE that answers the supervisor's, so messages may still have been under way. See
         :attr:`Supervisor.gaps`
     ``downtime``
         seconds without a connection, since the first attempt
     ``duplicates``
-        messages that were not delivered because their key had been there
+        messages that were not delivered because a message with the same key had been received
     ``silences``
-        connections that were ended because data or a heartbeat's answer was missed
+        connections that the supervisor ended with a :class:`SupervisorTimeout`
     ``subscriptions``, ``subscriptions_in``
-        how many there are, and how many are in on the current connection
+        how many there are, and how many of them the current connection has sent, with acknowledgement if demanded
     ``messages_sent``
-        by the supervisor: the program's, subscriptions and heartbeats
+        messages that the supervisor has sent: the program's, subscriptions and heartbeats
     ``frames_received``, ``bytes_received``
-        of all connections, see :class:`WSStats`
+        the sums over all connections, see :class:`WSStats`
     ``age``, ``silence``
-        seconds since the current connection was opened, and since data was last seen on it; None if there is none.
+        seconds since the current connection was opened, and since data last arrived on it; None if there is none.
         `silence` is known only with ``max_silence``, and up to a quarter of it late.
     ``callback_errors``
         exceptions of the program's functions
     ``backlog``, ``backlog_age``, ``dropped``
         messages that wait to be received, how many seconds the oldest has waited, and how many were dropped by
-        `overflow`: of all connections, see :class:`~wsfast.asyncio.backlog.Backlog`. Of a listener nothing waits.
+        `overflow`. They are summed over all connections, see :class:`~wsfast.asyncio.backlog.Backlog`. No message waits
+        for a listener.
     """
 
     connects: int

@@ -1,4 +1,4 @@
-"""What a program has subscribed to, for all the connections of a supervisor, and how far one connection has got."""
+"""The subscriptions of a program, which all connections of a supervisor share, and the messages to send for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Message = str | bytes | bytearray | memoryview | Callable[[], str | bytes]
 
 
 class Subscription:
-    """What :meth:`Supervisor.subscribe` remembers. It is the same for every connection, and does not change."""
+    """A subscription, made by :meth:`Supervisor.subscribe`. All connections share it, and it does not change."""
 
     __slots__ = ("ack", "ack_timeout", "key", "max_silence", "message", "retries")
 
@@ -46,13 +46,13 @@ class Subscription:
 
 
 class Subscriptions:
-    """All of them, by their keys, in the order in which they were made."""
+    """All subscriptions by their keys, in the order in which they were made."""
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, Subscription] = {}
 
     def add(self, subscription: Subscription) -> None:
-        """Remember it; one with the same key is forgotten."""
+        """Add a subscription. It replaces one with the same key."""
         self._by_key.pop(subscription.key, None)
         self._by_key[subscription.key] = subscription
 
@@ -73,9 +73,9 @@ class Subscriptions:
 
 
 def checked(name: str, message: Any) -> Any:
-    """A message as it is kept: one that its owner may change is copied.
+    """The message to keep. A mutable one is copied, because its owner may change it.
 
-    :raises TypeError: it is no message
+    :raises TypeError: `message` is not a message
     """
     if isinstance(message, (bytearray, memoryview)):
         return bytes(message)
@@ -87,7 +87,7 @@ def checked(name: str, message: Any) -> Any:
 def made(message: Any) -> str | bytes:
     """The message to send now.
 
-    :raises TypeError: a function has made something else
+    :raises TypeError: the function has returned something else
     """
     if not callable(message):
         return message  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The supervisor: what a program has in its hands, whichever connection is open, and if none is."""
+"""The supervisor: the object that a program uses, whether a connection is open or not, and whichever it is."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from wsfast.supervisor.subscriptions import Message, Subscription, checked
 
 __all__ = ["Supervisor"]
 
-# What recv() was given, of what the engine makes of it.
+# The `decode` argument of recv(), by the number with which the engine represents it.
 _DECODE = {-1: None, 0: False, 1: True, 2: memoryview}
 
 
 class Supervisor:
-    """A feed that goes on. Made by :func:`wsfast.supervise`, not by hand.
+    """A feed that survives its connections. :func:`wsfast.supervise` makes it; do not make it by hand.
 
     ::
 
         async with wsfast.supervise(url) as feed:
             async for message in feed: ...
 
-    Use it in one event loop, and in its thread.
+    Use it in one event loop, and only in the thread of that loop.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -43,16 +43,16 @@ class Supervisor:
         self._core = Core(shared)
         self._receiving = False
         self._generation = self._gaps = 0
-        # The connection that recv() goes to without a detour. It calls _after() when it is at its end.
+        # The connection whose recv() is called directly. It calls _after() when it has ended.
         self._direct: ClientConnection | None = None
         self._next: Callable[[], Coroutine[Any, Any, Any]] = self._iterate
 
     # ---- begin and end
 
     async def __aenter__(self) -> Supervisor:
-        """Begin to connect. It does not wait until a connection is open; :meth:`ready` does."""
+        """Begin to connect. This does not wait until a connection is open; :meth:`ready` does."""
         if self._core.is_started or self._core.is_over:
-            raise RuntimeError("a supervisor is used once")
+            raise RuntimeError("a supervisor can be used only once")
         self._core.start()
         return self
 
@@ -65,23 +65,23 @@ class Supervisor:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection, make no other one, and wait until it is closed: ``close_timeout`` at most.
+        """Close the connection, and wait until it is closed: at most ``close_timeout``. No other connection is made.
 
-        What was received before remains for :meth:`recv`. Called again, it waits for the same. It may be called at any
-        time and place, but who calls it in one of the supervisor's own callbacks needs a task:
+        Messages that were received before remain for :meth:`recv`. A second call waits for the same end. The program
+        may call this at any time. In a callback of the supervisor it must do so in a task:
         ``asyncio.ensure_future(feed.close())``.
         """
         await self._core.close()
 
     def abort(self) -> None:
-        """Drop the connection at once, with everything that was not sent yet, and make no other one."""
+        """Drop the connection at once, with all messages that were not sent yet, and make no other connection."""
         self._core.check_thread()
         self._core.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until it is over.
+        """Wait until the supervisor is over.
 
-        :raises Exception: why it gave up; nothing is raised after :meth:`close`
+        :raises Exception: the reason why the supervisor gave up; nothing is raised after :meth:`close`
         """
         self._check_started()
         await self._core.wait_over()
@@ -91,14 +91,14 @@ class Supervisor:
     # ---- receiving
 
     def recv(self, decode: bool | type[memoryview] | None = None) -> Coroutine[Any, Any, Any]:
-        """Receive the next message, of whichever connection.
+        """Receive the next message, whichever connection it comes from.
 
-        Messages of a connection come in their order, and all of them before those of the next one. :attr:`generation`
-        tells which connection it was.
+        The messages of a connection come in their order, and all of them come before those of the next connection.
+        :attr:`generation` is the number of the message's connection.
 
         :param decode: as for :meth:`ClientConnection.recv`
-        :raises Exception: why the supervisor gave up, after the last message
-        :raises ConnectionClosedOK: it was closed, and no message is left
+        :raises Exception: the reason why the supervisor gave up, after the last message
+        :raises ConnectionClosedOK: the supervisor was closed, and no message is left
         :raises ConcurrencyError: another task is in :meth:`recv`
         :raises TypeError: the messages go to a listener
 
@@ -109,7 +109,8 @@ class Supervisor:
         return self._receive(decode, False)
 
     def __aiter__(self) -> Supervisor:
-        """The messages of each connection in turn. Ends when :meth:`close` is called, and raises why it gave up."""
+        """Iterate over the messages of one connection after another. :meth:`close` ends the iteration. If the
+        supervisor gave up, the iteration raises the reason."""
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, Any]:
@@ -119,11 +120,11 @@ class Supervisor:
         return self._receive(None, True)
 
     def _after(self, decode: int, iterates: bool) -> Coroutine[Any, Any, Any]:
-        """What the engine calls when the connection is at its end."""
+        """The engine calls this when the connection has ended and no message of it is left."""
         return self._receive(_DECODE[decode], iterates)
 
     async def _receive(self, decode: Any, iterates: bool) -> Any:
-        """The next message, if another connection may have to be waited for, or messages be looked at."""
+        """The next message, by the slow path: it can wait for another connection, and it drops duplicates."""
         self._check_started()
         if self._receiving:
             raise ConcurrencyError("cannot call recv while another coroutine is already running recv")
@@ -156,7 +157,7 @@ class Supervisor:
             self._receiving = False
 
     async def _head(self, iterates: bool) -> Leg:
-        """The connection to receive from."""
+        """The connection from which to receive."""
         core = self._core
         while not core.feeds:
             if core.is_over:
@@ -176,33 +177,33 @@ class Supervisor:
 
     @property
     def generation(self) -> int:
-        """Which connection the last received message came from, counted from 1; 0 before the first message."""
+        """The number of the connection that received the last message, counted from 1; 0 before the first message."""
         return self._generation
 
     @property
     def gaps(self) -> int:
-        """How many gaps there are before the last received message: where this changes, messages may have been lost.
+        """The number of gaps before the last received message. If it has changed, messages may have been lost.
 
-        Where it does not change none was lost, if subscriptions demand acknowledgements and no `overflow` drops
-        messages. ``stats.gaps`` counts also the gaps before messages that wait to be received. It is what a listener
-        has.
+        If it has not changed, no message was lost, provided that subscriptions demand acknowledgements and no
+        `overflow` drops messages. ``stats.gaps`` also counts the gaps before messages that wait to be received. A
+        program with a listener reads ``stats.gaps``.
         """
         return self._gaps
 
     # ---- sending
 
     async def send(self, message: str | bytes | bytearray | memoryview, *, text: bool | None = None) -> None:
-        """Send a message ahead of all heartbeats and subscriptions, as soon as a connection is open and the window has
-        room for it. It counts in the window.
+        """Send a message as soon as a connection is open and the window has room. The message is sent before all
+        waiting heartbeats and subscriptions, and counts in the window.
 
         :param message: ``str`` is sent as text, a bytes-like object as binary
         :param text: True sends as text, False as binary, whatever the type of `message`
         :raises TypeError: `message` is of another type
-        :raises Exception: the supervisor gave up before it was sent
-        :raises ConnectionClosed: it was closed before
+        :raises Exception: the reason why the supervisor gave up before the message was sent
+        :raises ConnectionClosed: the supervisor was closed before the message was sent
 
-        If it is cancelled before the message is sent, the message is not sent. A message that was sent may be lost if
-        the connection ends: no WebSocket client can tell.
+        If the caller is cancelled before the message is sent, the message is not sent. A message that was sent may be
+        lost if the connection ends: no WebSocket client can detect that.
         """
         self._check_started()
         message = checked("message", message)
@@ -217,7 +218,7 @@ class Supervisor:
             try:
                 core.leg.transport.send(kind, message)
             except ConnectionClosed:
-                pass  # it is closing: the next one will do
+                pass  # it is closing: the next connection sends the message
             else:
                 core.leg.outbox.messages_sent += 1
                 return
@@ -255,19 +256,20 @@ class Supervisor:
         """Send a message now, if a connection is open, and after each connect.
 
         :param message: str, bytes, or a function that makes it each time: with a fresh token, for instance. If the
-            function raises, the supervisor gives up, unless ``classify`` says otherwise.
-        :param key: what :meth:`unsubscribe` and ``topic`` know the subscription by; the message itself by default. A
-            subscription with the key of another one takes its place.
-        :param ack: gets each message that comes while the acknowledgement is waited for; true if it is that. The
-            message is delivered, too. None demands none.
+            function raises, the supervisor gives up, unless ``classify`` decides otherwise.
+        :param key: identifies the subscription for :meth:`unsubscribe` and ``topic``; the message itself by default. A
+            subscription replaces another one with the same key.
+        :param ack: a function that gets each message while the acknowledgement is missing, and returns true for the
+            acknowledgement. That message is delivered, too. None: no acknowledgement is demanded.
         :param ack_timeout: seconds until the message is sent again
-        :param retries: how often it is sent again before the connection is ended with :class:`SubscriptionTimeout`
-        :param max_silence: seconds without a message whose ``topic`` is `key`, after which the connection is ended with
-            :class:`SilenceTimeout`
+        :param retries: how often it is sent again before the supervisor ends the connection with
+            :class:`SubscriptionTimeout`
+        :param max_silence: seconds without a message whose ``topic`` is `key`, after which the supervisor ends the
+            connection with :class:`SilenceTimeout`
         """
         if max_silence is not None and self._shared.topic is None:
             raise TypeError(
-                "max_silence of a subscription needs topic=, which says what a message belongs to"
+                "max_silence of a subscription needs topic=, a function that returns the key of a message"
             )
         self._core.check_thread()
         subscription = Subscription(message, key, ack, ack_timeout, retries, max_silence)
@@ -284,14 +286,14 @@ class Supervisor:
     def unsubscribe(self, key: Hashable, message: Message | None = None) -> bool:
         """Forget a subscription.
 
-        :param key: that of the subscription, or the :class:`Subscription` itself
-        :param message: is sent if the subscription was; None sends nothing
+        :param key: the key of the subscription, or the :class:`Subscription` itself
+        :param message: is sent if the subscription was sent; None sends nothing
         :returns: False if there is no such subscription
         """
         self._core.check_thread()
         if isinstance(key, Subscription):
             if key not in self._shared.subscriptions:
-                return False  # forgotten, or another one has taken its place
+                return False  # it was removed or replaced already
             key = key.key
         if message is not None:
             message = checked("message", message)
@@ -304,10 +306,10 @@ class Supervisor:
         return True
 
     async def ready(self) -> None:
-        """Wait until a connection is open and all subscriptions are in: sent, and acknowledged if that is demanded.
+        """Wait until a connection is open and all subscriptions are in: sent, and acknowledged if they demand it.
 
-        :raises Exception: why the supervisor gave up
-        :raises ConnectionClosed: it was closed
+        :raises Exception: the reason why the supervisor gave up
+        :raises ConnectionClosed: the supervisor was closed
         """
         self._check_started()
         core = self._core
@@ -317,57 +319,59 @@ class Supervisor:
             await self._shared.changed.wait()
 
     async def roll_over(self) -> bool:
-        """Replace the connection by a new one, without a gap: see :class:`Rollover`. One that is under way serves.
+        """Replace the connection by a new one, without a gap: see :class:`Rollover`. If a rollover is under way, wait
+        for that one.
 
-        :returns: True if it was replaced; False if the new one failed and the old one stays, or nothing is open
+        :returns: True if the connection was replaced. False if the new one failed and the old one stays, or if no
+            connection is open.
         """
         self._check_started()
         return await self._core.ask_to_roll_over()
 
-    # ---- sight
+    # ---- state and counts
 
     @property
     def state(self) -> State:
-        """What it is doing."""
+        """The current state."""
         return self._core.state
 
     @property
     def cause(self) -> BaseException | None:
-        """What ended the last connection or attempt; None if nothing has failed since a connection was last open."""
+        """The error of the last connection or attempt; None if nothing has failed since a connection was last open."""
         return self._core.cause
 
     @property
     def next_attempt(self) -> float | None:
-        """When the next attempt is due, by ``loop.time()``; None unless the state is WAITING."""
+        """The time of the next attempt, by ``loop.time()``; None unless the state is WAITING."""
         return self._core.next_attempt
 
     @property
     def transport(self) -> WSTransport | None:
-        """The current connection's transport; None if nothing is open."""
+        """The transport of the current connection; None if no connection is open."""
         return None if self._core.leg is None else self._core.leg.transport
 
     @property
     def connection(self) -> ClientConnection | None:
-        """The current connection, if there is no listener factory; None if nothing is open. Send by the supervisor: a
-        message that is sent here counts in the window only afterwards."""
+        """The current connection, if there is no listener factory; None if no connection is open. Send with the
+        supervisor's :meth:`send`: the window counts messages that are sent on the connection only afterwards."""
         return None if self._core.leg is None else self._core.leg.connection
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        """All of them, in the order in which they were made."""
+        """All subscriptions, in the order in which they were made."""
         return list(self._shared.subscriptions)
 
     @property
     def rtt(self) -> RTT:
-        """The round-trip times of its PINGs, unless there is a ``ping_histogram``."""
+        """The round-trip times of the PINGs of all connections. Empty if the program gave a ``ping_histogram``."""
         return self._shared.rtt
 
     @property
     def stats(self) -> SupervisorStats:
-        """What it has counted so far. Any thread may read it; in another one than the event loop's it may be a moment
+        """The counts so far. Any thread may read them; in a thread other than the event loop's they may be a moment
         old."""
         core, shared, leg = self._core, self._shared, self._core.leg
-        # Copies, which no other thread's interpreter can interrupt: dashboards ask from threads of their own.
+        # Copy the sets in one step each, because the event loop's thread may change them while another thread reads.
         legs, feeds = list(core.legs), list(core.feeds)
         current = [one.transport._stats() for one in legs]
         backlogs = [one.connection.backlog for one in {*legs, *feeds} if one.connection is not None]
@@ -401,5 +405,5 @@ class Supervisor:
 
     def _check_started(self) -> None:
         if not self._core.is_started and not self._core.is_over:
-            raise RuntimeError("a supervisor is begun by async with")
+            raise RuntimeError("a supervisor must be entered with async with")
         self._core.check_thread()

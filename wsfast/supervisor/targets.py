@@ -1,4 +1,4 @@
-"""Where to connect to: one URL, several, or what a function says for each attempt."""
+"""The target of each attempt: one URL, one of several, or the result of a function."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ URLs = str | Sequence[str] | Callable[[], Target] | Callable[[], Awaitable[Targe
 
 
 class Decision(enum.Enum):
-    """What to do after an error: what the ``classify`` of :func:`supervise` returns."""
+    """What the supervisor does after an error. The ``classify`` of :func:`supervise` returns it."""
 
     TRY_AGAIN = "try again"
     """Connect to the same URL."""
     NEXT_URL = "next URL"
-    """Connect to the next URL, of one the same."""
+    """Connect to the next URL. If there is only one, connect to it again."""
     GIVE_UP = "give up"
-    """Raise the error to whoever receives or waits."""
+    """Give up. The tasks that receive or wait get the error."""
 
 
 class Targets:
-    """Which URL the next attempt goes to.
+    """Chooses the URL of the next attempt.
 
-    :param by_turns: each connection goes to the URL after the one before; if False, each begins with the first URL, and
-        goes to the next ones as attempts fail
+    :param by_turns: True: each connection goes to the URL after that of the last connection. False: each connection
+        tries the first URL first, and the next ones as attempts fail.
     """
 
     def __init__(self, urls: URLs, by_turns: bool) -> None:
@@ -49,7 +49,8 @@ class Targets:
         self._next = 0
 
     async def target(self, timeout: float | None) -> tuple[str, dict[str, Any]]:
-        """Where to connect to now. Raises what the function raises, and TimeoutError if it takes too long."""
+        """The URL and the options of the next attempt. Raises TimeoutError if the function takes too long, and its own
+        exceptions."""
         if self._function is None:
             return self._urls[self._next % len(self._urls)], {}
         result = self._function()
@@ -58,7 +59,7 @@ class Targets:
                 result = await asyncio.wait_for(result, timeout)
             except asyncio.TimeoutError as exc:
                 raise TimeoutError(
-                    f"the function that says where to connect took {timeout:g} seconds"
+                    f"the function that returns the URL took longer than {timeout:g} seconds"
                 ) from exc
         if isinstance(result, str):
             return result, {}
@@ -71,10 +72,10 @@ class Targets:
         return self._function is not None
 
     def failed(self, decision: Decision) -> None:
-        """An attempt has failed, or a connection has ended soon."""
+        """An attempt has failed, or a connection has ended before `min_lifetime`."""
         if decision is Decision.NEXT_URL:
             self._next += 1
 
     def lived(self) -> None:
-        """A connection has lived long enough to be none of the failures, and has ended."""
+        """A connection has ended that lived for `min_lifetime`, so it does not count as a failure."""
         self._next = self._next + 1 if self._by_turns else 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["watch"]
 
 # Seconds until a heartbeat is tried again that cannot be sent, because another thread is amid a fragmented message or
-# the server does not read. And until it is looked again, before a verdict, whether bytes come.
+# the server does not read. Before a verdict it is also the time between two looks whether bytes still come.
 _SOON = 0.05
 
 
@@ -31,26 +31,26 @@ def watch(
     silence_is_normal: Callable[[], object] | None = None,
     decode: Any = None,
 ) -> Iterator[Any]:
-    """Iterate over the messages of a blocking connection, as ``for message in ws`` does, and watch what comes.
+    """Iterate over the messages of a blocking connection, as ``for message in ws`` does, and check the server.
 
     ::
 
         for message in watch(ws, heartbeat=Heartbeat(15, "ping", is_pong), max_silence=30): ...
 
-    All is done in the thread that iterates, while it waits for the next message: a program that is busy sends no
-    heartbeat, as it sends no PING.
+    The thread that iterates does all of this while it waits for the next message. So a busy program sends no heartbeat,
+    just as it sends no PING.
 
-    :param ws: of :func:`wsfast.sync.client.connect`
-    :param heartbeat: what is sent now and then; answers are not delivered. While the server does not read what was sent
-        before, no heartbeat is sent: `max_silence` watches then
+    :param ws: a connection of :func:`wsfast.sync.client.connect`
+    :param heartbeat: the message to send at intervals; answers to it are not delivered. While the server does not read,
+        no heartbeat is sent: `max_silence` watches then
     :param max_silence: seconds without a message
-    :param silence_is_normal: true if there is nothing to be heard now: the time begins anew
+    :param silence_is_normal: a function that returns true if silence is normal now; the time then begins anew
     :param decode: as for :meth:`ClientConnection.recv`
-    :raises HeartbeatTimeout: there was no answer to a heartbeat. The connection is dropped.
-    :raises SilenceTimeout: there was no message for `max_silence`. The connection is dropped.
+    :raises HeartbeatTimeout: the server did not answer a heartbeat. The connection is dropped.
+    :raises SilenceTimeout: no message arrived for `max_silence`. The connection is dropped.
     :raises ConnectionClosed: as the connection raises it
     """
-    from wsfast.sync.connection import ClientConnection  # not with the package: it loads the crate
+    from wsfast.sync.connection import ClientConnection  # imported here, because it loads the crate
 
     if not isinstance(ws, ClientConnection):
         raise TypeError(f"ws must be a connection of wsfast.sync.client, not {ws!r}")
@@ -126,7 +126,7 @@ class _Watch:
             try:
                 message = self._ws.recv(wait, decode)
             except TimeoutError:
-                # One that comes too soon is of a signal's handler. The clocks may differ in the last digit.
+                # One that comes too soon was raised by a signal handler. The clocks may differ in the last digit.
                 if wait is None or time.monotonic() < now + wait - 1e-3:
                     raise
                 self._judge(time.monotonic())
@@ -162,7 +162,7 @@ class _Watch:
             self._silence.set(time.monotonic(), self._limit)
 
     def _fail(self, exc: Exception) -> None:
-        self._ws.abort()  # what is behind it may be dead
+        self._ws.abort()  # no close handshake: the server may be dead
         raise exc
 
     def _beat(self) -> None:

@@ -1,4 +1,4 @@
-"""A strict rolling window: how soon one message more may leave. Pure arithmetic, with the time as an argument."""
+"""A strict rolling window, which limits when the next message may be sent. Pure arithmetic: the time is an argument."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Window:
     :param limit: messages
     :param per: seconds
     :param reserve: of `limit`, for PINGs and PONGs
-    :raises TypeError, ValueError: a value is wrong; `reserve` leaves no room for messages
+    :raises TypeError, ValueError: a value is invalid, or `reserve` leaves no room for messages
     """
 
     __slots__ = ("limit", "per", "reserve")
@@ -44,7 +44,7 @@ class Window:
 
 
 class Sent:
-    """What one connection has sent within its window. It remembers `limit` times at most.
+    """The times at which one connection has sent frames within its window: `limit` of them at most.
 
     Frames that wsfast sends by itself are noticed after they left. They are noted with the time when they were noticed,
     which is later, so the window errs on the safe side.
@@ -52,30 +52,30 @@ class Sent:
 
     def __init__(self, window: Window) -> None:
         self._per = window.per
-        # The last messages, at most as many as may be sent; and the last frames of any kind.
+        # The times of the last messages, at most as many as may be sent, and those of the last frames of any kind.
         self._messages: deque[float] = deque(maxlen=window.limit - window.reserve)
         self._frames: deque[float] = deque(maxlen=window.limit)
         self._now = float("-inf")
 
     def wait(self, now: float) -> float:
-        """The seconds until a message may leave; 0 if one may leave now."""
+        """The seconds until a message may be sent; 0 if one may be sent now."""
         now = self._no_earlier(now)
         return max(self._wait(self._messages, now), self._wait(self._frames, now))
 
     def message(self, now: float) -> None:
-        """A message leaves."""
+        """A message is being sent."""
         now = self._no_earlier(now)
         self._messages.append(now)
         self._frames.append(now)
 
     def others(self, number: int, now: float) -> None:
-        """So many frames have left that are none of the messages."""
+        """`number` frames that are not messages were sent."""
         now = self._no_earlier(now)
         for _ in range(min(number, self._frames.maxlen or 0)):
             self._frames.append(now)
 
     def left_late(self, since: float, now: float) -> None:
-        """What was sent at `since` or later has not been in the kernel before now."""
+        """The kernel took the frames of `since` and later only now, so they count as sent now."""
         now = self._no_earlier(now)
         for times in (self._messages, self._frames):
             late = sum(1 for time in times if time >= since)
@@ -86,11 +86,11 @@ class Sent:
     def _wait(self, times: deque[float], now: float) -> float:
         if len(times) < (times.maxlen or 0):
             return 0.0
-        # A frame may leave when the one that fills the window is no longer in it: not at its edge, behind it.
+        # A frame may be sent when the oldest one has left the window. A frame at the very edge still counts.
         due = times[0] + self._per
         return 0.0 if now > due else max(due - now, 1e-6)
 
     def _no_earlier(self, now: float) -> float:
-        """A clock that is set back does not empty the window."""
+        """The latest time so far. So a clock that is set back does not empty the window."""
         self._now = max(self._now, now)
         return self._now

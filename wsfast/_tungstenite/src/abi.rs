@@ -1,4 +1,4 @@
-//! The numbers and the structures of wsfast_tungstenite.h, made by build.rs, and how the crate's own types become them.
+//! The numbers and structures of wsfast_tungstenite.h, which build.rs makes, and the conversions of the crate's types.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl wst_message {
 
 impl wst_tls_settings {
     /// # Safety
-    /// The pointers are as wsfast_tungstenite.h says.
+    /// The pointers obey the rules of wsfast_tungstenite.h.
     pub unsafe fn parse(&self) -> Settings<'_> {
         let key = || (bytes(self.chain, self.chain_size), bytes(self.key, self.key_size));
         Settings {
@@ -193,11 +193,11 @@ pub fn state(phase: Phase) -> c_int {
 }
 
 pub fn close_frame(code: c_int, reason: &[u8]) -> Close {
-    // An empty CLOSE is one with the code that never travels.
+    // An empty CLOSE is represented by 1005, the code that is never sent (RFC 6455 section 7.4.1).
     Close::new(if code == 0 { 1005 } else { code as u16 }, reason)
 }
 
-/// Three centuries: a longer time is as good as that, and an Instant cannot hold every sum.
+/// Three centuries. Longer times are cut to this, because an Instant cannot hold every sum.
 const FAR: f64 = 1e10;
 
 /// None if there is no limit.
@@ -205,7 +205,7 @@ pub fn seconds(seconds: f64) -> Option<Duration> {
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(FAR)))
 }
 
-/// Copies as much of `text` as fits, and returns how many bytes that are.
+/// Copies as much of `text` as fits, and returns the number of bytes.
 pub fn copy_text(target: &mut [u8], text: &[u8]) -> c_int {
     let size = text.len().min(target.len());
     target[..size].copy_from_slice(&text[..size]);

@@ -2,7 +2,7 @@
 //!
 //! tungstenite provides the lower layer: opcodes, and the headers of the frames that are sent. Its `WebSocket` could not
 //! serve here. It needs the connection for itself (`&mut self`), so one thread could not send while another receives. It
-//! clears its whole buffer before every read. It has no time-outs, and it does not tell the peer of a violation. So this
+//! clears its whole buffer before every read. It has no time-outs, and it sends no CLOSE after a violation. So this
 //! crate keeps the state of a connection itself, in a reading half and a writing half. The rules of what may be received
 //! are those of the C core.
 //!
@@ -111,7 +111,7 @@ unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
     }
 }
 
-/// Lends a certificate of the server's, which stays where it is.
+/// Lends a certificate of the server. The connection keeps it.
 unsafe fn tell_certificate(state: &CommonState, index: usize, der: *mut *const c_char) -> i64 {
     match state.peer_certificates().and_then(|chain| chain.get(index)) {
         None => -1,
@@ -122,7 +122,7 @@ unsafe fn tell_certificate(state: &CommonState, index: usize, der: *mut *const c
     }
 }
 
-/// Tells the caller why something failed.
+/// Writes the text of a failure to the caller's memory, with a NUL at its end.
 unsafe fn tell_reason(reason: *mut c_char, reason_size: usize, why: &str) {
     if reason_size > 0 {
         let target = std::slice::from_raw_parts_mut(reason.cast::<u8>(), reason_size);
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut
     guarded(handle, (), |connection| (*target).tell(&connection.ending()));
 }
 
-/// Runs `body`. If it panics TLS has failed.
+/// Runs `body`. A panic in it counts as a failure of TLS.
 unsafe fn streaming<T>(stream: *mut Stream, panicked: T, body: impl FnOnce(&mut Stream) -> T) -> T {
     let stream = &mut *stream;
     catch_unwind(AssertUnwindSafe(|| body(stream))).unwrap_or_else(|_| {
