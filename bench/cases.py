@@ -124,8 +124,8 @@ def size_name(size):
 
 
 def request_response(size, **options):
-    """Long frames have fewer rounds: those of 64 KiB and more move as many bytes as 4,000 of 64 KiB."""
-    rounds = min(4000, max(60, 4000 * 65536 // max(size, 1)))
+    """Long frames have fewer rounds: those of more than 16 KiB move as many bytes as 4,000 of 16 KiB."""
+    rounds = min(4000, max(60, 4000 * 16384 // max(size, 1)))
     return Case("request_response", size, rounds=rounds, warmup=max(20, rounds // 8), **options)
 
 
@@ -143,7 +143,7 @@ def window(size, cores="two", **options):
 
 
 def flood(size, cores="two", **options):
-    count = min(20_000, 20_000_000 // size)
+    count = min(20_000, 5_000_000 // size)
     return Case("flood", size, count=count, rounds=10, warmup=2, cores=cores, **options)
 
 

@@ -17,6 +17,10 @@ def flood_request(size: int, count: int) -> bytes:
     return f"FLOOD {count} {size} text".encode()
 
 
+def compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def ticks(size: int, count: int) -> list[bytes]:
     """Updates of an order book as exchanges send them: JSON of about `size` bytes, the same in every run."""
     rng = random.Random(size)
@@ -28,10 +32,13 @@ def ticks(size: int, count: int) -> list[bytes]:
         first, update = update + 1, update + rng.randrange(1, 9)
         levels: dict[str, list[list[str]]] = {"b": [], "a": []}
         tick = {"e": "depthUpdate", "E": time, "s": "BTCUSDT", "U": first, "u": update, **levels}
-        while len(text := json.dumps(tick, separators=(",", ":"))) < size:
-            level = f"{price + rng.gauss(0, 5):.2f}", f"{rng.expovariate(1):.5f}"
-            levels[rng.choice("ba")].append(list(level))
-        made.append(text.encode())
+        length = len(compact(tick))
+        while length < size:
+            level = [f"{price + rng.gauss(0, 5):.2f}", f"{rng.expovariate(1):.5f}"]
+            side = levels[rng.choice("ba")]
+            length += len(compact(level)) + bool(side)  # a comma before all but the first
+            side.append(level)
+        made.append(compact(tick).encode())
     return made
 
 
