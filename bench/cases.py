@@ -172,9 +172,7 @@ def varied(low, high, rounds):
 
 
 def fan_in(count, size=512, cores="two", **options):
-    return Case(
-        "fan_in", size, count=count, rounds=30 if count < 500 else 10, warmup=3, cores=cores, **options
-    )
+    return Case("fan_in", size, count=count, rounds=10, warmup=2, cores=cores, **options)
 
 
 def answers(rate, seconds, size=512):

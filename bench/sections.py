@@ -94,7 +94,13 @@ SECTIONS = {
     "varied-long": Section("300,000 requests of random sizes", [cases.varied(64, 8192, 300_000)], 2),
     "fan-in": Section("Many connections", [cases.fan_in(count) for count in (1, 10, 100, 1000)], rates=True),
     # Two series of five runs each, as the report of rwrk has them, at its two numbers of connections.
-    "load": Section("Load", [cases.fan_in(count) for count in (704, 768)], MAIN, rates=True),
+    "load": Section(
+        "Load",
+        [cases.fan_in(count) for count in (704, 768)],
+        MAIN,
+        rates=True,
+        clients=("wsfast_listener", "wsfast_awaitable", "picows_listener"),
+    ),
     "fan-in-tls": Section(
         "Many connections over TLS", [cases.fan_in(count, tls=True) for count in (1, 100)], 3
     ),
