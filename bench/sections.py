@@ -116,7 +116,7 @@ SECTIONS = {
                 for loop in ("uvloop", "asyncio")
                 for used in (False, True)
             ),
-            cases.idle(tls=True, after_message=True),
+            cases.idle(500, tls=True, after_message=True),
         ],
         3,
     ),
