@@ -36,6 +36,10 @@ WORKS = {
     "primitive": ("{how}", "µs", lambda case: 1000),
 }
 
+# The works that one process does in one go: those that have no rounds, last long, or have one contender.
+WHOLE = ("idle", "answers", "varied", "primitive")
+MANY = 100  # connections, which take longer to open than to use
+
 
 @dataclass(frozen=True)
 class Case:
@@ -91,6 +95,19 @@ class Case:
     def point(self):
         """The figure that stands for a run: the usual round, or the mean of rounds that are meant to differ."""
         return "mean" if self.function in ("varied", "mixed") else "p50"
+
+    @property
+    def bursts(self):
+        """How often one process runs a part of the rounds, in turn with the other contenders."""
+        if self.function in WHOLE or (self.function == "fan_in" and self.count >= MANY):
+            return 1
+        return min(10, self.rounds // 2)
+
+    @property
+    def burst(self):
+        """The same with the rounds of one burst."""
+        warmup = max(1, self.warmup // self.bursts) if self.warmup else 0
+        return replace(self, rounds=self.rounds // self.bursts, warmup=warmup)
 
     @property
     def messages(self):

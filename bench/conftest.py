@@ -1,7 +1,7 @@
-"""Tables of pytest-benchmark, whose rounds are the harness' repeats.
+"""Tables of pytest-benchmark, whose rounds are the harness' bursts.
 
-The harness measures a case once, with all contenders interleaved. Then each test replays the repeats of its contender
-on a simulated clock. So one 'round' of a table is the p50 of one fresh process, without the start of that process.
+The harness measures a case once, with all contenders interleaved. Then each test replays the bursts of its contender
+on a simulated clock. So one 'round' of a table is the p50 of one burst, without the start of its process.
 """
 
 import os

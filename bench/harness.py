@@ -1,7 +1,8 @@
-"""Runs the contenders of a case, interleaved, and compares them. Each run is a fresh process with a fresh server.
+"""Runs the contenders of a case, interleaved, and compares them. In each repeat every contender is a fresh process with
+a fresh server.
 
-One repeat runs every contender once, in an order that rotates from repeat to repeat, so that a slow phase of the
-machine affects all of them. A ratio compares two runs of one repeat, and tables show the median of the repeats.
+A repeat has several short bursts of every contender, in an order that rotates from burst to burst, so that a slow phase
+of the machine affects all of them. A ratio compares two neighbouring bursts, and tables show the median of the bursts.
 """
 
 import contextlib
@@ -9,16 +10,18 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 import trustme
 
 from bench import native, stats
-from bench.contenders import REFERENCE, ROOT, command, floor, gap
+from bench.contenders import REFERENCE, ROOT, command, floor, gap, is_floor
 
-TIMEOUT = 150  # seconds for one run of one contender; longer than any run on a slow machine
+TIMEOUT = 100  # seconds for one burst of one contender; longer than any on a slow machine
 LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
 
 
@@ -108,75 +111,132 @@ def cpus(cores):
     return (usable[0], usable[1]) if cores == "two" else (usable[0], usable[0])
 
 
-def run_once(name, case):
-    """The summary of one run that the worker or the C program printed.
+class Run:
+    """A contender with a server of its own, for one repeat of a case. The contenders of a case wait for their turns, so
+    that bursts of all of them alternate: a slow phase of the machine affects neighbours alike.
 
-    :raises RunFailedError: there is none, or no server or program for the case, or no processor
+    A client is a process that waits between its bursts; a floor is a process for each burst.
+
+    :raises RunFailedError: there is no server or program for the case, or no processor
     """
-    try:
-        return summary_of(name, case)
-    except SystemExit as reason:
-        raise RunFailedError(f"{name} cannot run: {reason}") from None
 
+    def __init__(self, name, case):
+        self.name, self.case, self.process = name, case, None
+        self.timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
+        with contextlib.ExitStack() as stack:
+            self.said = stack.enter_context(tempfile.TemporaryFile("w+"))  # on stderr
+            try:
+                server_cpu, client_cpu = cpus(case.cores)
+                self.server = stack.enter_context(server_of(case, server_cpu))
+                self.words = command(name, case.burst, self.server, client_cpu)
+            except SystemExit as reason:
+                raise RunFailedError(f"{name} cannot run: {reason}") from None
+            if not is_floor(name):
+                self.start([*self.words, "--bursts"])
+                stack.callback(self.end)
+            self.stack = stack.pop_all()
 
-def summary_of(name, case):
-    server_cpu, client_cpu = cpus(case.cores)
-    timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
-    with server_of(case, server_cpu) as server:
-        words = command(name, case, server, client_cpu)
+    def start(self, words):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.said}
+        self.process = subprocess.Popen(words, cwd=ROOT, text=True, **pipes)
+
+    def end(self):
+        self.process.kill()
+        self.process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.stack.close()
+
+    def line(self):
+        """The next line of the process.
+
+        :raises RunFailedError: it ended without one, or it took too long
+        """
+        timer = threading.Timer(self.timeout, self.process.kill)
+        timer.start()
         try:
-            done = subprocess.run(
-                words, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise RunFailedError(f"{name} did not end within {timeout} s") from None
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
-            raise RunFailedError(f"{name} failed: {said[-1]}")
+            line = self.process.stdout.readline()
+        finally:
+            timer.cancel()
+            timer.join()
+        if line:
+            return line
+        status = self.process.wait()
+        self.said.seek(0)
+        said = self.said.read().strip().splitlines() or [f"it ended with status {status}"]
+        if status == -signal.SIGKILL:
+            raise RunFailedError(f"{self.name} did not end within {self.timeout} s")
+        raise RunFailedError(f"{self.name} failed: {said[-1] if status else 'it printed no summary'}")
+
+    def prepare(self):
+        """Wait until the client has imported what it needs, so that no other contender's burst runs beside that."""
+        if self.process is not None:
+            self.line()
+
+    def burst(self):
+        """The summary of one burst, as the client or the floor printed it.
+
+        :raises RunFailedError: there is none
+        """
+        if is_floor(self.name):
+            self.start(self.words)
         try:
-            summary = json.loads(done.stdout)
-            if case.function == "answers":
-                summary |= json.loads(server.process.stdout.read())
+            if not is_floor(self.name):
+                with contextlib.suppress(BrokenPipeError):  # line() says why it has ended
+                    self.process.stdin.write("\n")
+                    self.process.stdin.flush()
+            summary = json.loads(self.line())
+            if self.case.function == "answers":
+                summary |= json.loads(self.server.process.stdout.read())
         except ValueError:
-            raise RunFailedError(f"{name} failed: it printed no summary") from None
-    if not summary["checked"]:
-        raise RunFailedError(f"{name} did not check its replies")
-    return summary
+            raise RunFailedError(f"{self.name} failed: it printed no summary") from None
+        finally:
+            if is_floor(self.name):
+                self.end()
+        if not summary["checked"]:
+            raise RunFailedError(f"{self.name} did not check its replies")
+        return summary
 
 
 class Result:
-    """The runs of one case: `runs[name]` has a summary per repeat, and `gaps[name]` a reason why there are none.
+    """The runs of one case: `runs[name]` has a summary per burst, and `gaps[name]` a reason why there are none.
     `failed` has the gaps of contenders that ran and failed."""
 
     def __init__(self, case, runs, gaps=None, failed=None):
         self.case, self.runs, self.gaps, self.failed = case, runs, gaps or {}, failed or {}
 
     def point(self, name, point=None):
-        """One percentile per repeat, in the case's unit."""
+        """One percentile per burst, in the case's unit."""
         point = point or self.case.point
         return [run[point] / self.case.scale for run in self.runs[name] if point in run]
 
     @property
     def repeats(self):
-        """The repeats that every contender has."""
-        return min(map(len, self.runs.values()), default=0)
+        """The repeats that every contender has, each of as many bursts."""
+        return min(map(len, self.runs.values()), default=0) // self.case.bursts
 
     def evened(self):
         """The same with as many repeats of every contender, since ratios are made within a repeat."""
-        runs = {name: runs[: self.repeats] for name, runs in self.runs.items()}
+        runs = {name: runs[: self.repeats * self.case.bursts] for name, runs in self.runs.items()}
         return Result(self.case, runs, self.gaps, self.failed)
 
     def part(self, name, way):
-        """The median of `send` or `receive` per repeat, in the case's unit."""
+        """The median of `send` or `receive` per burst, in the case's unit."""
         return [run[way]["p50"] / self.case.scale for run in self.runs[name] if way in run]
 
     def ratio(self, name, other):
-        """The median of the ratios within each repeat, with its spread; None if the other contender did not run."""
+        """The median of the ratios of neighbouring bursts, with its spread; None if the other contender did not run."""
         return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
 
     def cpu(self, name):
-        """Microseconds of processor time for one message: the median of the repeats; None if nobody counted them."""
-        case = self.case
+        """Microseconds of processor time for one message: the median of the bursts; None if nobody counted them."""
+        case = self.case.burst
         found = [
             run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup)
             for run in self.runs[name]
@@ -214,17 +274,53 @@ def measure(case, names, repeats, kept=None, after_each=lambda result: None):
     names = [name for name in names if name not in gaps]
     runs = {name: list(kept.runs.get(name, ())) if kept else [] for name in names}
     for repeat in range(Result(case, runs).repeats if runs else repeats, repeats):
-        turn = repeat % len(names)
-        for name in [*names[turn:], *names[:turn]]:
-            if name in gaps:
-                continue
-            try:
-                runs[name].append(run_once(name, case))
-            except RunFailedError as failure:
-                gaps[name] = failed[name] = without_directories(str(failure))
+        for name, found in repeated([name for name in names if name not in gaps], case, repeat).items():
+            if isinstance(found, RunFailedError):
+                gaps[name] = failed[name] = without_directories(str(found))
                 del runs[name]
+            else:
+                runs[name] += found
         after_each(Result(case, runs, gaps, failed))
     return Result(case, runs, gaps, failed)
+
+
+def repeated(names, case, repeat):
+    """One repeat: for each contender the summaries of its bursts, or the error that ended it."""
+    if not names:
+        return {}
+    if case.bursts == 1:
+        turn = repeat % len(names)
+        return {name: together([name], case, 0)[name] for name in [*names[turn:], *names[:turn]]}
+    return together(names, case, repeat)
+
+
+def together(names, case, repeat):
+    """The same, with bursts of these contenders by turns."""
+    found = {name: [] for name in names}
+    with contextlib.ExitStack() as stack:
+        ready = {}
+        for name in names:
+            with failing(found, name):
+                ready[name] = stack.enter_context(Run(name, case))
+        for name, run in ready.items():
+            with failing(found, name):
+                run.prepare()
+        for burst in range(case.bursts):
+            turn = (repeat + burst) % len(names)
+            for name in [*names[turn:], *names[:turn]]:
+                if isinstance(found[name], list):
+                    with failing(found, name):
+                        found[name].append(ready[name].burst())
+    return found
+
+
+@contextlib.contextmanager
+def failing(found, name):
+    """Note that a contender fails in here."""
+    try:
+        yield
+    except RunFailedError as failure:
+        found[name] = failure
 
 
 def versions(results):

@@ -19,7 +19,7 @@ DECODERS = ("json", "msgspec", "orjson")
 class Section:
     title: str
     cases: tuple
-    repeats: int = 5  # at most, unless --repeats asks for fewer; the main sections have ten
+    repeats: int = 3  # at most, unless --repeats asks for fewer; each of Case.bursts bursts
     variants: bool = False  # also the contenders that differ from another one only in a detail
     clients: tuple = ()  # only these; all by default
     rates: bool = False  # also a table of operations a second, with their deviation
@@ -27,7 +27,7 @@ class Section:
     tail: bool = False  # percentiles instead of medians
 
 
-MAIN = 10
+MAIN = 5
 WSFAST_AND_PEERS = (
     "wsfast_listener",
     "wsfast_awaitable",
@@ -51,7 +51,6 @@ SECTIONS = {
     "variants": Section(
         "Variants of a round trip",
         [cases.request_response(512), cases.request_response(512, cores="two")],
-        3,
         variants=True,
         clients=("wsfast_listener", "wsfast_awaitable", "wsfast_sync", "picows_listener"),
     ),
@@ -59,7 +58,7 @@ SECTIONS = {
         "Request-response, client to server and back",
         [cases.one_way(size) for size in (512, 4 * KIB, 64 * KIB)],
     ),
-    "large": Section("Large frames", [cases.request_response(size) for size in LARGE], 3),
+    "large": Section("Large frames", [cases.request_response(size) for size in LARGE]),
     "batch": Section("Batches", [cases.batch(size) for size in PIPELINED], MAIN, rates=True),
     "batch-one": Section("Batches on one core", [cases.batch(size, cores="same") for size in (64, 512)]),
     "window": Section("Sliding window", [cases.window(size) for size in PIPELINED], MAIN, cpu=True),
@@ -69,16 +68,16 @@ SECTIONS = {
         MAIN,
         cpu=True,
     ),
-    "deflate": Section("Compressed feeds", [cases.deflate(size) for size in (128, 300, KIB, 2000)], 3),
-    "objects": Section("From the wire to an object", [cases.objects(300, how) for how in DECODERS], 3),
+    "deflate": Section("Compressed feeds", [cases.deflate(size) for size in (128, 300, KIB, 2000)]),
+    "objects": Section("From the wire to an object", [cases.objects(300, how) for how in DECODERS]),
     "tls": Section("TLS", [cases.request_response(size, tls=True) for size in ROUND_TRIPS], MAIN),
     "tls-two": Section(
-        "TLS on two cores", [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS], 3
+        "TLS on two cores", [cases.request_response(size, tls=True, cores="two") for size in ROUND_TRIPS]
     ),
     "tls-batch": Section(
-        "Batches over TLS", [cases.batch(512, tls=True, cores=cores) for cores in ("same", "two")], 3
+        "Batches over TLS", [cases.batch(512, tls=True, cores=cores) for cores in ("same", "two")]
     ),
-    "tls-flood": Section("Floods over TLS", [cases.flood(128, tls=True)], 3),
+    "tls-flood": Section("Floods over TLS", [cases.flood(128, tls=True)]),
     "queued": Section("Messages that have arrived", [cases.queued()], rates=True),
     "errors": Section("Errors", [cases.errors()], rates=True),
     "mixed": Section("Nine round trips to one error", [cases.mixed()], rates=True),
@@ -88,7 +87,6 @@ SECTIONS = {
             *(cases.varied(64, 8192, rounds) for rounds in (10_000, 50_000)),
             cases.varied(500_000, 1_000_000, 500),
         ],
-        3,
     ),
     # One repeat takes minutes.
     "varied-long": Section("300,000 requests of random sizes", [cases.varied(64, 8192, 300_000)], 2),
@@ -97,13 +95,11 @@ SECTIONS = {
     "load": Section(
         "Load",
         [cases.fan_in(count) for count in (704, 768)],
-        MAIN,
+        10,
         rates=True,
         clients=("wsfast_listener", "wsfast_awaitable", "picows_listener"),
     ),
-    "fan-in-tls": Section(
-        "Many connections over TLS", [cases.fan_in(count, tls=True) for count in (1, 100)], 3
-    ),
+    "fan-in-tls": Section("Many connections over TLS", [cases.fan_in(count, tls=True) for count in (1, 100)]),
     "open-loop": Section(
         "Ticks on schedule", [cases.answers(20_000, 5), cases.answers(5_000, 4)], 2, tail=True
     ),
@@ -118,7 +114,6 @@ SECTIONS = {
             ),
             cases.idle(500, tls=True, after_message=True),
         ],
-        3,
     ),
     "idle-10k": Section("Ten thousand idle connections", [cases.idle(10_000)], 1, clients=WSFAST_AND_PEERS),
     **{
@@ -129,7 +124,6 @@ SECTIONS = {
                 cases.batch(512, server=server),
                 cases.flood(128, server=server),
             ],
-            3,
             clients=(*WSFAST_AND_PEERS, "wsfast_sync", "websockets_sync"),
         )
         for server in ("tungstenite", "picows", "websockets")
@@ -137,13 +131,11 @@ SECTIONS = {
     "loops": Section(
         "Round trips on each event loop",
         [cases.request_response(512, loop=loop) for loop in LOOPS],
-        3,
         clients=WSFAST_AND_PEERS,
     ),
     "primitives": Section(
         "Primitives of each event loop",
         [cases.primitive(how, loop) for how in PRIMITIVES for loop in LOOPS],
-        3,
     ),
 }
 

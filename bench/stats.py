@@ -1,6 +1,6 @@
 """Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c.
 
-Two rules say when a figure means nothing, and a report prints "noise" instead of it: the middle half of the repeats
+Two rules say when a figure means nothing, and a report prints "noise" instead of it: the middle half of the bursts
 spreads over more than NOISY of their median, or the interval of a ratio is wider than NOISY of the ratio.
 """
 
@@ -13,7 +13,7 @@ CURVE = [1 - 10 ** (-point / 10) for point in range(41)]
 
 NOISY = 0.25
 RESAMPLES = 1000
-FEWEST = 3  # repeats, for an interval
+FEWEST = 3  # bursts, for an interval
 
 
 def percentile(ordered, rank):
@@ -38,7 +38,7 @@ def parts(samples):
 
 
 def with_spread(values):
-    """The median of the repeats, their middle half, and their range."""
+    """The median of the bursts, their middle half, and their range."""
     middle = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     return {
         "median": median(values),
@@ -57,9 +57,25 @@ def interval(values):
 
 
 def ratios(values, others):
-    """The ratio of two contenders within each repeat, in which a slow machine affects both."""
+    """The ratio of two contenders in neighbouring bursts, in which a slow machine affects both."""
     found = [value / other for value, other in zip(values, others)]
     return {**with_spread(found), "interval": interval(found) if len(found) >= FEWEST else None}
+
+
+def bounds(ratio):
+    """The interval of a ratio, or its range if it has too few bursts for one."""
+    return ratio["interval"] or (ratio["low"], ratio["high"])
+
+
+def shown(ratio):
+    """The ratio with its bounds, if it has more than one burst."""
+    low, high = bounds(ratio)
+    return f"{ratio['median']:.2f}" + (f" ({low:.2f}-{high:.2f})" if ratio["interval"] or low < high else "")
+
+
+def is_slower(ratio):
+    """True if the whole interval of the ratio is above 1."""
+    return bool(ratio["interval"]) and ratio["interval"][0] > 1
 
 
 def is_noise(spread):

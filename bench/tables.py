@@ -1,6 +1,6 @@
 """The tables of a report, from its data and from nothing else.
 
-A table has a row for each contender and a column for each case of its section: the median of the repeats, with their
+A table has a row for each contender and a column for each case of its section: the median of the bursts, with their
 middle half. Beneath stand the ratios of wsfast's clients to the fastest peer of the same kind, and to the floor, each
 with its bootstrap interval. "noise" stands where the spread leaves nothing to conclude.
 """
@@ -30,7 +30,7 @@ def best(names, rows):
 
 
 def as_data(section, result):
-    """A result as JSON has it. Ratios are made here, because they need the single repeats."""
+    """A result as JSON has it. Ratios are made here, because they need the single bursts."""
     case, rows = result.case, {}
     for name in result.runs:
         values = result.point(name)
@@ -86,16 +86,16 @@ def spread(row):
         return "-"
     if row["n"] > 1 and stats.is_noise(row):
         return f"noise ({number(row['low'])}-{number(row['high'])})"
-    return f"{number(row['median'])} ({number(row['q1'])}-{number(row['q3'])})"
+    middle = f" ({number(row['q1'])}-{number(row['q3'])})" if row["n"] > 1 else ""
+    return number(row["median"]) + middle
 
 
 def ratio(found):
     """The ratio with its interval, and in a word if wsfast is slower than the peer."""
-    low, high = found["interval"] or (found["low"], found["high"])
+    low, high = stats.bounds(found)
     if stats.is_noise(found):
         return f"noise ({low:.2f}-{high:.2f})"
-    slower = ", slower" if low > 1 and not is_floor(found["to"]) else ""
-    return f"{found['median']:.2f} ({low:.2f}-{high:.2f}){slower}"
+    return stats.shown(found) + (", slower" if stats.is_slower(found) and not is_floor(found["to"]) else "")
 
 
 def column(case):
@@ -206,10 +206,7 @@ def slower_rows(results):
         [result["title"], found["of"], found["to"], ratio(found).removesuffix(", slower")]
         for result in results
         for found in result["to_others"]
-        if not is_floor(found["to"])
-        and found["interval"]
-        and found["interval"][0] > 1
-        and not stats.is_noise(found)
+        if not is_floor(found["to"]) and stats.is_slower(found) and not stats.is_noise(found)
     ]
     yield "#### Where wsfast is slower"
     yield ""
@@ -247,7 +244,7 @@ def section_text(name, results):
         yield ""
         yield from pivot(results, ways)
     if section.rates:
-        yield "Operations a second: mean ± standard deviation of the repeats, median, peak:"
+        yield "Operations a second: mean ± standard deviation of the bursts, median, peak:"
         yield ""
         yield from pivot(results, operations, unit=False)
     if section.cpu:

@@ -1,7 +1,9 @@
 """What becomes of measured data: statistics, kept files, tables, plots and the page."""
 
+import contextlib
 import shutil
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,20 @@ def runs(*figures):
     return [
         {**stats.summary([figure * 1000, figure * 1000 + 1]), "cpu": figure * 4_500_000} for figure in figures
     ]
+
+
+def run_of(burst):
+    """A class like harness.Run, whose bursts are `burst(name, case)`."""
+
+    class Run(contextlib.nullcontext):
+        def __init__(self, name, case):
+            super().__init__(self)
+            self.burst = lambda: burst(name, case)
+
+        def prepare(self):
+            pass
+
+    return Run
 
 
 def results(**contenders):
@@ -119,14 +135,15 @@ def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "KEPT", tmp_path)
     ran = []
 
-    def run_once(name, case):
-        if len(ran) == 5:
+    def burst(name, case):
+        if len(ran) == 55:
             raise KeyboardInterrupt
         ran.append(name)
         return runs(len(ran))[0]
 
-    monkeypatch.setattr(harness, "run_once", run_once)
+    monkeypatch.setattr(harness, "Run", run_of(burst))
     case, names = cases.request_response(512), ["wsfast_listener", "C:epoll"]
+    assert case.bursts == 10
 
     def save(result):
         kept.save("rr", names, result)
@@ -135,8 +152,9 @@ def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
         harness.measure(case, names, 3, kept.load("rr", case, names), save)
     ran.clear()
     result = harness.measure(case, names, 3, kept.load("rr", case, names), save)
-    assert len(ran) == 2
-    assert [len(found) for found in result.runs.values()] == [3, 3]
+    assert len(ran) == 20
+    assert [len(found) for found in result.runs.values()] == [30, 30]
+    assert result.repeats == 3
     monkeypatch.setattr(kept, "fingerprint", lambda: "another machine")
     assert kept.load("rr", case, names) is None
 
@@ -145,12 +163,17 @@ def test_every_case_is_measured_once_before_one_is_measured_twice(monkeypatch, t
     """When the time is up, every case has a figure."""
     monkeypatch.setattr(kept, "KEPT", tmp_path)
     ran = []
-    monkeypatch.setattr(harness, "run_once", lambda name, case: ran.append(case.size) or runs(case.size)[0])
+
+    def burst(name, case):
+        ran.append(case.size)
+        return runs(case.size)[0]
+
+    monkeypatch.setattr(harness, "Run", run_of(burst))
 
     def items():
         wanted = ((512, 3), (1024, 2), (2048, 1))
         return [
-            suite.Item("rr", cases.request_response(size), ["wsfast_listener"], repeats, keep=True)
+            suite.Item("rr", cases.varied(size, 8192, 1000), ["wsfast_sync"], repeats, keep=True)
             for size, repeats in wanted
         ]
 
@@ -181,15 +204,47 @@ def test_a_case_without_a_server_is_a_gap(monkeypatch):
 
 
 def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
-    def run_once(name, case):
+    ran = []
+
+    def burst(name, case):
+        ran.append(name)
         if name == "C:epoll":
             raise RunFailedError("C:epoll failed: no reply")
         return runs(7)[0]
 
-    monkeypatch.setattr(harness, "run_once", run_once)
+    monkeypatch.setattr(harness, "Run", run_of(burst))
     result = harness.measure(cases.request_response(512), ["wsfast_listener", "C:epoll"], 2)
     assert result.gaps == {"C:epoll": "C:epoll failed: no reply"}
     assert list(result.runs) == ["wsfast_listener"]
+    assert ran.count("C:epoll") == 1
+    assert len(result.runs["wsfast_listener"]) == 20
+
+
+def test_bursts_alternate(monkeypatch):
+    """So a slow phase of the machine affects neighbours alike."""
+    ran = []
+    monkeypatch.setattr(harness, "Run", run_of(lambda name, case: ran.append(name) or runs(7)[0]))
+    harness.measure(cases.request_response(512), ["wsfast_listener", "C:epoll"], 1)
+    assert ran[:4] == ["wsfast_listener", "C:epoll", "C:epoll", "wsfast_listener"]
+    assert len(ran) == 20
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("raise SystemExit('no reply')", "failed: no reply"),
+        ("print('READY', flush=True); input(); print('{')", "failed: it printed no summary"),
+        ("print('READY', flush=True); input()", "failed: it printed no summary"),
+        ("print('READY', flush=True); input(); print('{\"checked\": false}')", "did not check its replies"),
+        ("import time; time.sleep(1000)", "did not end within 0.5 s"),
+    ],
+)
+def test_a_client_that_fails_says_why(monkeypatch, program, reason):
+    monkeypatch.setattr(harness, "command", lambda *anything: [sys.executable, "-c", program])
+    monkeypatch.setattr(harness, "TIMEOUT", 0.5 if "sleep" in program else 100)
+    monkeypatch.setattr(harness, "cpus", lambda cores: (0, 0))
+    result = harness.measure(cases.request_response(512), ["wsfast_listener"], 1)
+    assert result.gaps == {"wsfast_listener": f"wsfast_listener {reason}"}
 
 
 def test_plots(tmp_path):

@@ -1,4 +1,4 @@
-"""Runs one contender and one case in a fresh process. The harness starts it, and it prints one JSON line.
+"""Runs one contender and one case in a process that the harness starts. It prints a line of JSON for each burst.
 
     python -m bench.worker picows_listener request_response 512 --url ws://127.0.0.1:PORT/ --rounds 5000
 
@@ -17,6 +17,7 @@ import platform
 import resource
 import signal
 import ssl
+import sys
 import time
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -136,6 +137,7 @@ def arguments():
     parser.add_argument("--ca", help="file with the authority to trust, for wss")
     parser.add_argument("--after-message", action="store_true")
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on")
+    parser.add_argument("--bursts", action="store_true", help="run again for each line of stdin")
     return parser.parse_args()
 
 
@@ -146,11 +148,9 @@ def more_files():
 
 
 def measured(function, options, context):
-    """The summary of a work's samples, with the processor time of all its rounds, warm-up included. A round on another
-    connection comes first, so that this time contains no imports."""
+    """The summary of a work's samples, with the processor time of all its rounds, warm-up included."""
     rounds = options.warmup + options.rounds
     given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
-    call(function, options.loop, options.url, rounds=1, ssl=context, **given)
     before = resource.getrusage(resource.RUSAGE_SELF)
     start = time.process_time_ns()
     samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **given)
@@ -162,32 +162,50 @@ def measured(function, options, context):
     return {**stats.parts(samples[options.warmup :]), "cpu": cpu, "system": round(min(1, system), 3)}
 
 
+def result_of(function, options, context):
+    """The summary of one burst."""
+    if options.work == "idle":
+        memory = idle_memory if inspect.iscoroutinefunction(function) else blocking_idle_memory
+        work = (function, options.url, options.count, options.after_message, context)
+        return call(memory, options.loop, *work)
+    if options.work == "answers":  # the server measures this work
+        call(function, options.loop, options.url, ssl=context)
+        return {}
+    return measured(function, options, context)
+
+
+def bursts(options):
+    """One burst, or one for each line of stdin: "READY" is printed before the first."""
+    if not options.bursts:
+        yield
+        return
+    print("READY", flush=True)
+    for _ in sys.stdin:
+        yield
+
+
 def main():
     options = arguments()
     die_with_parent()
+    client = importlib.import_module(f"bench.clients.{options.client}")
     if options.cpu >= 0:
         os.sched_setaffinity(0, [options.cpu])
-    client = importlib.import_module(f"bench.clients.{options.client}")
     function = resolve(client, options.work, options.variant)
     trusting = getattr(client, "tls", ssl.create_default_context)
     context = trusting(cafile=options.ca) if options.ca else None
     more_files()
-    if options.work == "idle":
-        memory = idle_memory if inspect.iscoroutinefunction(function) else blocking_idle_memory
-        work = (function, options.url, options.count, options.after_message, context)
-        result = call(memory, options.loop, *work)
-    else:
-        gc.collect()
-        if not options.gc:
-            gc.disable()
-        if options.work == "answers":  # the server measures this work
-            call(function, options.loop, options.url, ssl=context)
-            result = {}
-        else:
-            result = measured(function, options, context)
+    if options.work not in ("idle", "answers"):
+        # A round on another connection comes first, so that the processor time of the others contains no imports.
+        given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
+        call(function, options.loop, options.url, rounds=1, ssl=context, **given)
+    if options.work != "idle" and not options.gc:
+        gc.disable()
     loop = () if options.loop == "asyncio" else (options.loop,)
     packages = {name: version_of(name) for name in (client.REQUIRES, *loop)}
-    print(json.dumps({**result, "checked": True, "python": platform.python_version(), "versions": packages}))
+    facts = {"checked": True, "python": platform.python_version(), "versions": packages}
+    for _ in bursts(options):
+        gc.collect()
+        print(json.dumps({**result_of(function, options, context), **facts}), flush=True)
 
 
 if __name__ == "__main__":
