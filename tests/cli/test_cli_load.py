@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from array import array
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from wsfast.cli.engine import Connection, Engine, _attempts
 from wsfast.cli.histogram import Histogram
@@ -83,6 +85,18 @@ def test_two_series_of_runs_have_their_statistics(run, server, tmp_path):
     assert html.count("<svg") == 3
     assert not re.search(r"(src|href)=|https?://", html.partition("<details>")[0]), "it must load nothing"
     assert re.search(r"all runs\s+2", done.err)
+
+
+def test_progress_at_a_terminal(run, server, monkeypatch):
+    """A bar, the figures so far, and the histogram as it grows."""
+    monkeypatch.setattr("wsfast.cli.view.Console", partial(Console, force_terminal=True, width=100))
+    monkeypatch.setattr("wsfast.cli.view._REDRAW", 0)
+    done = run("load", server.plain, "-n", "300", "-c", "3", "--warmup", "0", "--reconnect")
+    assert done.code == 0
+    assert "load: connecting" in done.err
+    assert re.search(r"3 connections  0 reconnections  300 answers  .*  0 errors", done.err)
+    assert re.search(r"p50 .*p99\.99", done.err)
+    assert "█" in done.err
 
 
 def test_messages_of_a_file_and_wrong_answers(run, server, tmp_path):

@@ -123,6 +123,13 @@ def tools(tmp_path):
 def test_a_missing_tool_is_named_with_the_command_that_installs_it(tools):
     error = toolchain(tools, CC="some-other-cc")
     assert "a C compiler, and some-other-cc was not found. To install it:\n  " in error
+    (tools / "sysconfig.py").write_text("def get_paths(): return {'include': '/nowhere'}")
+    error = toolchain(tools, CC="some-cc", PYTHONPATH=str(tools))
+    assert "there is no /nowhere/Python.h. To install it:\n  " in error
+    rust = tomllib.loads((PACKAGE / "_tungstenite" / "Cargo.toml").read_text())["package"]["rust-version"]
+    (tools / "cargo").write_text("#!/bin/sh\necho 'cargo 1.65.0 (4bc8f24d3 2022-10-20)'\n")
+    error = toolchain(tools, CC="some-cc")
+    assert f"wsfast needs Rust {rust} or newer, and this cargo is 1.65.0. To install it:\n  curl" in error
     (tools / "cargo").unlink()
     error = toolchain(tools, CC="some-cc")
     assert error.endswith(
