@@ -35,11 +35,12 @@ HOT = {f"wsfast._engine.{name}" for name in ("transport", "reader", "writer", "m
 HOT.add("wsfast.asyncio._messaging")
 COLD = {f"wsfast._engine.{name}" for name in ("crate", "link", "methods", "streams", "violation")}
 
-compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+# Hidden: a module calls its own copy of the core directly, and the linker drops what it does not call.
+compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden", "-ffunction-sections"]
 compile_args += ["-O0", "-g3"] if DEBUG else ["-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
-link_args += ["-Wl,-z,noseparate-code"] if sys.platform == "linux" else []  # no padding: 6 KB of each module
+link_args += ["-Wl,-z,noseparate-code", "-Wl,--gc-sections"] if sys.platform == "linux" else []  # no padding
 
 # "clinic": inspect.signature() knows the methods that C calls, too. auto_pickle: Cython's own would skip C fields.
 # nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.

@@ -279,7 +279,10 @@ def instructions(where):
     """Where the instructions of a round trip go (bench/counted.py)."""
     yield "#### Where the instructions of a round trip go"
     yield ""
-    yield "512 B, on asyncio's loop, counted by callgrind, which does not see the kernel."
+    yield (
+        "512 B, on asyncio's loop, counted by callgrind, which does not see the kernel. By time: the section "
+        "Request-response has each client's processor time and the kernel's part of it, which is the system calls."
+    )
     yield ""
     yield from counted.where_table(where)
     yield ""
