@@ -242,5 +242,5 @@ def test_the_page_draws_in_a_browser(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "drawn: 3 series" in done.stdout
     assert "<td>wsfast_listener</td><td>9</td>" in done.stdout
-    assert "<td>wsfast_awaitable</td><td>noise (12.5–28, 3 repeats)</td>" in done.stdout
+    assert "<td>wsfast_awaitable</td><td>noise (12.5\u201328, 3 repeats)</td>" in done.stdout
     assert 'src="http' not in done.stdout

@@ -1,6 +1,7 @@
 """The build backend that pyproject.toml names: setuptools', behind a look at what the machine must have.
 
-pip asks for requirements before it installs any. So it says at once if cargo, a compiler or Python's headers are missing.
+pip asks for requirements before it installs any. So it says at once if cargo, a compiler or Python's headers are
+missing.
 """
 
 import sys

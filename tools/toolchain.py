@@ -17,10 +17,12 @@ RUST = (1, 73)  # as in the crate's Cargo.toml
 RUSTUP = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
 
 
-def strip(*, default: bool) -> list[str]:
-    """The linker's flags that remove symbols, unless WSFAST_STRIP=0."""
-    wanted = os.environ.get("WSFAST_STRIP", str(int(default))) == "1"
-    return ["-Wl,-x" if sys.platform == "darwin" else "-Wl,-s"] * wanted
+def strip(*, default: bool) -> tuple[list[str], list[str]]:
+    """The compiler's and the linker's flags that leave out symbols, and the tables by which debuggers and profilers
+    unwind to them, unless WSFAST_STRIP=0. No exception passes through C."""
+    if os.environ.get("WSFAST_STRIP", str(int(default))) != "1":
+        return [], []
+    return ["-fno-asynchronous-unwind-tables"], ["-Wl,-x" if sys.platform == "darwin" else "-Wl,-s"]
 
 
 def cargo(crate: str, *, release: bool) -> list[str]:

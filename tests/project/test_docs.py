@@ -1,8 +1,8 @@
 """The documentation does what it says: its Python blocks run, against real servers, and the examples do.
 
-Each ```python block runs alone, as a reader pastes it, and prints what the ```output block behind it says, if there is one.
-The blocks address the servers of examples/echo_server.py and examples/exchange.py by their usual ports, for which the test
-puts others, and find the certificate to trust in ca.pem.
+Each ```python block runs alone, as a reader pastes it, and prints what the ```output block behind it says, if there is
+one. The blocks address the servers of examples/echo_server.py and examples/exchange.py by their usual ports, for which
+the test puts others, and find the certificate to trust in ca.pem.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ def place(tmp_path_factory):
 
 
 def scripts_of(page):
-    """The page's Python blocks, each with the output that the page shows, or None. Their lines are where they are in the
-    page, so that a traceback points there."""
+    """The page's Python blocks, each with the output that the page shows, or None. Their lines are where they are in
+    the page, so that a traceback points there."""
     scripts = []
     for block in BLOCK.finditer(page):
         if block[1] == "python":

@@ -39,7 +39,7 @@ def test_aiofastnet_is_pinned_to_one_minor_version_everywhere():
 
 
 def test_build_requirements_are_said_twice_alike():
-    assert REQUIRES == PYPROJECT["dependency-groups"]["build"]
+    assert PYPROJECT["dependency-groups"]["build"] == REQUIRES
 
 
 def test_version():
@@ -158,7 +158,11 @@ def test_pip_hears_of_a_missing_tool_before_it_installs_anything(tools, hook):
     """This interpreter runs without site-packages, as before pip has installed what the build requires."""
     (tools / "cargo").unlink()
     backend = PYPROJECT["build-system"]
-    assert (backend["requires"], backend["build-backend"], backend["backend-path"]) == ([], "backend", ["tools"])
+    assert (backend["requires"], backend["build-backend"], backend["backend-path"]) == (
+        [],
+        "backend",
+        ["tools"],
+    )
     script = f"import backend; backend.build_{hook}; backend.get_requires_for_build_{hook}()"
     done = subprocess.run(
         [sys.executable, "-S", "-c", script],
@@ -169,7 +173,9 @@ def test_pip_hears_of_a_missing_tool_before_it_installs_anything(tools, hook):
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("wsfast's TLS and its blocking client are written in Rust, and cargo was not found.")
+    assert done.stderr.startswith(
+        "wsfast's TLS and its blocking client are written in Rust, and cargo was not found."
+    )
 
 
 SHIPPED = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".typed", ".rs", ".toml", ".lock", ".pem")
@@ -267,7 +273,7 @@ def test_a_wheel_has_no_symbols(wheel):
 
 
 @pytest.mark.skipif(shutil.which("strip") is None, reason="there is no strip(1)")
-def test_the_installed_package_stays_under_four_mebibytes(tmp_path):
+def test_the_installed_package_stays_under_four_megabytes(tmp_path):
     """These modules have their symbols, unlike a wheel's; without them they are what a wheel installs."""
     suffixes = (".py", ".pyi", ".pxd", ".h", ".typed")
     installed = [
@@ -276,4 +282,4 @@ def test_the_installed_package_stays_under_four_mebibytes(tmp_path):
     for number, module in enumerate(PACKAGE.rglob("*.so")):
         installed.append(tmp_path / f"{number}.so")
         subprocess.run(["strip", "-o", installed[-1], module], check=True)
-    assert 1 << 20 < sum(path.stat().st_size for path in installed) < 4 << 20
+    assert 1 << 20 < sum(path.stat().st_size for path in installed) < 4_000_000

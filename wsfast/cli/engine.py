@@ -205,7 +205,7 @@ class Engine:
         }
 
     async def _open_one(self, attempts: Attempts) -> Exception | None:
-        """Open a connection. Returns the error if that failed. If the connection has ended already, lost() was called."""
+        """Open a connection. Returns the error if that failed; for one that has ended already, lost() was called."""
         compression = self._plan.compression
 
         def make() -> Connection:
