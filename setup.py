@@ -27,19 +27,18 @@ CORE = {f"wsfast._engine.{name}": MESSAGE for name in ("reader", "transport", "m
 CORE |= {"wsfast._engine.frame": [FRAME], "wsfast.sync._messaging": MESSAGE}
 CORE["wsfast._engine.writer"] = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
 
-DEBUG = bool(os.environ.get("WSFAST_DEBUG"))
-SANITIZE = os.environ.get("WSFAST_SANITIZE")
+DEBUG, SANITIZE = bool(os.environ.get("WSFAST_DEBUG")), os.environ.get("WSFAST_SANITIZE")
 CRATE = "wsfast/_tungstenite"
 # What runs for each frame: -O3 makes the calls inline that -O2 leaves, 1 to 4 % of a message's instructions.
-HOT = {f"wsfast._engine.{name}" for name in ("transport", "reader", "writer", "messages")}
-HOT.add("wsfast.asyncio._messaging")
-COLD = {f"wsfast._engine.{name}" for name in ("crate", "link", "methods", "streams", "violation")}
+HOT = ("_engine.transport", "_engine.reader", "_engine.writer", "_engine.messages", "asyncio._messaging")
+COLD = [f"_engine.{n}" for n in ("crate", "link", "methods", "streams", "violation")] + ["asyncio._overflow"]
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+compile_args += ["-fvisibility=hidden", "-ffunction-sections"]  # a module's copy of the core is its own
 compile_args += ["-O0", "-g3"] if DEBUG else ["-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
-link_args += ["-Wl,-z,noseparate-code"] if sys.platform == "linux" else []  # no padding: 6 KB of each module
+link_args += ["-Wl,-z,noseparate-code", "-Wl,--gc-sections"] if sys.platform == "linux" else []  # no padding
 
 # "clinic": inspect.signature() knows the methods that C calls, too. auto_pickle: Cython's own would skip C fields.
 # nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.
@@ -50,7 +49,7 @@ DIRECTIVES |= {"boundscheck": False, "wraparound": False, "binding": False, "aut
 def extension(path: str) -> Extension:
     name = path.removesuffix(".pyx").replace("/", ".")
     depends = [*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"]
-    level = [] if DEBUG else ["-O3" if name in HOT else "-Os" if name in COLD else "-O2"]
+    level = [] if DEBUG else ["-O3" if name[7:] in HOT else "-Os" if name[7:] in COLD else "-O2"]
     flags = {"extra_compile_args": compile_args + level, "extra_link_args": link_args}
     return Extension(name, [path, *CORE.get(name, [])], ["wsfast/core", CRATE], depends=depends, **flags)
 
@@ -82,9 +81,10 @@ class BuildExt(build_ext):
             compiler_directives=DIRECTIVES,
         ):
             modules[made.name].sources = made.sources
-        stripping = toolchain.strip(default=not (self.inplace or DEBUG or SANITIZE))
+        compiling, linking = toolchain.strip(default=not (self.inplace or DEBUG or SANITIZE))
         for ext in self.extensions:
-            ext.extra_link_args = [*ext.extra_link_args, *stripping]
+            ext.extra_compile_args = [*ext.extra_compile_args, *compiling]
+            ext.extra_link_args = [*ext.extra_link_args, *linking]
 
     def build_extension(self, ext: Extension) -> None:
         if ext.name == "wsfast._native" and self.crate.wait() != 0:

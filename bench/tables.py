@@ -9,7 +9,7 @@ from dataclasses import asdict
 from statistics import mean, stdev
 
 from bench import answers, counted, goals, stats
-from bench.cases import Case, size_name
+from bench.cases import SERVERS, Case, size_name
 from bench.contenders import clients, floor, is_c, is_floor, lacking
 from bench.sections import SECTIONS
 
@@ -217,11 +217,69 @@ def slower_rows(results):
         yield ""
 
 
+def verdict(found):
+    """Whether wsfast is faster (-1) or slower (1) than a peer, or neither; None if there is no telling."""
+    if found is None or stats.is_noise(found):
+        return None
+    low, high = found["interval"] or (found["low"], found["high"])
+    return (low > 1) - (high < 1)
+
+
+def servers_compared(results):
+    """(case, wsfast, peer, the ratio by server) for what was measured with several servers."""
+    cases = {}
+    for result in results:
+        same = tuple({**result["case"], "server": "C"}.items())
+        cases.setdefault(same, {}).setdefault(result["case"]["server"], result)
+    for same, by_server in cases.items():
+        found = {}
+        for server, result in by_server.items():
+            for one in result["to_others"]:
+                if one["of"] in OURS and not is_floor(one["to"]):
+                    found.setdefault((one["of"], one["to"]), {})[server] = one
+        for (of, to), ratios in found.items():
+            if len(ratios) > 1:
+                yield Case(**dict(same)), of, to, ratios
+
+
+def other_servers(results):
+    """Whether a result hangs on the server that it was measured with."""
+    found = list(servers_compared(results))
+    if not found:
+        return
+    verdicts = [{verdict(ratios.get(server)) for server in SERVERS} - {None} for *_, ratios in found]
+    agree = sum(len(one) == 1 for one in verdicts)
+    contrary = sum({-1, 1} <= one for one in verdicts)
+    yield "#### With other servers"
+    yield ""
+    yield (
+        f"Does a result hang on the server? In {agree} of {len(found)} comparisons every server that gave a figure "
+        f"gives the same answer: wsfast is faster, slower, or neither. In {contrary} of them wsfast is faster with one "
+        "server and slower with another."
+    )
+    yield ""
+    yield from grid(
+        ["work", "wsfast", "peer", *SERVERS],
+        (
+            [
+                case.work,
+                of,
+                to,
+                *(ratio(ratios[server]) if server in ratios else "-" for server in SERVERS),
+            ]
+            for case, of, to, ratios in found
+        ),
+    )
+
+
 def instructions(where):
     """Where the instructions of a round trip go (bench/counted.py)."""
     yield "#### Where the instructions of a round trip go"
     yield ""
-    yield "512 B, on asyncio's loop, counted by callgrind, which does not see the kernel."
+    yield (
+        "512 B, on asyncio's loop, counted by callgrind, which does not see the kernel. By time: the section "
+        "Request-response has each client's processor time and the kernel's part of it, which is the system calls."
+    )
     yield ""
     yield from counted.where_table(where)
     yield ""
@@ -277,6 +335,7 @@ def markdown(report):
     yield ""
     yield from reached_goals(report["results"])
     yield from slower_rows(report["results"])
+    yield from other_servers(report["results"])
     if report.get("where"):
         yield from instructions(report["where"])
     for name in dict.fromkeys(result["section"] for result in report["results"]):

@@ -99,6 +99,23 @@ def test_tables():
     assert "| wsfast_listener | noise (9-40) |" in noise
 
 
+def test_whether_a_result_hangs_on_the_server():
+    def measured(server, *ours):
+        case = cases.request_response(512, server=server)
+        result = Result(case, {"wsfast_listener": runs(*ours), "picows_listener": runs(10, 10, 10)})
+        return tables.as_data("rr" if server == "C" else f"{server}-server", result)
+
+    alike = [measured("C", 9, 9, 9), measured("tungstenite", 8, 8, 8), measured("websockets", 5, 9, 30)]
+    text = "\n".join(tables.other_servers(alike))
+    assert "In 1 of 1 comparisons every server that gave a figure gives the same answer" in text
+    row = "| request-response, 512 B | wsfast_listener | picows_listener | 0.90 (0.90-0.90) | 0.80 (0.80-0.80) | - |"
+    assert f"{row} noise (0.50-3.00) |" in text
+    text = "\n".join(tables.other_servers([*alike, measured("picows", 12, 12, 12)]))
+    assert "In 0 of 1 comparisons" in text
+    assert "In 1 of them wsfast is faster with one server and slower with another." in text
+    assert list(tables.other_servers(alike[:1])) == []
+
+
 def test_a_client_that_lacks_a_work_is_a_gap_with_its_reason():
     data = tables.as_data("queued", Result(cases.queued(), {"wsfast_awaitable": runs(5, 5)}))
     assert data["gaps"]["picows_listener"] == "picows_listener: a listener has no recv()"
@@ -262,7 +279,8 @@ def test_the_page_draws_in_a_browser(tmp_path):
     if browser is None:
         pytest.skip("no Chromium is installed")
     file = tmp_path / "page.html"
-    page.write(file, [report(wsfast_listener=(9, 9), picows_listener=(10, 10))])
+    noisy = {"wsfast_awaitable": (9, 16, 40)}
+    page.write(file, [report(wsfast_listener=(9, 9, 9), picows_listener=(10, 10, 10), **noisy)])
     command = [
         browser,
         "--headless",
@@ -277,6 +295,7 @@ def test_the_page_draws_in_a_browser(tmp_path):
         file.as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "drawn: 2 series" in done.stdout
+    assert "drawn: 3 series" in done.stdout
     assert "<td>wsfast_listener</td><td>9</td>" in done.stdout
+    assert "<td>wsfast_awaitable</td><td>noise (12.5\u201328, 3 repeats)</td>" in done.stdout
     assert 'src="http' not in done.stdout

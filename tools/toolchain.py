@@ -6,16 +6,23 @@ python tools/toolchain.py     prints what is missing and the command that instal
 from __future__ import annotations  # Pythons that are too old are told so
 
 import os
+import re
 import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
 
+RUST = (1, 73)  # as in the crate's Cargo.toml
+RUSTUP = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
 
-def strip(*, default: bool) -> list[str]:
-    """The linker's flags that remove symbols, unless WSFAST_STRIP=0."""
-    wanted = os.environ.get("WSFAST_STRIP", str(int(default))) == "1"
-    return ["-Wl,-x" if sys.platform == "darwin" else "-Wl,-s"] * wanted
+
+def strip(*, default: bool) -> tuple[list[str], list[str]]:
+    """The compiler's and the linker's flags that leave out symbols, and the tables by which debuggers and profilers
+    unwind to them, unless WSFAST_STRIP=0. No exception passes through C."""
+    if os.environ.get("WSFAST_STRIP", str(int(default))) != "1":
+        return [], []
+    return ["-fno-asynchronous-unwind-tables"], ["-Wl,-x" if sys.platform == "darwin" else "-Wl,-s"]
 
 
 def cargo(crate: str, *, release: bool) -> list[str]:
@@ -36,6 +43,13 @@ def packages(debian: str, mac: str) -> str:
     return mac if sys.platform == "darwin" else f"apt-get install {debian}   (on Debian and Ubuntu)"
 
 
+def old_cargo() -> str | None:
+    """The version of cargo, if it is too old, as those of some distributions are."""
+    said = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.match(r"cargo ((\d+)\.(\d+)\S*)", said)
+    return version[1] if version and (int(version[2]), int(version[3])) < RUST else None
+
+
 def missing() -> str | None:
     """The first thing that is missing, and the command that installs it; None if all is there."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
@@ -46,7 +60,10 @@ def missing() -> str | None:
         return f"wsfast needs CPython 3.10 or newer, and {sys.executable} is {sys.version.split()[0]}."
     if shutil.which("cargo") is None:
         problem = "wsfast's TLS and its blocking client are written in Rust, and cargo was not found."
-        command = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+        command = RUSTUP
+    elif version := old_cargo():
+        problem = f"wsfast needs Rust {RUST[0]}.{RUST[1]} or newer, and this cargo is {version}."
+        command = RUSTUP
     elif shutil.which(compiler) is None:
         problem = f"wsfast's engine needs a C compiler, and {compiler} was not found."
         command = packages("gcc libc6-dev", "xcode-select --install")

@@ -6,6 +6,8 @@ Chart.js (chart.umd.min.js, MIT: chart.LICENSE) draws it. The page holds the lib
 import json
 from pathlib import Path
 
+from bench import stats
+
 HERE = Path(__file__).parent
 ROW = (
     "median",
@@ -36,14 +38,28 @@ def slim(report):
             "size": result["case"]["size"],
             "count": result["case"]["count"],
             "rows": {
-                name: {key: rounded(row[key]) for key in ROW if row.get(key) is not None}
+                name: {
+                    **{key: rounded(row[key]) for key in ROW if row.get(key) is not None},
+                    "noise": row["n"] > 1 and stats.is_noise(row),
+                }
                 for name, row in result["rows"].items()
             },
+            "ratios": ratios(result["to_others"]),
             "gaps": result["gaps"],
         }
         for result in report["results"]
     ]
     return {"machine": report["machine"], "results": results}
+
+
+def ratios(found):
+    """The ratios of neighbouring bursts, of wsfast's clients to others: [median, low, high, noise]."""
+    pairs = {}
+    for one in found:
+        interval = one["interval"] or (one["low"], one["high"])
+        pair = [*(round(value, 3) for value in (one["median"], *interval)), stats.is_noise(one)]
+        pairs.setdefault(one["of"], {})[one["to"]] = pair
+    return pairs
 
 
 def rounded(value):

@@ -9,10 +9,13 @@ import subprocess
 import sys
 import time
 from array import array
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
-from wsfast.cli.engine import Connection, Engine
+from wsfast.cli.engine import Connection, Engine, _attempts
 from wsfast.cli.histogram import Histogram
 from wsfast.cli.load import _plan
 from wsfast.cli.main import parser
@@ -20,7 +23,7 @@ from wsfast.cli.results import Run, Series, spread
 from wsfast.cli.schedule import Schedule
 from wsfast.cli.text import buckets, duration
 from wsfast.cli.workload import Workload, parse_sizes
-from wsfast.exceptions import ConnectionClosed
+from wsfast.exceptions import ConnectionClosed, InvalidURI
 
 QUICK = ("--warmup", "0", "--quiet")
 
@@ -84,6 +87,18 @@ def test_two_series_of_runs_have_their_statistics(run, server, tmp_path):
     assert re.search(r"all runs\s+2", done.err)
 
 
+def test_progress_at_a_terminal(run, server, monkeypatch):
+    """A bar, the figures so far, and the histogram as it grows."""
+    monkeypatch.setattr("wsfast.cli.view.Console", partial(Console, force_terminal=True, width=100))
+    monkeypatch.setattr("wsfast.cli.view._REDRAW", 0)
+    done = run("load", server.plain, "-n", "300", "-c", "3", "--warmup", "0", "--reconnect")
+    assert done.code == 0
+    assert "load: connecting" in done.err
+    assert re.search(r"3 connections  0 reconnections  300 answers  .*  0 errors", done.err)
+    assert re.search(r"p50 .*p99\.99", done.err)
+    assert "█" in done.err
+
+
 def test_messages_of_a_file_and_wrong_answers(run, server, tmp_path):
     file = tmp_path / "messages"
     file.write_text("buy\nsell\nhold\n")
@@ -110,13 +125,54 @@ def test_a_server_that_closes_in_the_middle(run, server):
     assert "broken" in kind
 
 
-def test_it_opens_lost_connections_again(run, server):
-    done, content = load(run, f"{server.plain}/fail", "-n", "3", "-c", "1", "--reconnect")
+def test_it_opens_lost_connections_again(run, server, tmp_path):
+    page = tmp_path / "load.html"
+    done, content = load(run, f"{server.plain}/fail", "-n", "3", "-c", "1", "--reconnect", "--html", page)
     assert done.code == 1
+    assert content["reconnections"] == content["runs"][0]["reconnections"] == 2
+    assert "\nreconnections: 2\n" in done.err
+    assert "<p>Reconnections: 2</p>" in page.read_text()
     assert content["errors"] == {
         "unanswered: the connection was closed": 3,
         "connection closed with 1011 'broken'": 3,
     }
+
+
+@pytest.mark.parametrize("error", [None, ConnectionRefusedError(), InvalidURI("ws://x/", "for ever")])
+def test_lost_connections_come_back_ever_more_slowly(monkeypatch, error):
+    """The server accepts and closes at once, or refuses. The delays are those of a supervisor."""
+    delays = []
+
+    class Lost:
+        is_disconnected = True
+        close_info = SimpleNamespace(code=1011, reason="", cause=None)
+        stats = SimpleNamespace(bytes_sent=0, bytes_received=0)
+
+    async def ws_connect(make, url, **options):
+        if error is not None:
+            raise error
+        connection = make()
+        connection.on_ws_connected(Lost)
+        connection.on_ws_disconnected(Lost)
+        return Lost, connection
+
+    async def sleep(seconds):
+        delays.append(seconds)
+        engine.sending = len(delays) < 5
+
+    async def reopen():
+        engine.sending = True
+        connection.on_ws_disconnected(Lost)
+        while engine._reopening:
+            await asyncio.wait(engine._reopening)
+
+    monkeypatch.setattr("wsfast.cli.engine.ws_connect", ws_connect)
+    monkeypatch.setattr("wsfast.cli.engine.asyncio.sleep", sleep)
+    monkeypatch.setattr("random.uniform", lambda least, most: most)
+    engine, connection = an_engine("--reconnect")
+    asyncio.run(reopen())
+    assert delays == ([0.5] if isinstance(error, InvalidURI) else [0.5, 1, 2, 4, 8])
+    assert engine.reconnections == (4 if error is None else 0)
 
 
 def test_what_was_due_without_a_connection_is_an_error(run, server):
@@ -293,7 +349,7 @@ def an_engine(*arguments):
             pass
 
     engine = Engine(_plan(parser().parse_args(["load", "ws://x/", "-c", "1", *arguments])), 0)
-    connection = Connection(engine)
+    connection = Connection(engine, _attempts())
     connection.transport = Transport()
     return engine, connection
 

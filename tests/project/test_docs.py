@@ -1,8 +1,8 @@
 """The documentation does what it says: its Python blocks run, against real servers, and the examples do.
 
-The ```python blocks of a page are one script, so that they may build on each other; what the script prints is what the
-page's ```output blocks say, if it has any. They address the servers of examples/echo_server.py and examples/exchange.py
-by their usual ports, for which the test puts others, and find the certificate to trust in ca.pem.
+Each ```python block runs alone, as a reader pastes it, and prints what the ```output block behind it says, if there is
+one. The blocks address the servers of examples/echo_server.py and examples/exchange.py by their usual ports, for which
+the test puts others, and find the certificate to trust in ca.pem.
 """
 
 import contextlib
@@ -45,41 +45,53 @@ def place(tmp_path_factory):
             yield directory, dict(zip(["8765", "8766", "8767"], ports))
 
 
-def script_of(page):
-    """The page's Python, each line where it is in the page, so that a traceback points there."""
-    lines = [""] * (page.count("\n") + 1)
+def scripts_of(page):
+    """The page's Python blocks, each with the output that the page shows, or None. Their lines are where they are in
+    the page, so that a traceback points there."""
+    scripts = []
     for block in BLOCK.finditer(page):
         if block[1] == "python":
-            first = page.count("\n", 0, block.start(2))
-            for number, line in enumerate(block[2].splitlines(), first):
-                lines[number] = line
-    return "\n".join(lines)
+            scripts.append(["\n" * page.count("\n", 0, block.start(2)) + block[2], None])
+        elif block[1] == "output" and scripts:
+            assert scripts[-1][1] is None, "one output for each block"
+            scripts[-1][1] = block[2]
+    return scripts
 
 
 def test_there_are_pages():
-    scripts = [page for page in PAGES if script_of(page.read_text()).strip()]
+    scripts = [page for page in PAGES if scripts_of(page.read_text())]
     assert len(scripts) > 10
+
+
+# One process runs the blocks of a page one after the other, each with names of its own.
+RUN = """
+for script in {scripts!r}:
+    exec(compile(script, {page!r}, "exec"), {{"__name__": "__main__"}})
+    print(end="\\f")
+"""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page, place):
     directory, ports = place
     text = page.read_text()
-    script = script_of(text)
-    if not script.strip():
+    scripts, outputs = zip(*scripts_of(text)) if scripts_of(text) else ((), ())
+    if not scripts:
         assert "```py\n" not in text, "a block that is not run is text or console"
         return
-    script = re.sub(r"(?<=[/ ]127\.0\.0\.1:)\d+", lambda match: ports[match[0]], script)
-    run = f"exec(compile({script!r}, {str(page)!r}, 'exec'), {{'__name__': '__main__'}})"
+    scripts = [
+        re.sub(r"(?<=[/ ]127\.0\.0\.1:)\d+", lambda match: ports[match[0]], script) for script in scripts
+    ]
+    run = RUN.format(scripts=scripts, page=str(page))
     done = subprocess.run(
         [*PYTHON, "-c", run], cwd=directory, capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     # asyncio's debug mode says when a callback took long, which a busy machine may make of any.
     assert not re.sub(r"^Executing .* took .* seconds\n", "", done.stderr, flags=re.MULTILINE)
-    output = [block[2] for block in BLOCK.finditer(text) if block[1] == "output"]
-    if output:
-        assert done.stdout == "".join(output)
+    *printed, rest = done.stdout.split("\f")
+    assert rest == ""
+    assert [output and shown for output, shown in zip(outputs, printed)] == list(outputs)
 
 
 EXAMPLE = re.compile(
@@ -114,7 +126,7 @@ def test_example(name, place):
     assert SHOWN[name] is None or done.stdout == SHOWN[name]
 
 
-LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)]*))?\)")
 
 
 LINKING = sorted({*PAGES, *ROOT.glob("*.md"), ROOT / "bench" / "README.md"})
@@ -123,8 +135,13 @@ LINKING = sorted({*PAGES, *ROOT.glob("*.md"), ROOT / "bench" / "README.md"})
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     """Sphinx checks those between pages of docs/, but not those of the other files."""
-    targets = LINK.findall(page.read_text())
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    for name, anchor in LINK.findall(BLOCK.sub("", page.read_text())):
+        target = page.parent / name if name else page
+        assert target.exists()
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", target.read_text()), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+            assert anchor in slugs
 
 
 PICOWS_SERVER = """

@@ -101,7 +101,7 @@ def test_what_type_checkers_accept(tmp_path):
             tmp_path / "cache",
             program,
         ],
-        cwd=ROOT,
+        cwd=tmp_path,  # wsfast is installed, not found beside
         capture_output=True,
         text=True,
         timeout=50,

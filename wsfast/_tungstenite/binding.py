@@ -12,7 +12,13 @@ LIBRARY = Path(os.environ.get("CARGO_TARGET_DIR", "build/cargo"), PROFILE, "libw
 
 # What Rust's standard library wants, and, where the linker can, none of its symbols in the dynamic table.
 LINK = {
-    "linux": ["-Wl,--exclude-libs,ALL", "-Wl,--gc-sections", "-lpthread", "-ldl", "-lm", "-lgcc_s"],
+    "linux": [
+        "-Wl,--exclude-libs,ALL,--gc-sections,-z,noseparate-code",
+        "-lpthread",
+        "-ldl",
+        "-lm",
+        "-lgcc_s",
+    ],
     "darwin": ["-framework", "Security", "-framework", "CoreFoundation", "-liconv"],
 }
 

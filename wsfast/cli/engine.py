@@ -7,6 +7,8 @@ order.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from array import array
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -15,10 +17,12 @@ from time import monotonic_ns
 from typing import Any
 
 from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast._opening.reconnecting import Attempts, process_exception
 from wsfast.cli.outcome import why
 from wsfast.cli.plan import Plan
 from wsfast.cli.schedule import Schedule
 from wsfast.exceptions import ConnectionClosed
+from wsfast.supervisor.backoff import full_jitter
 
 __all__ = ["Engine"]
 
@@ -35,26 +39,32 @@ _BACKLOG = 16 * 2**20
 # At most so many connections are being opened at a time.
 _OPENING = 64
 
-# Seconds before a lost connection is opened again. Each failed attempt doubles them.
-_DELAY, _LONGEST_DELAY = 0.1, 5.0
+_logger = logging.getLogger("wsfast.cli")
 
 _CONTROL = WSMsgType.CLOSE  # the first type of control frames; those of messages are below
 _FOREVER = 2**62
 
 
 class Connection(WSListener):
-    """One connection. It keeps the times at which its unanswered messages were due, the oldest first."""
+    """One connection. It keeps the times at which its unanswered messages were due, the oldest first.
+
+    :param attempts: paces those who replace it, and has paced those whom it replaces
+    """
 
     transport: WSTransport
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, attempts: Attempts) -> None:
         self.engine = engine
+        self.attempts = attempts
         self.waiting: deque[int] = deque()
         self.expected: deque[bytes] | None = deque() if engine.verify else None
         # How many bytes of the arriving answer were compared with its message. The answer may come in fragments.
         self.compared = 0
         self.same = True
         self.full = False
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self.attempts.connected()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.msg_type >= _CONTROL:
@@ -169,6 +179,7 @@ class Engine:
         self.begins = self.ends = _FOREVER
         self.sending = self._stopped = False
         self.sent = self.received = self._given_up = 0
+        self.reconnections = 0
         self.counted = 0  # answers that arrived in the measured time
         # In a closed loop with a number of messages: how many are still to be sent, and to be answered.
         self._budget = self.owed = _FOREVER
@@ -185,7 +196,7 @@ class Engine:
         """Open the connections. Returns the report about them."""
         began = monotonic_ns()
         count = self._plan.share(self._plan.connections, self._number)
-        await asyncio.gather(*(self._open_one() for _ in range(count)))
+        await asyncio.gather(*(self._open_one(_attempts()) for _ in range(count)))
         tls = self._connections[0].transport.tls if self._connections else None
         return {
             "connections": len(self._connections),
@@ -193,12 +204,12 @@ class Engine:
             "tls": None if tls is None else f"{tls.version}, {tls.layer}",
         }
 
-    async def _open_one(self) -> Connection | None:
-        """Open a connection. Returns None if that failed, or if the connection has ended already."""
+    async def _open_one(self, attempts: Attempts) -> Exception | None:
+        """Open a connection. Returns the error if that failed; for one that has ended already, lost() was called."""
         compression = self._plan.compression
 
         def make() -> Connection:
-            return CompressingConnection(self) if compression else Connection(self)
+            return (CompressingConnection if compression else Connection)(self, attempts)
 
         target = self._plan.target
         options = {**target.options(), "websocket_handshake_timeout": target.open_timeout}
@@ -211,31 +222,38 @@ class Engine:
                 )
             except Exception as exc:
                 self.errors[f"connecting: {why(exc)[:200]}"] += 1
-                return None
+                return exc
         assert isinstance(connection, Connection)
         connection.transport = transport
-        transport.set_write_buffer_limits(high=_BACKLOG)
-        if transport.is_disconnected:
-            return None
-        self._connections.append(connection)
-        return connection
+        if not transport.is_disconnected:
+            transport.set_write_buffer_limits(high=_BACKLOG)
+            self._connections.append(connection)
+            if self.sending:
+                connection.begin()
+        return None
 
     @property
     def _gone(self) -> bool:
         """True if there is no connection, and none is being reopened."""
         return not self._connections and not self._reopening
 
-    def _reopen(self) -> None:
-        """Replace a connection that was lost, with growing delays between the attempts."""
+    def _reopen(self, attempts: Attempts) -> None:
+        """Replace a connection that was lost, as soon as its attempts allow."""
 
-        async def attempts() -> None:
-            delay = _DELAY
-            while self.sending:
+        async def reopen() -> None:
+            delay = attempts.ended()
+            while delay is not None:
                 await asyncio.sleep(delay)
-                if self.sending and (connection := await self._open_one()) is not None:
-                    connection.begin()
+                if not self.sending:
                     return
-                delay = min(2 * delay, _LONGEST_DELAY)
+                error = await self._open_one(attempts)
+                if error is None:
+                    self.reconnections += 1
+                    return
+                try:
+                    delay = attempts.failed(error)
+                except Exception:  # the same error: no later attempt would succeed
+                    return
 
         def ended(task: asyncio.Task[None]) -> None:
             self._reopening.discard(task)
@@ -243,7 +261,7 @@ class Engine:
                 task.result()
                 self.look_for_the_end()
 
-        task = asyncio.ensure_future(attempts())
+        task = asyncio.ensure_future(reopen())
         self._reopening.add(task)
         task.add_done_callback(ended)
 
@@ -265,7 +283,7 @@ class Engine:
             self._given_up += len(connection.waiting)
             connection.waiting.clear()
         if self._plan.reconnect and self.sending and self.owed:
-            self._reopen()
+            self._reopen(connection.attempts)
         if self.begins != _FOREVER:
             self.look_for_the_end()
 
@@ -409,6 +427,11 @@ class Engine:
         for transport in left:
             transport.disconnect()
         await asyncio.gather(*(_closed(transport) for transport in left))
+
+
+def _attempts() -> Attempts:
+    """The attempts of one connection and those that replace it, paced as a supervisor's."""
+    return Attempts(process_exception, full_jitter, _logger, time.monotonic)
 
 
 async def _closed(transport: WSTransport) -> None:

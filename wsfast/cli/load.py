@@ -92,7 +92,7 @@ def add_to(commands: Any) -> None:
     load.add_argument(
         "--reconnect",
         action="store_true",
-        help="open a lost connection again; the loss is an error all the same",
+        help="open a lost connection again, with growing delays; the loss is an error all the same",
     )
     load.add_argument("--compression", action="store_true", help="offer permessage-deflate")
     messages = parser.add_argument_group("messages")

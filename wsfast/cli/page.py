@@ -76,6 +76,8 @@ def page(content: dict[str, Any], series: Series) -> str:
     parts.append("<h2>Errors</h2>")
     errors = [[kind, f"{count:,}"] for kind, count in series.errors.most_common()]
     parts.append(_table(["", ""], errors) if errors else "<p>none</p>")
+    if content["plan"]["reconnect"]:
+        parts.append(f"<p>Reconnections: {series.reconnections:,}</p>")
     parts.append("<h2>Machine</h2>")
     parts.append(_table(["", ""], [[name, _shown(value)] for name, value in content["machine"].items()]))
     raw = escape(json.dumps(content, indent=1, ensure_ascii=False), quote=False)

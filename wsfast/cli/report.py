@@ -55,7 +55,7 @@ def text(plan: Plan, series: Series) -> str:
     lines = [_head(plan)]
     runs = series.runs
     if not any(len(run.latencies) for run in runs):
-        return "\n".join([*lines, *_schedule(plan, series), *_errors(series), "nothing was measured"])
+        return "\n".join([*lines, *_schedule(plan, series), *_errors(plan, series), "nothing was measured"])
     tls = runs[0].tls
     lines.append(
         f"connected {runs[0].connections} in {duration(runs[0].connecting * 1e9)}"
@@ -72,7 +72,7 @@ def text(plan: Plan, series: Series) -> str:
     row = [duration(value) for value in (*levels.values(), latencies.most)]
     lines += [table(["", *(f"p{level:g}" for level in levels), "max"], [["", *row]]), "", bars(latencies)]
     lines += _schedule(plan, series)
-    lines += _errors(series)
+    lines += _errors(plan, series)
     return "\n".join(lines)
 
 
@@ -129,12 +129,14 @@ def _schedule(plan: Plan, series: Series) -> list[str]:
     return lines
 
 
-def _errors(series: Series) -> list[str]:
+def _errors(plan: Plan, series: Series) -> list[str]:
     errors = series.errors
+    reconnections = [f"reconnections: {series.reconnections:,}"] if plan.reconnect else []
     if not errors:
-        return ["", "no errors"]
+        return ["", *reconnections, "no errors"]
     return [
         "",
+        *reconnections,
         f"errors: {sum(errors.values()):,}",
         *(f"  {count:,}  {kind}" for kind, count in errors.most_common()),
     ]

@@ -25,6 +25,8 @@ class Run:
     connecting: float = 0.0
     """How long opening the connections took, in seconds."""
     tls: str | None = None
+    reconnections: int = 0
+    """How often a lost connection was opened again."""
     sent: int = 0
     received: int = 0
     counted: int = 0
@@ -69,6 +71,7 @@ class Run:
             "seconds": round(self.seconds, 6),
             "connections": self.connections,
             "connecting_seconds": round(self.connecting, 6),
+            "reconnections": self.reconnections,
             "tls": self.tls,
             "messages": {"sent": self.sent, "answered": self.received, "counted": self.counted},
             "messages_per_second": round(self.throughput, 3),
@@ -103,6 +106,11 @@ class Series:
         return sum((run.errors for run in self.runs), Counter())
 
     @property
+    def reconnections(self) -> int:
+        """How often lost connections were opened again."""
+        return sum(run.reconnections for run in self.runs)
+
+    @property
     def latencies(self) -> Histogram:
         """The latencies of all runs."""
         return _merged([run.latencies for run in self.runs])
@@ -133,6 +141,7 @@ class Series:
             "latency": self.latencies.to_json(),
             "lag": self.lags.to_json(),
             "errors": dict(self.errors),
+            "reconnections": self.reconnections,
             "runs": [run.to_json() for run in self.runs],
         }
 

@@ -95,4 +95,5 @@ class View:
         latencies: Any = run.latencies.percentiles()
         shown = "  ".join(f"p{level:g} {duration(value)}" for level, value in latencies.items())
         errors = sum(run.errors.values())
-        return f"{run.connections} connections  {run.received:,} answers  {rate}  {errors:,} errors\n{shown}"
+        again = f"  {run.reconnections:,} reconnections" if self._plan.reconnect else ""
+        return f"{run.connections} connections{again}  {run.received:,} answers  {rate}  {errors:,} errors\n{shown}"

@@ -55,8 +55,8 @@ def _sample(engine: Engine) -> tuple[dict[str, Any], array[int], array[int]]:
     """The counts so far, and the times since the last sample."""
     latencies, lags = engine.latencies, engine.lags
     engine.latencies, engine.lags = array("q"), array("q")
-    counts = {"sent": engine.sent, "received": engine.received, "errors": dict(engine.errors)}
-    return counts, latencies, lags
+    counts = {"sent": engine.sent, "received": engine.received, "reconnections": engine.reconnections}
+    return {**counts, "errors": dict(engine.errors)}, latencies, lags
 
 
 async def _work(number: int) -> None:

@@ -129,7 +129,7 @@ class Workers:
         """Add up the newest reports of all processes."""
         self._latest[number] = report
         run, latest = self._run, list(self._latest.values())
-        for name in ("sent", "received", "counted", "bytes_sent", "bytes_received"):
+        for name in ("sent", "received", "reconnections", "counted", "bytes_sent", "bytes_received"):
             setattr(run, name, sum(one.get(name, 0) for one in latest))
         run.errors = sum((Counter(one["errors"]) for one in latest), +self._crashed)
         if all(one["kind"] == "result" for one in latest):
