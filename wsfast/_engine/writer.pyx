@@ -337,8 +337,6 @@ cdef class FrameWriter(Link):
             LateFrame *late
             bint done
         while self._owed and not self._writing:
-            if self._state == State.CLOSED:
-                self._forget_late()
             late = self._late
             if late == NULL and (self._gathered == NULL or self._cork_depth or self._flush_scheduled):
                 self._owed = False
@@ -441,8 +439,8 @@ cdef class FrameWriter(Link):
     @cython.nonecheck(False)
     cdef inline int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         cdef uint32_t key
-        while self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
-            self._write_gathered()
+        if self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
+            self._write_gathered()  # nothing joins it during a write, so the frame fits now: _put_encoded() saw to it
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         if self._gathered == NULL:
