@@ -29,7 +29,7 @@ cdef class Link(Protocol):
 
         # Set by the Poller, which wants to know when something is sent or received. Tested by FrameWriter and
         # FrameReader, for each write and each read.
-        bint _tells_poller
+        bint _notifies_poller
 
     @cython.final
     @cython.nonecheck(False)

@@ -13,14 +13,14 @@ cdef class Poller:
         object _next_round          # a bound method while awake: so nothing keeps the poller alive when it sleeps
         set _members
         list _direct                # members whose sockets are read in every poll round
-        double _until               # the end of the last window
+        double _until               # the end of the last busy_poll of a member
 
     cdef int add(self, PollingReader member) except -1
     cdef int remove(self, PollingReader member) except -1
     cdef int event(self, PollingReader member) except -1
     cdef int _renew(self, PollingReader member, double now) except -1
     cdef int _make_room(self) except -1
-    cdef int _look_around(self) except -1
+    cdef int _poll_direct(self) except -1
 
 
 cdef class PollingReader(FrameReader):
@@ -31,7 +31,7 @@ cdef class PollingReader(FrameReader):
         bint _takes_message
 
         # Set by WSTransport.
-        double _window              # busy_poll, in seconds
+        double _busy_poll           # in seconds
         uint64_t _frames_kept       # frames that were not delivered: PINGs that wsfast answered, expected PONGs
 
         # Set while the connection is open and polls; the Poller reads them, and keeps the time.
@@ -57,7 +57,7 @@ cdef class PollingReader(FrameReader):
     cdef int _start_polling(self) except -1
     cdef int _stop_polling(self) except -1
     cdef bint _holds_something(self) except -1
-    cdef int _look(self, bint waits) except -1
+    cdef int _attempt(self, bint waits) except -1
     cdef bint _sleep(self, double left) except -1
     cdef int _require_reading(self) except -1
     cdef int _log_received(self, WSFrame frame) except -1

@@ -25,7 +25,7 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _read_size       # of them, what is worth it: more than READ_SIZE while long frames come
         int _short_reads            # since the last of those
 
-        # What is left of a read because the listener has no room for more; None if nothing is. Inbox looks whether
+        # What is left of a read because the listener has no room for more; None if nothing is. Inbox checks whether
         # something is, has it kept by _hold_back(), and takes it back by _deliver_held().
         ReadBuffer _held
         Py_ssize_t _held_size
@@ -41,7 +41,7 @@ cdef class FrameReader(FrameWriter):
         bint _expect_pong
         bint _stamp_reads
         bint _stamp_frames
-        bint _tells_read_done       # the listener wants to know when the frames of a read are all dispatched
+        bint _notifies_read_done    # the listener wants to know when the frames of a read are all dispatched
 
         # When the bytes came that were read last.
         double _last_received
@@ -58,7 +58,7 @@ cdef class FrameReader(FrameWriter):
         uint64_t _reads
         uint64_t _empty_wakeups
 
-    cdef void _tell_read_done(self) noexcept
+    cdef void _notify_read_done(self) noexcept
     cdef void _woken_for_nothing(self) noexcept
     cdef void _read_more(self, Py_ssize_t size) noexcept
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept

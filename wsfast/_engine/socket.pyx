@@ -207,10 +207,10 @@ cdef class SocketTransport(WritableTransport):
     # ---- reading
 
     def _read_ready(self):
-        if self.read_now(None, False) == Look.NOTHING:
+        if self.read_now(None, False) == Attempt.NOTHING:
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
-    cdef Look read_now(self, object context, bint waits) except Look.RAISED:
+    cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED:
         """Read once what there is. What calls back runs in `context`, unless that is None. It may wait in the kernel,
         see `_receive`."""
         cdef:
@@ -218,16 +218,16 @@ cdef class SocketTransport(WritableTransport):
             char *ptr
             Py_ssize_t size, received
         if self._finalizing_close or self._read_paused or reader is None:
-            return Look.STOPPED
+            return Attempt.STOPPED
         try:
             reader.get_buffer_c(-1, &ptr, &size)
             received = self._receive(ptr, size, waits)
             if received < 0:
-                return Look.NOTHING
+                return Attempt.NOTHING
             if received == 0:
                 self._call_protocol_eof_received()
                 self.close()
-                return Look.STOPPED
+                return Attempt.STOPPED
             if context is None:
                 reader.buffer_updated(received)
             else:
@@ -236,10 +236,10 @@ cdef class SocketTransport(WritableTransport):
                     reader.buffer_updated(received)
                 finally:
                     PyContext_Exit(context)
-            return Look.RECEIVED
+            return Attempt.RECEIVED
         except BaseException:
             self._handle_error("Fatal read error on socket transport")
-            return Look.STOPPED
+            return Attempt.STOPPED
 
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2:
         """recv(2): how much there was, -1 if there is nothing yet, 0 at the end.

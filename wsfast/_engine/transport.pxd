@@ -28,7 +28,7 @@ cdef class WSListener:
     cpdef pause_writing(self)
     cpdef resume_writing(self)
 
-    # For C only, and only if the transport's _tells_read_done is set.
+    # For C only, and only if the transport's _notifies_read_done is set.
     cdef int _read_done(self, WSTransport transport) except -1
 
 
@@ -46,7 +46,7 @@ cdef class WSTransport(PollingReader):
 
         # From the first byte to the upgrade, and from then to the end.
         object _opening             # the opening handshake, until it is over
-        WSListener _listener        # until the connection is gone, and it was told so
+        WSListener _listener        # until the connection is gone, and it was notified of that
         object _on_frame            # the listener's on_ws_frame if that is Python, else None
 
         # Set when the connection opens.
@@ -58,7 +58,7 @@ cdef class WSTransport(PollingReader):
         readonly object compression
         Inflater _inflater          # for the listener to use; None: compression was not negotiated
 
-        bint _told_paused           # what the listener was told last: pause_writing() or resume_writing()
+        bint _notified_paused       # what the listener was notified of last: pause_writing() or resume_writing()
 
         bytes _pong_owed            # the answer to the last PING, while writing is paused
 

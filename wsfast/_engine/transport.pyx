@@ -161,10 +161,10 @@ cdef class WSTransport(PollingReader):
         self._close_timeout = close_timeout
         tuning = tuning or Tuning()
         self._gather = tuning.gather
-        self._window = tuning.busy_poll
+        self._busy_poll = tuning.busy_poll
         self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
         (<object>self)._read_at_most(tuning.max_read_size)
-        self._tells_read_done = self._quickack = tuning.quickack
+        self._notifies_read_done = self._quickack = tuning.quickack
         self._ping_histogram = tuning.ping_histogram
         self._state = State.CONNECTING
 
@@ -234,7 +234,7 @@ cdef class WSTransport(PollingReader):
         return self._opening.data_received(data)
 
     cdef int _upgraded(self) except -1:
-        self._tell(self._listener, "on_ws_connected")
+        self._notify(self._listener, "on_ws_connected")
         return 0
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
@@ -320,15 +320,15 @@ cdef class WSTransport(PollingReader):
                 self._disconnected.set_result(None)
 
     def _disconnected_callbacks(self):
-        """Tell everybody but wait_disconnected(), and let go of them: they refer to each other."""
+        """Notify all but wait_disconnected(), and let go of them: they refer to each other."""
         if self._keepalive is not None:
             self._keepalive.stop(self._closed())
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
-        self._tell(listener, "on_ws_disconnected")
+        self._notify(listener, "on_ws_disconnected")
 
-    def _tell(self, listener, str callback):
+    def _notify(self, listener, str callback):
         if listener is None:
             return  # it is gone already
         try:
@@ -358,10 +358,10 @@ cdef class WSTransport(PollingReader):
         if not self._writing_paused and self._pong_owed is not None:
             payload, self._pong_owed = self._pong_owed, None
             self._answer_ping(payload)
-        if self._listener is None or self._told_paused == self._writing_paused:
+        if self._listener is None or self._notified_paused == self._writing_paused:
             return 0
-        self._told_paused = self._writing_paused
-        callback = "pause_writing" if self._told_paused else "resume_writing"
+        self._notified_paused = self._writing_paused
+        callback = "pause_writing" if self._notified_paused else "resume_writing"
         try:
             getattr(self._listener, callback)()
         except Exception as exc:

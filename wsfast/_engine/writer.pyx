@@ -24,8 +24,10 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport (
+    WSF_CONTROL_BIT,
     WSF_MAX_CONTROL,
     WSF_MAX_HEADER,
+    WSF_OPCODE_BITS,
     wsf_encode_frame,
     wsf_encode_header,
     wsf_header_size,
@@ -185,7 +187,7 @@ cdef class FrameWriter(Link):
         self._require_open()
         if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._puts_slowly:
             return self._send_frame(first_byte, payload, size)
-        if first_byte & 0x08:
+        if first_byte & WSF_CONTROL_BIT:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
@@ -274,18 +276,18 @@ cdef class FrameWriter(Link):
         # WSTransport alone sends CLOSE, once, and when it has left the state OPEN already.
         if not self._is_open() and first_byte != (FIN | WSMsgType.CLOSE):
             self._raise_closed()
-        if first_byte & 0x08:
+        if first_byte & WSF_CONTROL_BIT:
             if size > WSF_MAX_CONTROL:
                 raise ValueError(
                     f"message must be at most {WSF_MAX_CONTROL} bytes in a control frame, not {size}")
-        elif in_fragments != ((first_byte & 0x0F) == WSMsgType.CONTINUATION):
+        elif in_fragments != ((first_byte & WSF_OPCODE_BITS) == WSMsgType.CONTINUATION):
             # _first_byte() has checked it, but since then the caller's code may have run: an iterator, a __bool__().
             _wrong_sequence(in_fragments)
         if self._writing:
             return self._send_later(head, payload, size)
         self._writing = True
         try:
-            if not head & 0x08:
+            if not head & WSF_CONTROL_BIT:
                 self._sending_fragments = not head & FIN
             self._put_frame(head, payload, size)
             done = True
@@ -309,7 +311,7 @@ cdef class FrameWriter(Link):
         else:
             self._latest.next = late
         self._latest = late
-        if not head & 0x08:
+        if not head & WSF_CONTROL_BIT:
             self._sending_fragments = not head & FIN
         self._owed = True
         return 0
@@ -407,7 +409,7 @@ cdef class FrameWriter(Link):
             bint fin = head & FIN
             bint compressed = deflater.wants(head, size)
             bytes deflated
-        if (head & 0x0F) != WSMsgType.CONTINUATION:
+        if (head & WSF_OPCODE_BITS) != WSMsgType.CONTINUATION:
             deflater.in_message = compressed and not fin
             head |= RSV1 if compressed else 0
         if not compressed:
@@ -504,7 +506,7 @@ cdef class FrameWriter(Link):
         self._writes += 1
         self._bytes_sent += size
         try:
-            if self._tells_poller:
+            if self._notifies_poller:
                 self._event()
             if self._fast is not None:
                 self._fast.write_c(ptr, size)

@@ -292,7 +292,7 @@ class ClientConnection(Connection, Identity):
         It blocks the event loop: no other task goes on meanwhile. The message is for :meth:`recv`, which gives it at
         once. What is being gathered or corked is sent first.
 
-        :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
+        :param timeout: seconds; 0 tries once, ``math.inf`` waits until a frame arrives
         :param sleep: wait in the kernel instead of looking again and again
         :returns: True if a frame arrived, of a message or a control frame
         :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more

@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
 from wsfast._engine.crate cimport address_of
-from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_wished
+from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_override
 from wsfast._engine.frame cimport WSMsgType
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
 from wsfast._engine.violation cimport add_content
@@ -346,18 +346,18 @@ cdef class Connection:
         :raises ConcurrencyError: another thread is sending a fragmented message
         :raises TypeError: `message` is of another type
         """
-        cdef int wish = 0 if compress is None else compression_wished(compress)
+        cdef int override = 0 if compress is None else compression_override(compress)
         if isinstance(message, str):
-            self._send_one((WHOLE_BINARY if text is False else WHOLE_TEXT) | wish, message)
+            self._send_one((WHOLE_BINARY if text is False else WHOLE_TEXT) | override, message)
         elif isinstance(message, (bytes, bytearray, memoryview)):
-            self._send_one((WHOLE_TEXT if text else WHOLE_BINARY) | wish, message)
+            self._send_one((WHOLE_TEXT if text else WHOLE_BINARY) | override, message)
         else:
-            self._send_fragments(message, text, wish)
+            self._send_fragments(message, text, override)
 
     def _send_frame(self, int head, message) -> None:
         """Send one frame, and return when the kernel has all of it.
 
-        :param head: its first byte, and above it the wish to compress it, see _engine/streams.pxd
+        :param head: its first byte, and above it the override of `compress=`, see _engine/streams.pxd
         """
         self._send_one(head, message)
 

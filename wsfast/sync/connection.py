@@ -336,7 +336,7 @@ class ClientConnection(Connection, Identity):
                 self._end()
                 raise self._exception()
 
-    def _send_fragments(self, message: Any, text: bool | None, wish: int) -> None:
+    def _send_fragments(self, message: Any, text: bool | None, override: int) -> None:
         if isinstance(message, Mapping):
             raise TypeError("data is a dict-like object")
         if not isinstance(message, Iterable):
@@ -353,7 +353,7 @@ class ClientConnection(Connection, Identity):
         first = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
         begun = False
         try:
-            self._send_frame((WSMsgType.TEXT if as_text else WSMsgType.BINARY) | wish, first)
+            self._send_frame((WSMsgType.TEXT if as_text else WSMsgType.BINARY) | override, first)
             begun = self._fragments = True
             for fragment in fragments:
                 if not isinstance(fragment, kinds):
