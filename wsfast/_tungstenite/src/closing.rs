@@ -116,7 +116,7 @@ impl Connection {
     /// The connection is over. Threads that sleep in it wake.
     pub fn finalize(&self, cause: Cause) {
         if self.closer.end(cause) {
-            self.sender.forget_residue();
+            self.sender.forget_backlog();
             self.wire.socket.retire();
         }
     }

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use crate::block::NoMemory;
 use crate::counts::Counts;
 use crate::ending::{Closer, Ending, Phase};
-use crate::frame::Short;
 use crate::keepalive::{Keepalive, NewPinging};
 use crate::pings::Pings;
 use crate::reader::{Limits, Reader};
@@ -137,17 +136,9 @@ impl Connection {
         self.new_pinging.set(Keepalive::new(ping_interval, ping_timeout));
     }
 
-    pub fn latency(&self) -> f64 {
-        self.pings.latency()
-    }
-
     /// Is there something for Python to take?
     pub(crate) fn has_news(&self) -> bool {
-        self.pings.are_answered() || self.sender.log.is_waiting()
-    }
-
-    pub fn take_pong(&self) -> Option<(Short, f64)> {
-        self.pings.take()
+        self.pings.are_answered() || self.wire.log.is_waiting()
     }
 
     pub fn dup(&self) -> Option<i32> {
@@ -164,10 +155,9 @@ impl Connection {
     }
 }
 
-/// The instant `seconds` from now; None if it is too far away to matter.
-pub fn after(seconds: f64) -> Option<Instant> {
-    let duration = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
-    Instant::now().checked_add(duration)
+/// When a time-out that begins now is over.
+pub fn after(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.map(|timeout| Instant::now() + timeout)
 }
 
 pub fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {

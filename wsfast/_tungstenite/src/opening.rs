@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustls::CommonState;
 
-use crate::connection::{Connection, Stop};
+use crate::connection::{after, Connection, Stop};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::Reader;
@@ -23,7 +23,7 @@ impl Connection {
         timeout: Option<Duration>,
     ) -> Result<(), Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = after(timeout);
         if self.wire.session().is_none() {
             match new() {
                 Ok(session) => self.wire.secure(session),
@@ -89,15 +89,15 @@ impl Connection {
         })
     }
 
-    /// Looks at what rustls has agreed with the server; None if it does not encrypt.
-    pub fn look_at_tls<T>(&self, look: impl FnOnce(&CommonState) -> T) -> Option<T> {
-        locked(self.wire.session()?).state().map(look)
+    /// Runs `body` with what rustls has agreed with the server; None if it does not encrypt.
+    pub fn with_tls<T>(&self, body: impl FnOnce(&CommonState) -> T) -> Option<T> {
+        locked(self.wire.session()?).state().map(body)
     }
 
     /// Sends the upgrade request. After `Stop::Interrupted` it is called again, without data.
     pub fn send_raw(&self, data: &[u8], timeout: Option<Duration>) -> Result<(), Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = after(timeout);
         let mut slept = false;
         self.sender.put_raw(data)?;
         loop {
@@ -118,7 +118,7 @@ impl Connection {
     /// Receives some bytes into `data`, and returns how many.
     pub fn recv_raw(&self, data: &mut [u8], timeout: Option<Duration>) -> Result<usize, Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = after(timeout);
         let mut reader = locked(&self.reader);
         if reader.buffer.unread().is_empty() {
             if reader.ended {
@@ -160,7 +160,7 @@ impl Connection {
 
     /// Sleeps until one of `events`, during the opening; for a `PULSE` at the most, since a signal that comes before poll(2)
     /// sleeps does not wake it.
-    pub(crate) fn sleep(&self, events: i16, deadline: Option<Instant>) -> Result<(), Stop> {
+    fn sleep(&self, events: i16, deadline: Option<Instant>) -> Result<(), Stop> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match self.wire.socket.poll(events, Some(left.map_or(PULSE, |left| left.min(PULSE)))) {
             Ok(0) if left.is_some_and(|left| left <= PULSE) => Err(Stop::Timeout),

@@ -29,7 +29,7 @@ const RECORD: usize = 5 + 16384 + 256;
 
 /// Options of `receive`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish {
+pub struct Wanted {
     /// Goes on with the same deadline.
     pub resume: bool,
     /// A frame at a time.
@@ -75,17 +75,17 @@ impl Connection {
     ///
     /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
     /// the caller has none for a copy, the frame is still there, and comes next.
-    pub fn receive(&self, timeout: Option<f64>, wish: Wish) -> Result<Received, Stop> {
+    pub fn receive(&self, timeout: Option<Duration>, wanted: Wanted) -> Result<Received, Stop> {
         let user = self.wire.enter();
         let mut reader = locked(&self.reader);
         let reader = &mut *reader;
-        if !wish.resume {
-            reader.deadline = timeout.and_then(after);
+        if !wanted.resume {
+            reader.deadline = after(timeout);
             reader.spin_until = None;
         }
-        let mut frame = if reader.again || wish.again { reader.lent } else { None };
+        let mut frame = if reader.again || wanted.again { reader.lent } else { None };
         reader.again = false;
-        if wish.stream && reader.assembly.is_some() {
+        if wanted.stream && reader.assembly.is_some() {
             // A call that timed out, or had no memory, has put the beginning together.
             if frame.is_some() {
                 reader.again = true;
@@ -126,11 +126,11 @@ impl Connection {
                 }
             };
             if next.is_whole() {
-                if wish.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
+                if wanted.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
                     self.refuse(reader, Cause::Protocol(Violation::TEXT));
                     continue;
                 }
-            } else if !wish.stream && !next.kind.compressed {
+            } else if !wanted.stream && !next.kind.compressed {
                 let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(next.kind));
                 if assembly.add(reader.buffer.lent()).is_err() {
                     (reader.lent, reader.again) = (Some(next), true);
@@ -182,7 +182,7 @@ impl Connection {
                 Parsed::Violation(cause) => self.violate(reader, cause),
                 Parsed::Control(opcode, payload) => {
                     self.counts.frames.add(1);
-                    self.sender.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
+                    self.wire.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
                     match opcode {
                         Control::Ping => self.sender.answer(&self.wire, &self.closer, payload.bytes()),
                         Control::Pong => self.pings.answer(payload.bytes()),
@@ -194,7 +194,7 @@ impl Connection {
     }
 
     /// Sleeps once until bytes arrive. Then the caller checks for signals.
-    pub(crate) fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
+    fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
         reader.buffer.make_room(need)?;
         let had = reader.buffer.unread().len();
         let now = Instant::now();
@@ -207,7 +207,7 @@ impl Connection {
         let over = reader.deadline.is_some_and(|deadline| deadline <= now);
         if over {
             // One attempt, without sleeping.
-        } else if self.sender.has_residue() {
+        } else if self.sender.has_backlog() {
             match self.wire.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
                 Err(libc::EINTR) => return Err(Stop::Interrupted),
                 Ok(events) if events & libc::POLLOUT != 0 => self.sender.flush_quietly(&self.wire),
@@ -265,12 +265,12 @@ impl Connection {
         self.wire.socket.set_receive_timeout(timeout);
     }
 
-    pub(crate) fn may_spin(&self, reader: &mut Reader, now: Instant) -> bool {
+    fn may_spin(&self, reader: &mut Reader, now: Instant) -> bool {
         now < *reader.spin_until.get_or_insert(now + self.busy_poll)
     }
 
     /// Asks the socket again and again, without sleeping.
-    pub(crate) fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
+    fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
         let spin_until = reader.spin_until.unwrap_or(start);
         let until = earliest(left.map(|left| start + left), Some(spin_until.min(start + SPIN))).unwrap_or(start);
         loop {
@@ -336,10 +336,10 @@ impl Connection {
             Ok(ended) => reader.ended = ended,
             Err(cause) => {
                 // The bytes before the error, of the same read, are still to be parsed.
-                let told = got > 0 && self.phase() != Phase::Connecting;
+                let parsed = got > 0 && self.phase() != Phase::Connecting;
                 let _ = locked(session).flush(&self.wire.socket);
                 self.finalize(cause);
-                return Ok(if told { size } else { 0 });
+                return Ok(if parsed { size } else { 0 });
             }
         }
         Ok(size)
@@ -401,8 +401,8 @@ impl Connection {
     }
 
     /// Reads into the queue, and sleeps once until there is more to read. See wst_pump().
-    pub fn pump(&self, timeout: Option<f64>) -> Result<(), Stop> {
-        let deadline = timeout.and_then(after);
+    pub fn pump(&self, timeout: Option<Duration>) -> Result<(), Stop> {
+        let deadline = after(timeout);
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let mut reader = self.try_reader().ok_or(Stop::Busy)?;
         let room = self.drain(&mut reader);
