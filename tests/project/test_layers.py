@@ -2,10 +2,12 @@
 
 import ast
 import graphlib
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from aiofastnet.transport import WritableTransport
 
 PACKAGE = Path(__file__).parents[2] / "wsfast"
 
@@ -158,6 +160,55 @@ def test_the_search_finds_imports():
     assert {"wsfast._engine.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
     assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "handshake.py")
     assert "wsfast._engine.reader" in graph()["wsfast._engine.transport"] | graph()["wsfast._engine.polling"]
+
+
+AIOFASTNET = Path(importlib.util.find_spec("aiofastnet").origin).parent
+# Fields whose comment names another module that sets them.
+SET_BY_OTHERS = {"_notifies_poller", "_stage", "_head"}
+
+
+def cython_code(paths):
+    return "\n".join(re.sub(r"#.*", "", path.read_text()) for path in paths)
+
+
+def methods_declared_in(code):
+    return set(re.findall(r"\b(?:def|cdef|cpdef)\b[^\n(=]*?(\w+)\s*\(", code))
+
+
+def fields_declared_in(code):
+    kinds = r"(?:cdef |public |readonly )*[\w.]+(?: \w+)? \**"
+    return set(re.findall(rf"^\s+{kinds}(\w+)\s*$", code, re.MULTILINE))
+
+
+def compiled():
+    return [path for path in sources() if path.suffix == ".pyx"]
+
+
+def undeclared_calls(code, declared):
+    """What methods call on their own object, or on the connection that they serve, and nothing compiled has."""
+    return set(re.findall(r"\bself(?:\._connection|\._owner)?\.(\w+)\(", code)) - declared
+
+
+def test_a_compiled_base_class_declares_what_it_calls():
+    """Its subclass in Python overrides it. mypy sees to classes in Python."""
+    ours = cython_code(path for path in sources() if path.suffix != ".py")
+    theirs = methods_declared_in(cython_code(AIOFASTNET.glob("*.pxd"))) | set(dir(WritableTransport))
+    declared = methods_declared_in(ours) | fields_declared_in(ours) | theirs
+    assert undeclared_calls(ours, declared) == set()
+    assert undeclared_calls("        self._only_a_subclass_has_it()", declared)
+
+
+def foreign_writes(code, own):
+    """Private fields that are set on other objects, and not declared in the same module."""
+    named = re.findall(r"^\s+(?!self\b|alive\b)\w+\.(_\w+)(?: = .*?)? (?:=(?!=)|[-+|]=)", code, re.MULTILINE)
+    return set(named) - own - SET_BY_OTHERS
+
+
+@pytest.mark.parametrize("path", compiled(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_compiled_class_sets_no_private_fields_of_others(path):
+    own = fields_declared_in(cython_code(one for one in (path, path.with_suffix(".pxd")) if one.exists()))
+    assert foreign_writes(cython_code([path]), own) == set()
+    assert foreign_writes("    transport._on_frame = 5", set()) == {"_on_frame"}
 
 
 def c_sources():

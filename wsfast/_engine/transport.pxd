@@ -4,6 +4,7 @@ Subclass WSListener and override its cpdef methods: they are then called without
 WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own.
 """
 
+cimport cython
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.core cimport wsf_status
@@ -47,7 +48,7 @@ cdef class WSTransport(PollingReader):
         # From the first byte to the upgrade, and from then to the end.
         object _opening             # the opening handshake, until it is over
         WSListener _listener        # until the connection is gone, and it was notified of that
-        object _on_frame            # the listener's on_ws_frame if that is Python, else None
+        object _on_frame            # what is called for frames, if that is Python: the listener's on_ws_frame, say
 
         # Set when the connection opens.
         readonly object request
@@ -79,6 +80,11 @@ cdef class WSTransport(PollingReader):
         object _cause               # why the connection was cut: a time-out
         readonly object close_info  # None until the connection is gone
         object _disconnected        # the future of wait_disconnected()
+
+    @cython.final
+    cdef inline void _deliver_frames_to(self, on_frame) noexcept:
+        """For show_messages(). None: to the listener, whose on_ws_frame is no Python."""
+        self._on_frame = on_frame
 
     cpdef send_close(self, close_code=*, close_message=*)
     cpdef disconnect(self, bint graceful=*)

@@ -125,6 +125,20 @@ cdef class Connection:
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
         return self._transport._last_message
 
+    # ---- what waits: declared for the methods here, and written in ClientConnection, as coroutines
+
+    def _text_is_invalid(self, exc):
+        """A message should be text and is not UTF-8."""
+        raise NotImplementedError
+
+    def _send_slowly(self, message, text, int compression):
+        """send() of what is not one frame, or not at once."""
+        raise NotImplementedError
+
+    def _drain(self):
+        """Wait until the write buffer has room."""
+        raise NotImplementedError
+
     # ---- for the methods of ClientConnection
 
     @property

@@ -128,6 +128,32 @@ cdef class Connection:
         self._deflater = LockedDeflater(agreed)
         wsf_message_limit(&self._contents, max_message, max_fragment)
 
+    # ---- what is rare: declared for the methods here, and written in ClientConnection
+
+    def _stopped(self, int result, timeout):
+        """The crate returned without a message. Returns if it shall go on."""
+        raise NotImplementedError
+
+    def _text_is_invalid(self, exc, bint text):
+        """A message is not UTF-8. Raises."""
+        raise NotImplementedError
+
+    def _refuse(self, exc):
+        """What was received is wrong. Raises."""
+        raise NotImplementedError
+
+    def _fail(self, int code, reason, cause, fail):
+        """Close, and receive nothing more."""
+        raise NotImplementedError
+
+    def _send_fragments(self, message, text, int override):
+        """Send what is neither str nor bytes-like."""
+        raise NotImplementedError
+
+    def _is_to_send_again(self, int result):
+        """A frame did not leave at once. Waits; True if it is not even queued."""
+        raise NotImplementedError
+
     # ---- receiving
 
     @cython.binding(True)  # so that inspect finds the signature
