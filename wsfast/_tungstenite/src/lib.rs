@@ -12,6 +12,7 @@
 //! | `connection` | what any thread may ask of a connection, and the order of the locks |
 //! | `opening`, `receiving`, `sending`, `keepalive`, `closing` | its methods that touch several parts, by what they are for |
 //! | `reader`, `sender`, `writer`, `ending`, `pings`, `counts` | its parts, each with a lock or atomics of its own |
+//! | `sleep`, `stamps` | parts of the reader: how the receiver sleeps; when messages arrived |
 //! | `wire`, `socket`, `control_log` | the socket, and TLS above it; the system calls; the control frames that passed |
 //! | `buffer`, `block` | the bytes that arrived, and the message in them that is lent; memory at cache lines |
 //! | `core`, `frame` | the C core; headers by tungstenite |
@@ -51,6 +52,7 @@ mod receiving;
 mod rustls_session;
 mod sender;
 mod sending;
+mod sleep;
 mod socket;
 mod stamps;
 mod stream;

@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use crate::connection::{Connection, Options, Stop};
+use crate::connection::{Connection, Stop};
 use crate::ending::Phase;
-use crate::reader::Limits;
+use crate::model_tests::connection;
 use crate::receiving::Wanted;
 
 /// No peer makes a smaller one large.
@@ -79,19 +79,7 @@ fn with_each_failure(scenario: impl Fn()) {
 
 fn connected() -> (Connection, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let options = Options {
-        limits: Limits { message: 1 << 20, fragment: 1 << 20, queue: 100 },
-        ping_interval: None,
-        ping_timeout: None,
-        close_timeout: Some(Duration::from_secs(5)),
-        busy_poll: Duration::ZERO,
-        max_read: usize::MAX,
-        quickack: false,
-        report_pings: false,
-        stamping: crate::stamps::Stamping::Nothing,
-    };
-    let connection = Connection::new(ours.into_raw_fd(), options);
-    connection.open(b"", false).unwrap();
+    let connection = connection(ours.into_raw_fd(), 100);
     (connection, theirs)
 }
 

@@ -88,10 +88,10 @@ mod peer {
     }
 }
 
-fn connection(fd: i32, queue: usize) -> Connection {
-    let limits = Limits { message: 1 << 20, fragment: 1 << 20, queue };
+/// A connection that is open.
+pub fn connection(fd: i32, queue: usize) -> Connection {
     let options = Options {
-        limits,
+        limits: Limits { message: 1 << 20, fragment: 1 << 20, queue },
         ping_interval: None,
         ping_timeout: None,
         close_timeout: Some(Duration::from_secs(5)),

@@ -11,15 +11,9 @@ use crate::core::{is_text, Violation, FIN};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
+use crate::sleep::SHORT;
 use crate::socket::{would_block, Errno, NO_MEMORY};
 use crate::stamps::{Stamp, Stamping};
-
-/// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
-const SHORT: Duration = Duration::from_millis(50);
-const TICK: Duration = Duration::from_millis(10);
-
-/// A thread that spins returns this often, so that Python checks for signals.
-const SPIN: Duration = Duration::from_millis(5);
 
 /// Reads in one go: a flood must not keep a thread from its deadline.
 const READS: usize = 64;
@@ -80,8 +74,7 @@ impl Connection {
         let mut reader = locked(&self.reader);
         let reader = &mut *reader;
         if !wanted.resume {
-            reader.deadline = after(timeout);
-            reader.spin_until = None;
+            reader.sleep.begin(timeout);
         }
         let mut frame = if reader.again || wanted.again { reader.lent } else { None };
         reader.again = false;
@@ -198,13 +191,13 @@ impl Connection {
         reader.buffer.make_room(need)?;
         let had = reader.buffer.unread().len();
         let now = Instant::now();
-        let wake = earliest(self.timers(reader, now)?, reader.deadline);
+        let wake = earliest(self.timers(reader, now)?, reader.sleep.deadline);
         if reader.buffer.unread().len() > had {
             return Ok(()); // the timers have read, for a sign of life
         }
         let left = wake.map(|wake| wake.saturating_duration_since(now));
         let mut flags = libc::MSG_DONTWAIT;
-        let over = reader.deadline.is_some_and(|deadline| deadline <= now);
+        let over = reader.sleep.deadline.is_some_and(|deadline| deadline <= now);
         if over {
             // One attempt, without sleeping.
         } else if self.sender.has_backlog() {
@@ -213,20 +206,22 @@ impl Connection {
                 Ok(events) if events & libc::POLLOUT != 0 => self.sender.flush_quietly(&self.wire),
                 _ => {}
             }
-        } else if !self.busy_poll.is_zero() && self.may_spin(reader, now) {
+        } else if reader.sleep.may_spin(self.busy_poll, now) {
             return self.spin(reader, now, left);
         } else if left.is_some_and(|left| left < SHORT) {
             if let Err(libc::EINTR) = self.wire.socket.poll(libc::POLLIN, left) {
                 return Err(Stop::Interrupted);
             }
         } else {
-            self.arm(reader, left);
+            if let Some(timeout) = reader.sleep.arm(left) {
+                self.wire.socket.set_receive_timeout(timeout);
+            }
             flags = 0;
         }
         match self.attempt(reader, flags)? {
             Attempt::Bytes => Ok(()),
             Attempt::Nothing => {
-                reader.idle = flags == 0;
+                reader.sleep.idle = flags == 0;
                 Err(if over { Stop::Timeout } else { Stop::Interrupted })
             }
             Attempt::Signal => Err(Stop::Interrupted),
@@ -250,29 +245,9 @@ impl Connection {
         }
     }
 
-    /// Sets how long recv(2) sleeps, if that is too long: to half of what is left, so that the next calls, which have less
-    /// left, need not set it again. Once it has slept for so long in vain, to all that is left.
-    fn arm(&self, reader: &mut Reader, left: Option<Duration>) {
-        let idle = std::mem::take(&mut reader.idle);
-        let timeout = match left {
-            None if !idle => return,
-            None => Duration::ZERO,
-            Some(left) if idle => left - TICK,
-            Some(left) if reader.armed.is_zero() || reader.armed > left => (left / 2).max(SHORT - TICK),
-            Some(_) => return,
-        };
-        reader.armed = timeout;
-        self.wire.socket.set_receive_timeout(timeout);
-    }
-
-    fn may_spin(&self, reader: &mut Reader, now: Instant) -> bool {
-        now < *reader.spin_until.get_or_insert(now + self.busy_poll)
-    }
-
     /// Asks the socket again and again, without sleeping.
     fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
-        let spin_until = reader.spin_until.unwrap_or(start);
-        let until = earliest(left.map(|left| start + left), Some(spin_until.min(start + SPIN))).unwrap_or(start);
+        let until = reader.sleep.spins_until(start, left);
         loop {
             if let Attempt::Bytes = self.attempt(reader, libc::MSG_DONTWAIT)? {
                 self.counts.hits.add(1);
