@@ -1,4 +1,4 @@
-//! The close state: how far a connection is, the CLOSE frames of both directions, and the cause of the end.
+//! How far a connection is, and its ending: the CLOSE frames of both directions, and the cause.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -113,6 +113,7 @@ impl Close {
     }
 }
 
+/// How a connection ended, as far as that is known.
 #[derive(Default)]
 pub struct Ending {
     pub received: Option<Close>,
@@ -142,7 +143,7 @@ impl Ending {
     }
 }
 
-/// The close state behind its lock. Any thread may ask it, without holding another lock.
+/// The phase, and the ending behind its lock. Any thread may ask for them, without holding another lock.
 pub struct Closer {
     phase: AtomicU8,
     ending: Mutex<Ending>,

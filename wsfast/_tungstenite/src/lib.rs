@@ -18,9 +18,9 @@
 //! | `core`, `frame` | the C core; headers by tungstenite |
 //! | `tls` | which of the sessions below encrypts for a connection |
 //! | `rustls_session`, `openssl_session`, `nested_session` | TLS by rustls; by OpenSSL; within TLS, through an https proxy |
-//! | `stream_session` | TLS by rustls for the engine of the other faces, which reads and writes the socket itself |
+//! | `stream`, `stream_session` | TLS by rustls for the engine of the other faces, which reads and writes the socket itself |
 //! | `openssl`, `verifier` | the functions of Python's OpenSSL; its verdict on certificates, which rustls asks for |
-//! | `model_tests`, `memory_tests`, `*_for_miri` | random schedules; no memory at any allocation; what Miri cannot run |
+//! | `model_tests`, `memory_tests`, `tls_tests`, `*_for_miri` | random schedules; no memory at any allocation; TLS against a server of rustls; what Miri cannot run |
 //!
 //! Python calls the functions of this file without holding its lock. No panic crosses them. They are unsafe because of
 //! their pointers, for which that header states the rules.
@@ -88,7 +88,7 @@ pub struct Handle {
 // SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
 unsafe impl Sync for Handle {}
 
-/// Takes a lock whose holder may have panicked. The connection is closed by then, and its close state says why.
+/// Takes a lock whose holder may have panicked. The connection is closed by then, and its ending says why.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

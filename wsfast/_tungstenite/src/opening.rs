@@ -16,7 +16,7 @@ use crate::writer::Sent;
 const PULSE: Duration = Duration::from_millis(250);
 
 impl Connection {
-    /// The TLS handshake. It may be called again after `Stop::Interrupted`. The close state has the cause of a failure.
+    /// The TLS handshake. It may be called again after `Stop::Interrupted`. The ending has the cause of a failure.
     pub fn handshake(
         &self,
         new: impl FnOnce() -> Result<Session, String>,
