@@ -85,11 +85,7 @@ pub struct Connection {
     pub(crate) pings: Pings,
     pub(crate) counts: Counts,
     pub(crate) new_pinging: NewPinging,
-    pub(crate) busy_poll: Duration,
-    pub(crate) max_read: usize,
-    pub(crate) quickack: bool,
-    pub(crate) report_pings: bool,
-    pub(crate) stamping: Stamping,
+    pub(crate) options: Options,
 }
 
 impl Drop for Connection {
@@ -103,17 +99,13 @@ impl Connection {
         let keepalive = Keepalive::new(options.ping_interval, options.ping_timeout);
         Connection {
             wire: Wire::new(fd),
-            reader: Mutex::new(Reader::new(options.limits, keepalive)),
+            reader: Mutex::new(Reader::new(&options.limits, keepalive)),
             sender: Sender::new(),
             closer: Closer::new(options.close_timeout),
             pings: Pings::default(),
             counts: Counts::default(),
             new_pinging: NewPinging::default(),
-            busy_poll: options.busy_poll,
-            max_read: options.max_read,
-            quickack: options.quickack,
-            report_pings: options.report_pings,
-            stamping: options.stamping,
+            options,
         }
     }
 

@@ -243,9 +243,7 @@ pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut wst
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_certificate(handle: *const Handle, index: usize, der: *mut *const c_char) -> i64 {
-    guarded(handle, -1, |connection| {
-        connection.with_tls(|agreed| lend_certificate(agreed, index, der)).unwrap_or(-1)
-    })
+    guarded(handle, -1, |connection| connection.with_tls(|agreed| lend_certificate(agreed, index, der)).unwrap_or(-1))
 }
 
 #[no_mangle]

@@ -27,10 +27,7 @@ impl Connection {
         if self.wire.session().is_none() {
             match new() {
                 Ok(session) => self.wire.secure(session),
-                Err(reason) => {
-                    self.finalize(Cause::Tls(reason));
-                    return Err(Stop::Closed);
-                }
+                Err(reason) => return Err(self.over(Cause::Tls(reason))),
             }
         }
         let session = self.wire.session().ok_or(Stop::Closed)?;
@@ -66,10 +63,7 @@ impl Connection {
             }
             _ => Err(Cause::Tls("the proxy sent something before TLS began".to_string())),
         });
-        nested.map_err(|cause| {
-            self.finalize(cause);
-            Stop::Closed
-        })
+        nested.map_err(|cause| self.over(cause))
     }
 
     /// TLS whose handshake is done, perhaps within the TLS that there is. See wst_tls_adopt().
@@ -83,10 +77,7 @@ impl Connection {
             self.wire.secure(session);
             Ok(())
         });
-        adopted.map_err(|cause| {
-            self.finalize(cause);
-            Stop::Closed
-        })
+        adopted.map_err(|cause| self.over(cause))
     }
 
     /// Runs `body` with what rustls has agreed with the server; None if it does not encrypt.

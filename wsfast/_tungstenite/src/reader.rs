@@ -132,7 +132,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn new(limits: Limits, keepalive: Keepalive) -> Self {
+    pub fn new(limits: &Limits, keepalive: Keepalive) -> Self {
         Reader {
             buffer: Buffer::new(),
             lent: None,
@@ -298,7 +298,7 @@ mod tests {
 
     fn reader(bytes: &[u8]) -> Reader {
         let limits = Limits { message: 10, fragment: 8, queue: 2 };
-        let mut reader = Reader::new(limits, Keepalive::new(None, None));
+        let mut reader = Reader::new(&limits, Keepalive::new(None, None));
         reader.buffer.append(bytes).unwrap();
         reader
     }

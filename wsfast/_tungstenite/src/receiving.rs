@@ -206,7 +206,7 @@ impl Connection {
                 Ok(events) if events & libc::POLLOUT != 0 => self.sender.flush_quietly(&self.wire),
                 _ => {}
             }
-        } else if reader.sleep.may_spin(self.busy_poll, now) {
+        } else if reader.sleep.may_spin(self.options.busy_poll, now) {
             return self.spin(reader, now, left);
         } else if left.is_some_and(|left| left < SHORT) {
             if let Err(libc::EINTR) = self.wire.socket.poll(libc::POLLIN, left) {
@@ -234,8 +234,8 @@ impl Connection {
     fn attempt(&self, reader: &mut Reader, flags: i32) -> Result<Attempt, Stop> {
         match self.read(reader, flags) {
             Ok(0) => {
-                self.end_of_stream(reader);
-                Err(Stop::Closed)
+                reader.ended = true;
+                Err(self.over(self.unless_draining(Cause::Eof)))
             }
             Ok(_) => Ok(Attempt::Bytes),
             Err(errno) if would_block(errno) => Ok(Attempt::Nothing),
@@ -266,9 +266,9 @@ impl Connection {
         let Some(session) = self.wire.session() else {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
-            let room = spare.len().min(self.max_read);
+            let room = spare.len().min(self.options.max_read);
             let mut receipt = 0;
-            let size = match self.stamping {
+            let size = match self.options.stamping {
                 Stamping::Receipts => self.wire.socket.recv_stamped(&mut spare[..room], flags, &mut receipt)?,
                 _ => self.wire.socket.recv_into(&mut spare[..room], flags)?,
             };
@@ -285,7 +285,7 @@ impl Connection {
         }
         if reader.wire.is_empty() {
             reader.wire.try_reserve(READ).map_err(|_| NO_MEMORY)?;
-            if self.wire.socket.recv(&mut reader.wire, self.max_read, flags)? == 0 {
+            if self.wire.socket.recv(&mut reader.wire, self.options.max_read, flags)? == 0 {
                 return Ok(0);
             }
             self.heard(reader, 0);
@@ -323,7 +323,7 @@ impl Connection {
     /// Bytes of the wire were received: a sign of life, whatever they are. `receipt`: see `Stamp::now`.
     fn heard(&self, reader: &mut Reader, receipt: i64) {
         reader.keepalive.heard();
-        let stamps = self.stamping != Stamping::Nothing;
+        let stamps = self.options.stamping != Stamping::Nothing;
         if stamps || reader.keepalive.interval.is_some() {
             let stamp = Stamp::now(receipt);
             self.counts.last_received.store(stamp.returned, Ordering::Relaxed);
@@ -336,7 +336,7 @@ impl Connection {
     fn has_read(&self, size: usize) {
         self.counts.reads.add(1);
         self.counts.bytes.add(size);
-        if self.quickack {
+        if self.options.quickack {
             self.wire.socket.acknowledge();
         }
     }
