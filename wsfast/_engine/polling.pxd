@@ -26,8 +26,8 @@ cdef class Poller:
 cdef class PollingReader(FrameReader):
     cdef:
         # Set by _begin_message() while Messages and Inbox take a message out of its frame, and by WSTransport before a
-        # frame is delivered; tested by poll(), which would touch these bytes, or deliver what is behind them. Meanwhile
-        # the collector may run, and with it anything.
+        # frame is delivered; tested by poll(), which would touch these bytes, or deliver those behind them. Meanwhile
+        # the collector may run, and with it any code.
         bint _takes_message
 
         # Set by WSTransport.
@@ -36,7 +36,7 @@ cdef class PollingReader(FrameReader):
 
         # Set while the connection is open and polls; the Poller reads them, and keeps the time.
         Poller _poller              # None: it does not
-        object _context             # what was current when the connection was opened: a poll's callbacks run in it
+        object _context             # the one in which the connection was opened: a poll's callbacks run in it
         double _polled_from         # when something was last sent or received, as far as the poller has noticed
 
         # Set here and by the Poller. Read by WSTransport.stats.

@@ -175,7 +175,7 @@ cdef class Poller:
             member = <PollingReader>self._direct[attempt % <int>len(self._direct)]
             outcome = (<SocketTransport>member._fast).read_now(member._context, False)
             if outcome != Attempt.NOTHING:
-                break  # it has called back, and that may have changed everything here
+                break  # callbacks ran, and may have changed everything here
             member._poll_misses += 1
         if outcome == Attempt.RECEIVED:
             member._poll_hits += 1
@@ -213,7 +213,7 @@ cdef class PollingReader(FrameReader):
         It blocks the event loop: no other task, timer or connection goes on meanwhile. ``send()`` and then ``poll()``
         in one callback is a round trip of two system calls, if the reply is there when it tries.
 
-        What was read before is delivered first, and what is being gathered or corked is written first. Inside
+        It first delivers the frames that were read before, and writes those that are being gathered or corked. Inside
         ``on_ws_frame`` it delivers to ``on_ws_frame`` again. A fragment counts as a frame, also for ``on_ws_message``.
 
         :param timeout: seconds; 0 tries once, ``math.inf`` waits until a frame arrives
@@ -260,7 +260,7 @@ cdef class PollingReader(FrameReader):
         return True
 
     cdef bint _holds_something(self) except -1:
-        """May TLS hold what was received before, of which the kernel knows nothing?"""
+        """May TLS hold bytes that were received before, and that the kernel no longer has?"""
         return not isinstance(self._fast, SocketTransport) or (<SocketTransport>self._fast)._holds_something()
 
     cdef int _attempt(self, bint waits) except -1:
@@ -346,8 +346,8 @@ cdef class PollingReader(FrameReader):
         return 0
 
     cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1:
-        """Whatever happens in here, the frame is sent or delivered: an exception is printed, and the event loop raises
-        what is meant for the program, KeyboardInterrupt for instance."""
+        """Whatever happens in here, the frame is sent or delivered. An exception is printed; the event loop raises
+        KeyboardInterrupt and its like, which are meant for the program."""
         if self._is_logging:
             return 0
         self._is_logging = True

@@ -75,14 +75,14 @@ cdef class FrameReader(FrameWriter):
     cdef void _read_more(self, Py_ssize_t size) noexcept:
         """A frame of that size has arrived, and others like it may follow: read each at once.
 
-        Not when it was announced, for then no more memory is used than for what has come.
+        Not when it was announced: memory is used only for bytes that have come.
         """
         if READ_SIZE - SLACK < size <= LONG_FRAME + LONGEST_HEADER:
             self._read_size = min(max(self._read_size, size + SLACK), self._max_read)
             self._short_reads = 0
 
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept:
-        """So much was read, where more would have been. Perhaps long frames come no more."""
+        """A read brought `nbytes`, and could have brought more. Perhaps long frames come no more."""
         self._short_reads = 0 if nbytes > READ_SIZE else self._short_reads + 1
         if self._short_reads > SHORT_AFTER:
             self._read_size = min(self._max_read, <Py_ssize_t>READ_SIZE)
@@ -267,10 +267,10 @@ cdef class FrameReader(FrameWriter):
         return self._frames_received - self._control_received
 
     cdef int _hold_back(self) except -1:
-        """For a listener that has no room: deliver no more of what was read before _deliver_held() is called.
+        """For a listener that has no room: deliver no more received bytes before _deliver_held() is called.
 
         The rest is kept as it came from the wire, neither inflated nor checked. The listener pauses reading until
-        then; what a transport delivers nevertheless is added to the rest.
+        then; bytes that a transport delivers nevertheless are added to the rest.
         """
         cdef Py_ssize_t start = self._frame_end
         if self._reading != NULL and start < self._read_end:
@@ -390,7 +390,7 @@ cdef class FrameReader(FrameWriter):
             self._own_start = start
         else:
             self._own = new_frame_buffer(frame_size)
-            self._own_start = aligned(size) - size  # so what is read behind it goes to a cache line
+            self._own_start = aligned(size) - size  # so the next read goes to a cache line
             memcpy(self._own.data + self._own_start, buffer.data + start, size)
         self._own_end = self._own_start + size
         self._own_frame = frame_size
@@ -398,7 +398,7 @@ cdef class FrameReader(FrameWriter):
         self._own.claim(self._own_limit)
         return 0
 
-    # What WSTransport does with it.
+    # What WSTransport does with the frames.
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
         """Bytes of the server's reply to the upgrade request; returns how many at their end are already frames."""
@@ -419,7 +419,7 @@ cdef class FrameReader(FrameWriter):
         """A frame broke this rule; `size` bytes of it are there."""
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
-        """An exception came out of the above, or out of the reading itself."""
+        """One of the methods above, or the reading itself, has raised."""
 
     cdef int _read_done(self) except -1:
         """The frames of a read are all dispatched, and its buffer is not yet given back."""

@@ -149,7 +149,7 @@ cdef inline Py_ssize_t send_now(int fd, const char *ptr, Py_ssize_t size) except
 
 
 cdef void acknowledge_at_once(int fd) noexcept:
-    """Tell the kernel not to wait for something to send before it acknowledges what was read (tcp(7), TCP_QUICKACK)."""
+    """Ask the kernel to acknowledge the read bytes now, not with the next packet to send (tcp(7), TCP_QUICKACK)."""
     wsf_acknowledge_at_once(fd)
 
 
@@ -183,7 +183,7 @@ cdef class SocketTransport(WritableTransport):
         self.set_protocol(reader)
 
     def __init__(self, *args, **kwargs):
-        # Not before: what is written now must find the methods of the derived class.
+        # Not before: a write of connection_made() must find the methods of the derived class.
         if not self._begun:
             self._begun = True
             self._call_protocol_connection_made()
@@ -211,8 +211,7 @@ cdef class SocketTransport(WritableTransport):
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
     cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED:
-        """Read once what there is. What calls back runs in `context`, unless that is None. It may wait in the kernel,
-        see `_receive`."""
+        """Read once. Callbacks run in `context`, unless that is None. It may wait in the kernel, see `_receive`."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
@@ -271,7 +270,7 @@ cdef class SocketTransport(WritableTransport):
         return received
 
     cdef bint _holds_something(self) noexcept:
-        """Was something received that is not delivered, and of which the kernel knows nothing?"""
+        """Are there received bytes that are not delivered, and that the kernel no longer has?"""
         return False
 
     # ---- writing

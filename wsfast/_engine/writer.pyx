@@ -10,8 +10,8 @@ write: _send_later() puts frames aside, _owed notes all else, and _settle() does
 that a write has checked changes before the write is done.
 
 nonecheck is off in the functions that every frame goes through: there it would count a reference up and down for each
-`+=` on a field. They dereference self, which is never None, and what they have just compared with None. Whatever else
-the collector may have cleared is used in functions of their own, where it is on.
+`+=` on a field. They dereference self, which is never None, and objects that they have just compared with None. All
+other objects, which the collector may have cleared, are used in functions of their own, where nonecheck is on.
 """
 
 cimport cython
@@ -141,7 +141,7 @@ cdef class FrameWriter(Link):
             self._uncork()
 
     def cork(self):
-        """A context manager: what is sent inside it leaves in one write at its end (64 KiB at a time).
+        """A context manager: frames that are sent inside it leave in one write at its end (64 KiB at a time).
 
         It may be nested, and frames that were sent leave even if the block raises.
         """
@@ -153,8 +153,8 @@ cdef class FrameWriter(Link):
     ):
         """Send ``buffer[msg_offset:]`` as one frame without copying it: header and mask are written into `buffer`.
 
-        :param buffer: its content is destroyed; it may be reused when this method returns. Until then whoever resizes
-            it, in ``pause_writing`` for instance, gets a :exc:`BufferError`.
+        :param buffer: its content is destroyed; the caller may reuse it when this method returns. Until then code that
+            resizes it, in ``pause_writing`` for instance, gets a :exc:`BufferError`.
         :param msg_offset: where the message starts; at least 14, the longest header
         """
         cdef Py_buffer view
@@ -334,7 +334,7 @@ cdef class FrameWriter(Link):
         return self._break_off()
 
     cdef int _settle(self) except -1:
-        """The write is over: do what had to wait for its end. Here a callback may do anything."""
+        """The write is over: do the work that had to wait for its end. Here a callback may do anything."""
         cdef:
             LateFrame *late
             bint done
@@ -428,7 +428,7 @@ cdef class FrameWriter(Link):
         The first frame of an iteration leaves at once, the others when the iteration ends. To know its end costs a
         callback, which a program that answers every message with one would pay for each, and for nothing. So it is
         scheduled with the second frame since the last read. That one waits if the first left in the same callback of
-        the loop, hence in the same iteration. Otherwise nobody knows, and it leaves at once.
+        the loop, hence in the same iteration. Otherwise this is unknown, and it leaves at once.
         """
         cdef uint64_t callback = wsf_callback()
         if self._sent_in == 0:
@@ -564,7 +564,7 @@ cdef class FrameWriter(Link):
         """PollingReader logs the frame, or has it compressed."""
 
     cdef int _catch_up(self) except -1:
-        """WSTransport does what had to wait for the end of a write, and notifies its listener."""
+        """WSTransport does the work that had to wait for the end of a write, and notifies its listener."""
 
     cdef int _break_off(self) except -1:
         """WSTransport ends the connection at once."""

@@ -98,7 +98,7 @@ cdef class Connection:
     cdef readonly object _handle
     cdef wst_connection *_connection
     cdef wst_message *_message
-    # What is known of the message that was taken last, if reads are stamped.
+    # The WSMessageInfo of the message that was taken last, if reads are stamped.
     cdef object _last_message
     # A thread receives, and is the only one until it has copied the message.
     cdef public bint _receiving
@@ -139,7 +139,7 @@ cdef class Connection:
         raise NotImplementedError
 
     def _refuse(self, exc):
-        """What was received is wrong. Raises."""
+        """The server has broken a rule. Raises."""
         raise NotImplementedError
 
     def _fail(self, int code, reason, cause, fail):
@@ -147,7 +147,7 @@ cdef class Connection:
         raise NotImplementedError
 
     def _send_fragments(self, message, text, int override):
-        """Send what is neither str nor bytes-like."""
+        """Send a message that is neither str nor bytes-like."""
         raise NotImplementedError
 
     def _is_to_send_again(self, int result):
@@ -239,7 +239,7 @@ cdef class Connection:
         return take_reference(message) if wanted != AS_VIEW else self._view_of(take_reference(message))
 
     cdef int _note(self) except -1:
-        """What is lent, and is stamped, ends a message. If there is no memory, it is lent again."""
+        """The lent bytes are stamped, and end a message. If there is no memory, they are lent again."""
         self._again = WST_AGAIN
         self._last_message = new_info(
             WSMsgType.TEXT if self._message.text else WSMsgType.BINARY, self._message.compressed, self._message.last,
@@ -267,7 +267,7 @@ cdef class Connection:
     cdef _take_compressed(self, timeout, int wanted, int flags):
         """Inflate the rest of a message, each frame as it arrives.
 
-        What there is when the time is over, or when there is no memory for what the user gets, is kept for the next
+        If the time is over before, or if there is no memory for the result, the inflated part is kept for the next
         call.
         """
         cdef object message = self._inflated
@@ -292,7 +292,7 @@ cdef class Connection:
         return message
 
     cdef int _inflate(self) except -1:
-        """Inflate the frame that is lent, with the tail behind the last one, and check what is to be text."""
+        """Inflate the frame that is lent, with the tail behind the last one, and check that text is UTF-8."""
         cdef bint text = self._message.text
         cdef bint fin = self._message.fin
         cdef Py_ssize_t size = self._message.size
@@ -345,7 +345,7 @@ cdef class Connection:
                 self._again = 0
                 return answer
             self._inflate()
-        # And what a recv() that timed out had of the beginning.
+        # Or the beginning of the message, from a recv() that timed out.
         answer = self._is_text, bytes(self._inflated), self._is_complete
         self._inflated = None
         return answer

@@ -1,6 +1,6 @@
 """Compressing for a connection that several threads use: the stream of the other faces, behind a lock.
 
-What a stream makes of a message refers to the messages before, so it must leave in the order of the stream.
+A compressed message refers to those before it, so messages must leave in the order of the stream.
 """
 
 from __future__ import annotations

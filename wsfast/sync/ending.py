@@ -22,7 +22,7 @@ __all__ = ["Ending", "describe"]
 
 
 class Ending(NamedTuple):
-    """The CLOSE frames of both directions, which came first, and what is behind the end."""
+    """The CLOSE frames of both directions, which came first, and the cause of the end."""
 
     rcvd: Close | None
     sent: Close | None
@@ -30,7 +30,7 @@ class Ending(NamedTuple):
     cause: BaseException | None
 
     def exception(self, cause: BaseException | None) -> ConnectionClosed:
-        """What a call on the closed connection raises. `cause`: what Python knows and the crate does not."""
+        """The exception of a call on the closed connection. `cause`: one that Python knows, and the crate does not."""
         return connection_closed(self.rcvd, self.sent, self.rcvd_then_sent, cause or self.cause)
 
 

@@ -40,7 +40,7 @@ class _Logged:
     state: State
 
     def __init__(self, handle: Any, *args: Any, **options: Any) -> None:
-        # The threads in which a frame is being logged. What a log handler sends or receives is not: that would not end.
+        # The threads in which a frame is being logged. Frames that a log handler sends are not: that would not end.
         self._logging: set[int] = set()
         # The control frames that were taken from the crate while a log handler ran: they are logged behind its frame.
         self._taken: deque[tuple[str, int, bytes]] = deque(maxlen=_MOST)

@@ -1,4 +1,4 @@
-//! One connection: what any thread may ask of it at any time.
+//! One connection, which any thread may use at any time.
 //!
 //! A connection has two halves, each behind a lock of its own. A thread holds the writing half's lock while it masks
 //! frames and offers them to the kernel, and never while it sleeps. The receiver holds the reading half's lock while it

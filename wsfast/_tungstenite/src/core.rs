@@ -47,7 +47,7 @@ struct MaskKernel {
     mask: MaskFn,
 }
 
-/// What the bytes that have arrived begin with.
+/// The beginning of the bytes that have arrived.
 #[derive(Debug, PartialEq)]
 pub enum Next {
     /// A whole frame, to be taken.

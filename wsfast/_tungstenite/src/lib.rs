@@ -79,7 +79,7 @@ use rustls::CommonState;
 use stream::Stream;
 use tls::Session;
 
-/// What Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
+/// The object that Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
 pub struct Handle {
     connection: Connection,
     message: UnsafeCell<wst_message>,

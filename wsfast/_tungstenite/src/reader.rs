@@ -111,7 +111,7 @@ pub struct Reader {
     pub lent: Option<Frame>,
     /// The caller did not get the lent frame, for want of memory: it is the next one again.
     pub again: bool,
-    /// The rules, and what they know of the message that is arriving.
+    /// The rules, and the state of the message that is arriving.
     pub message: Message,
     /// Frames; see `Limits`.
     most: usize,

@@ -43,7 +43,7 @@ pub struct Received {
     pub size: usize,
 }
 
-/// What one attempt to read the socket brought.
+/// The result of one attempt to read the socket.
 pub(crate) enum Attempt {
     Bytes,
     Nothing,
@@ -290,8 +290,8 @@ impl Connection {
             }
             self.heard(reader, 0);
         }
-        // There is room for all that it may become before it is decrypted, so nothing is lost for want of memory: also for
-        // what OpenSSL looks for in vain at the end, a record.
+        // Room for all plaintext is made before decrypting, so nothing is lost for want of memory: also for the record that
+        // OpenSSL tries to find at the end.
         let size = reader.wire.len();
         reader.buffer.reserve(size + 2 * RECORD)?;
         let before = reader.buffer.unread().len();
@@ -341,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// Reads what is there, and queues the messages in it, as long as there is room: false if there is none. Never
+    /// Reads as long as bytes are there, and queues the messages in them while there is room: false if there is none. Never
     /// sleeps.
     pub(crate) fn drain(&self, reader: &mut Reader) -> bool {
         for _ in 0..READS {
