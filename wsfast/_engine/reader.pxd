@@ -25,14 +25,14 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _read_size       # as many as are worth it: more than READ_SIZE while long frames come
         int _short_reads            # since the last of those
 
-        # The rest of a read that the listener has no room for, or None. Inbox checks whether there is one, has it kept by
-        # _hold_back(), and takes it back by _deliver_held().
+        # The rest of a read that the listener has no room for, or None. Inbox checks whether there is one, has it kept
+        # by _hold_back(), and takes it back by _deliver_held().
         ReadBuffer _held
         Py_ssize_t _held_size
         tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
 
-        # The bytes that are being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on, and
-        # must deliver these first. The reference is that of _consume().
+        # The bytes that are being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on,
+        # and must deliver these first. The reference is that of _consume().
         PyObject *_reading
         Py_ssize_t _read_end
         Py_ssize_t _frame_end
