@@ -31,7 +31,7 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _held_size
         tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
 
-        # The bytes that are being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on,
+        # The bytes being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on,
         # and must deliver these first. The reference is that of _consume().
         PyObject *_reading
         Py_ssize_t _read_end
