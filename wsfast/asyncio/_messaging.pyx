@@ -131,7 +131,7 @@ cdef class Connection:
         """A message should be text and is not UTF-8."""
         raise NotImplementedError
 
-    def _send_slowly(self, message, text, int compression):
+    def _send_slowly(self, message, text, int override):
         """send() of what is not one frame, or not at once."""
         raise NotImplementedError
 
