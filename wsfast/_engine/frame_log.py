@@ -15,9 +15,9 @@ __all__ = ["describe"]
 _SHOWN = 75
 _CUT = _SHOWN // 3 - 1
 
-_NAMES = {**{opcode: opcode.name for opcode in WSMsgType}, WSMsgType.CONTINUATION: "CONT"}
+_NAMES: dict[int, str] = {**{opcode: opcode.name for opcode in WSMsgType}, WSMsgType.CONTINUATION: "CONT"}
 # Whether a frame is expected to be text; it is said where it is otherwise.
-_IS_TEXT = {WSMsgType.TEXT: True, WSMsgType.BINARY: False, WSMsgType.CLOSE: True}
+_IS_TEXT: dict[int, bool] = {WSMsgType.TEXT: True, WSMsgType.BINARY: False, WSMsgType.CLOSE: True}
 
 
 def describe(head: int, payload: bytes) -> str:

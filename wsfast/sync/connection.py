@@ -99,6 +99,7 @@ class ClientConnection(Connection, Identity):
         self._cause: BaseException | None = None
         self._aborted = False
         self._ended: threading.Event = Event()
+        self._final: ending.Ending | None = None
         self._socket: socket_module.socket | None = None
         self._base_logger = logger
         self._pinging = pinging
@@ -290,6 +291,8 @@ class ClientConnection(Connection, Identity):
         elif result == lib.WST_NO_MEMORY:
             raise MemoryError
         else:
+            # No bytes are left that could change how the connection ended.
+            self._final = self._final or ending.describe(self._handle)
             raise self._exception()
 
     def _collect(self) -> None:
@@ -558,4 +561,4 @@ class ClientConnection(Connection, Identity):
     def _exception(self) -> ConnectionClosed:
         """The exception of a call on the closed connection."""
         self._note_end()
-        return ending.describe(self._handle).exception(self._cause)
+        return (self._final or ending.describe(self._handle)).exception(self._cause)
