@@ -235,9 +235,9 @@ fn schedules() {
     }
 }
 
-struct Ending<'c>(&'c Connection, &'c AtomicBool);
+struct AbortedAtEnd<'c>(&'c Connection, &'c AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for AbortedAtEnd<'_> {
     fn drop(&mut self) {
         self.1.store(true, Ordering::Relaxed);
         self.0.abort();
@@ -256,7 +256,7 @@ fn threads() {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // Also if something below panics.
-            let _ending = Ending(&connection, &over);
+            let _aborted = AbortedAtEnd(&connection, &over);
             scope.spawn(|| {
                 for (_, wire) in &messages {
                     peer.send(&mut wire.clone(), !cfg!(miri));
