@@ -1,5 +1,7 @@
 """websocket-client. `recv()` decodes TEXT, so the bytes of TEXT come from `recv_data()`."""
 
+from contextlib import closing
+
 import websocket
 
 from bench.clients import blocking
@@ -23,11 +25,8 @@ def open_one(url, ssl):
 
 
 def request_response(url, size, rounds, ssl=None):
-    connection = open_one(url, ssl)
-    try:
+    with closing(open_one(url, ssl)) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
-    finally:
-        connection.close()
 
 
 def connect(url, rounds, ssl=None):

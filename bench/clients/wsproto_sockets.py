@@ -1,6 +1,7 @@
 """wsproto over a blocking socket: the least that a program writes around a library without I/O."""
 
 import socket
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import wsproto
@@ -59,11 +60,8 @@ open_one = Connection
 
 
 def request_response(url, size, rounds, ssl=None):
-    connection = open_one(url, ssl)
-    try:
+    with closing(open_one(url, ssl)) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
-    finally:
-        connection.close()
 
 
 def connect(url, rounds, ssl=None):

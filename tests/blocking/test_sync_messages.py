@@ -9,6 +9,7 @@ from support.servers import PEERS
 from sync_support.servers import echo, in_thread, scripted
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedError, ConnectionClosedOK
+from wsfast.sync import ending
 from wsfast.sync.client import connect
 
 # Around every change of the length's form, of a buffer, of a TLS record, and of what is sent in one piece.
@@ -335,3 +336,15 @@ def test_attributes():
         assert (ws.state.name, ws.close_code) == ("CLOSED", 1000)
         assert ws.socket.fileno() == -1
     assert server.result() == local
+
+
+def test_a_closed_connection_that_is_asked_again_does_not_ask_the_crate_how_it_ended(monkeypatch):
+    with scripted(echo) as server, connect(server.url) as ws:
+        ws.close()
+        with pytest.raises(ConnectionClosedOK) as first:
+            ws.recv()
+        monkeypatch.setattr(ending, "describe", None)
+        for call in (ws.recv, lambda: next(ws.recv_streaming()), lambda: ws.send("x")):
+            with pytest.raises(ConnectionClosedOK) as again:
+                call()
+            assert str(again.value) == str(first.value)

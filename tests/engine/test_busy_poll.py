@@ -21,7 +21,7 @@ from support.servers import serve, websockets_echo
 from wsfast import WSMsgType, connect, ws_connect
 
 # polling.pyx: how often a turn reads in vain, and how many connections are read directly.
-LOOKS, DIRECT = 16, 4
+ATTEMPTS, DIRECT = 16, 4
 
 
 async def turns(count: int) -> None:
@@ -144,7 +144,7 @@ async def test_a_turn_is_short_and_leaves_the_loop_to_others():
         asyncio.get_running_loop().call_later(0.001, fired.set)
         await turns(100)
         done = transport.stats.poll_misses - misses
-        assert 90 * LOOKS <= done <= 110 * LOOKS
+        assert 90 * ATTEMPTS <= done <= 110 * ATTEMPTS
         await fired.wait()
 
 
@@ -155,7 +155,7 @@ async def test_of_many_connections_a_few_are_read_directly_and_all_are_served():
         before = [transport.stats.poll_misses for transport, _, _ in opened]
         await turns(50)
         misses = [t.stats.poll_misses - earlier for (t, _, _), earlier in zip(opened, before)]
-        assert sum(misses) <= LOOKS * 55
+        assert sum(misses) <= ATTEMPTS * 55
         assert len([number for number in misses if number]) == DIRECT
         for _, _, far in opened:
             far.sock.send(text("a"))
@@ -174,7 +174,7 @@ async def test_two_connections_are_read_by_turns():
         await turns(3)
         before = one.stats.poll_misses, other.stats.poll_misses
         await turns(20)
-        assert one.stats.poll_misses - before[0] == other.stats.poll_misses - before[1] >= 18 * LOOKS / 2
+        assert one.stats.poll_misses - before[0] == other.stats.poll_misses - before[1] >= 18 * ATTEMPTS / 2
 
 
 async def test_nothing_is_read_while_reading_is_paused():

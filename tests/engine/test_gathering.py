@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 
 import pytest
 from support import frames
@@ -290,12 +291,19 @@ def test_gathered_frames_of_all_kinds_keep_their_order(gathering):
     assert payloads(gathering) == [b"0", b"1", b"2", b"3", b"4", big, b"5", b"6", b"7", b"8", b"\x03\xe8"]
 
 
-def test_the_first_frame_of_a_later_callback_leaves_at_once(gathering):
-    def send(text):
+def sender(gathering: Wire) -> tuple[Callable[[str], None], list[int]]:
+    """A function that sends, and how many writes there were after each of its calls."""
+
+    def send(text: str) -> None:
         gathering.transport.send(WSMsgType.TEXT, text)
         left.append(len(gathering.mock.writes))
 
-    left = []
+    left: list[int] = []
+    return send, left
+
+
+def test_the_first_frame_of_a_later_callback_leaves_at_once(gathering):
+    send, left = sender(gathering)
     for text in "ab":
         gathering.loop.call_soon(send, text)
         gathering.iterate()
@@ -304,12 +312,7 @@ def test_the_first_frame_of_a_later_callback_leaves_at_once(gathering):
 
 def test_an_iteration_that_gathered_leaves_no_trace_in_the_next(gathering):
     """Its first frame is one again, so that of another callback leaves at once, too."""
-
-    def send(text):
-        gathering.transport.send(WSMsgType.TEXT, text)
-        left.append(len(gathering.mock.writes))
-
-    left = []
+    send, left = sender(gathering)
     for text in "ab":
         send(text)
     gathering.iterate()

@@ -218,7 +218,7 @@ def test_what_was_not_initialised_raises():
         lambda: transport.send(TEXT, "a"),
         lambda: transport.buffer_updated(1),
         lambda: transport.data_received(b"a"),
-        lambda: transport._tell(None, "on_ws_connected") or transport.cork().__enter__(),
+        lambda: transport._notify(None, "on_ws_connected") or transport.cork().__enter__(),
         lambda: transport.poll(0),
         lambda: transport.disconnect(),
         lambda: SocketTransport.__new__(SocketTransport),

@@ -2,10 +2,12 @@
 
 import ast
 import graphlib
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from aiofastnet.transport import WritableTransport
 
 PACKAGE = Path(__file__).parents[2] / "wsfast"
 
@@ -160,6 +162,55 @@ def test_the_search_finds_imports():
     assert "wsfast._engine.reader" in graph()["wsfast._engine.transport"] | graph()["wsfast._engine.polling"]
 
 
+AIOFASTNET = Path(importlib.util.find_spec("aiofastnet").origin).parent
+# Fields whose comment names another module that sets them.
+SET_BY_OTHERS = {"_notifies_poller", "_stage", "_head"}
+
+
+def cython_code(paths):
+    return "\n".join(re.sub(r"#.*", "", path.read_text()) for path in paths)
+
+
+def methods_declared_in(code):
+    return set(re.findall(r"\b(?:def|cdef|cpdef)\b[^\n(=]*?(\w+)\s*\(", code))
+
+
+def fields_declared_in(code):
+    kinds = r"(?:cdef |public |readonly )*[\w.]+(?: \w+)? \**"
+    return set(re.findall(rf"^\s+{kinds}(\w+)\s*$", code, re.MULTILINE))
+
+
+def compiled():
+    return [path for path in sources() if path.suffix == ".pyx"]
+
+
+def undeclared_calls(code, declared):
+    """What methods call on their own object, or on the connection that they serve, and nothing compiled has."""
+    return set(re.findall(r"\bself(?:\._connection|\._owner)?\.(\w+)\(", code)) - declared
+
+
+def test_a_compiled_base_class_declares_what_it_calls():
+    """Its subclass in Python overrides it. mypy sees to classes in Python."""
+    ours = cython_code(path for path in sources() if path.suffix != ".py")
+    theirs = methods_declared_in(cython_code(AIOFASTNET.glob("*.pxd"))) | set(dir(WritableTransport))
+    declared = methods_declared_in(ours) | fields_declared_in(ours) | theirs
+    assert undeclared_calls(ours, declared) == set()
+    assert undeclared_calls("        self._only_a_subclass_has_it()", declared)
+
+
+def foreign_writes(code, own):
+    """Private fields that are set on other objects, and not declared in the same module."""
+    named = re.findall(r"^\s+(?!self\b|alive\b)\w+\.(_\w+)(?: = .*?)? (?:=(?!=)|[-+|]=)", code, re.MULTILINE)
+    return set(named) - own - SET_BY_OTHERS
+
+
+@pytest.mark.parametrize("path", compiled(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_compiled_class_sets_no_private_fields_of_others(path):
+    own = fields_declared_in(cython_code(one for one in (path, path.with_suffix(".pxd")) if one.exists()))
+    assert foreign_writes(cython_code([path]), own) == set()
+    assert foreign_writes("    transport._on_frame = 5", set()) == {"_on_frame"}
+
+
 def c_sources():
     return sorted([*(PACKAGE / "core").rglob("*.c"), *(PACKAGE / "core").rglob("*.h")])
 
@@ -180,6 +231,43 @@ def test_core_mirror_matches_its_headers():
     headers = "".join(path.read_text() for path in (PACKAGE / "core").glob("*.h"))
     names = re.findall(r"\b(?:wsf|WSF)_\w+", (PACKAGE / "_engine" / "core.pxd").read_text())
     assert set(names) <= set(re.findall(r"\b(?:wsf|WSF)_\w+", headers))
+
+
+DESIGN = (PACKAGE.parent / "docs" / "design.md").read_text()
+
+
+def unnamed(stems, text):
+    """The modules that a text does not name, with or without their folder and ending."""
+    return {stem for stem in stems if not re.search(rf"`(?:[\w/]*/)?{stem}(?:\.\w+)?`", text)}
+
+
+@pytest.mark.parametrize("folder", ["", "_opening", "_engine", "supervisor", "asyncio", "sync"])
+def test_the_design_page_says_what_each_module_is(folder):
+    stems = {path.stem for path in (PACKAGE / folder).iterdir() if path.suffix in (".py", ".pyx", ".pxd")}
+    assert unnamed({stem for stem in stems if not stem.startswith("__")}, DESIGN) == set()
+    assert unnamed(["no_such_module"], DESIGN)
+
+
+def test_the_crate_says_what_each_module_is():
+    folder = PACKAGE / "_tungstenite" / "src"
+    stems = {path.stem for path in folder.glob("*.rs") if not path.stem.endswith("_for_miri")} - {"lib"}
+    assert unnamed(stems, (folder / "lib.rs").read_text().split("\nmod ")[0]) == set()
+
+
+def section(title):
+    return DESIGN.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize("title", ["The life of a frame", "The life of an option"])
+def test_the_functions_on_the_design_page_are_in_the_files_that_it_names(title):
+    text = section(title)
+    files = {path for name in re.findall(r"`([\w/]+\.pyx?)`", text) for path in PACKAGE.rglob(name)}
+    code = "".join(path.read_text() for path in files)
+    defined = set(re.findall(r"\b(?:class|def) +(\w+)", code)) | methods_declared_in(code)
+    where = "".join(row.split("|")[2] for row in text.splitlines() if row.startswith("| "))
+    named = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", where)}
+    assert len(named) >= 5
+    assert named - {"py", "pyx"} - defined == set()
 
 
 def test_comments_and_docs_name_files_that_exist():

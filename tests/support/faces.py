@@ -227,14 +227,17 @@ async def listener(
         await client.end()
 
 
+def _options_of(context: ssl.SSLContext | TLS | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of the tests, for both connections."""
+    tls = {} if context is None else {"ssl": context}
+    return {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options, **tls}
+
+
 @asynccontextmanager
 async def awaitable(
     url: str, *, context: ssl.SSLContext | TLS | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    options = {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options}
-    if context is not None:
-        options["ssl"] = context
-    ws = await wsfast.asyncio.client.connect(url, **options)
+    ws = await wsfast.asyncio.client.connect(url, **_options_of(context, options))
     try:
         yield _Awaiting(ws)
     finally:
@@ -246,9 +249,6 @@ async def awaitable(
 async def blocking(
     url: str, *, context: ssl.SSLContext | TLS | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    options = {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options}
-    if context is not None:
-        options["ssl"] = context
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1) as executor:
 
@@ -256,7 +256,7 @@ async def blocking(
             return await loop.run_in_executor(executor, function, *args)
 
         def connect() -> wsfast.sync.client.ClientConnection:
-            return wsfast.sync.client.connect(url, **options)
+            return wsfast.sync.client.connect(url, **_options_of(context, options))
 
         ws = await call(connect)
         try:

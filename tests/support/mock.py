@@ -103,7 +103,7 @@ class Wire:
         self.listener: Any = listener(self.transport) if callable(listener) else listener
         receiver = receiver_of(self.listener, self.transport, compressed=False)
         self.transport._open(receiver, None, None, None, rsv_allowed)
-        self.transport._tell(receiver, "on_ws_connected")
+        self.transport._notify(receiver, "on_ws_connected")
 
     def feed(self, *pieces: bytes) -> None:
         for piece in pieces:

@@ -1,6 +1,6 @@
 """Functions of the Rust crate by their addresses: a call costs less than through cffi.
 
-The crate is linked into _native, by cffi, and exists once. Whoever calls knows the types from wsfast_tungstenite.h.
+The crate is linked into _native, by cffi, and exists once. A caller knows the types from wsfast_tungstenite.h.
 """
 
 from libc.stdint cimport uintptr_t

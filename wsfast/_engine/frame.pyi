@@ -9,6 +9,7 @@ from wsfast.codes import WSCloseCode, WSMsgType
 FIN_BIT: int
 RSV1_BIT: int
 OPCODE_BITS: int
+CONTROL_BIT: int
 
 @disjoint_base
 class FrameFields:

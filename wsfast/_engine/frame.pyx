@@ -1,6 +1,6 @@
 """A received frame, as a listener gets it.
 
-A frame is a window on the buffer it was received into and keeps that buffer alive; nothing is copied until a get_...()
+A frame is a view of the buffer it was received into and keeps that buffer alive; nothing is copied until a get_...()
 method is called, and whatever is kept stays valid (see memory.pyx). Control over which frames are legal is not here:
 a frame that exists has passed the checks of core/frame.h.
 """
@@ -12,14 +12,14 @@ from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 
 from wsfast._engine.memory cimport ReadBuffer
-from wsfast._engine.core cimport WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
+from wsfast._engine.core cimport WSF_CONTROL_BIT, WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
 
 from wsfast import codes
 from wsfast.exceptions import InvalidText
 
 
 # For Python, which has no headers to include.
-FIN_BIT, RSV1_BIT, OPCODE_BITS = FIN, RSV1, WSF_OPCODE_BITS
+FIN_BIT, RSV1_BIT, OPCODE_BITS, CONTROL_BIT = FIN, RSV1, WSF_OPCODE_BITS, WSF_CONTROL_BIT
 
 # Enum members by opcode, so that reading frame.msg_type costs one table look-up.
 cdef tuple _msg_types = tuple(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 
+from wsfast._engine.frame import CONTROL_BIT, FIN_BIT, OPCODE_BITS, RSV1_BIT
 from wsfast.closing import MAX_CONTROL
+from wsfast.codes import WSMsgType
 from wsfast.exceptions import Close
 
 __all__ = ["describe"]
@@ -13,14 +15,14 @@ __all__ = ["describe"]
 _SHOWN = 75
 _CUT = _SHOWN // 3 - 1
 
-_NAMES = {0x0: "CONT", 0x1: "TEXT", 0x2: "BINARY", 0x8: "CLOSE", 0x9: "PING", 0xA: "PONG"}
+_NAMES: dict[int, str] = {**{opcode: opcode.name for opcode in WSMsgType}, WSMsgType.CONTINUATION: "CONT"}
 # Whether a frame is expected to be text; it is said where it is otherwise.
-_IS_TEXT = {0x1: True, 0x2: False, 0x8: True}
+_IS_TEXT: dict[int, bool] = {WSMsgType.TEXT: True, WSMsgType.BINARY: False, WSMsgType.CLOSE: True}
 
 
 def describe(head: int, payload: bytes) -> str:
     """A frame, by its first byte and its payload."""
-    opcode = head & 0x0F
+    opcode = head & OPCODE_BITS
     size = len(payload)
     expected = _IS_TEXT.get(opcode)
     text = _as_text(opcode, payload)
@@ -33,9 +35,9 @@ def describe(head: int, payload: bytes) -> str:
     notes = [f"{size} byte{'' if size == 1 else 's'}"]
     if is_text != expected:
         notes.insert(0, "text" if is_text else "binary")
-    if head & 0x40:
+    if head & RSV1_BIT:
         notes.append("compressed")
-    if not head & 0x80:
+    if not head & FIN_BIT:
         notes.append("continued")
     return f"{_NAMES.get(opcode, opcode)} {text} [{', '.join(notes)}]"
 
@@ -45,9 +47,9 @@ def _as_text(opcode: int, payload: bytes) -> str | None:
     try:
         if not payload:
             return "''"
-        if opcode == 0x8:
+        if opcode == WSMsgType.CLOSE:
             return str(Close(int.from_bytes(payload[:2], "big"), payload[2:].decode()))
-        if opcode & 0x8:
+        if opcode & CONTROL_BIT:
             text = payload.decode("ascii")
             return repr(text) if text.isprintable() else None
         # The bytes between them are not shown. A fragment may end within a character.

@@ -10,10 +10,10 @@ cdef enum State:
     CONNECTING                      # the opening handshake; no listener yet
     OPEN                            # frames flow both ways
     CLOSING                         # CLOSE was sent; frames are still delivered until the server's CLOSE
-    # Nothing is delivered any more; what arrives is read only to find the server's CLOSE and the end of the stream,
-    # because closing a socket that holds unread bytes resets it and may destroy what was sent last.
+    # Nothing is delivered any more. Bytes are read only to find the server's CLOSE and the end of the stream, because
+    # closing a socket that holds unread bytes resets it, and may destroy the bytes that were sent last.
     DRAINING
-    FAILED                          # like DRAINING after a violation of the protocol: what arrives has no meaning
+    FAILED                          # like DRAINING, after a violation of the protocol: received bytes have no meaning
     CLOSED                          # the connection is gone
 
 
@@ -29,7 +29,7 @@ cdef class Link(Protocol):
 
         # Set by the Poller, which wants to know when something is sent or received. Tested by FrameWriter and
         # FrameReader, for each write and each read.
-        bint _tells_poller
+        bint _notifies_poller
 
     @cython.final
     @cython.nonecheck(False)

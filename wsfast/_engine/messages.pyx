@@ -300,7 +300,7 @@ def show_messages(WSTransport transport not None, look, WSListener receiver=None
         return
     deliver = python_override(listener, "on_ws_frame")
     if look is None:
-        transport._on_frame = deliver
+        transport._deliver_frames_to(deliver)
         return
     if deliver is None:
         deliver = listener.on_ws_frame
@@ -312,7 +312,7 @@ def show_messages(WSTransport transport not None, look, WSListener receiver=None
                 return
         deliver(transport, frame)
 
-    transport._on_frame = shown
+    transport._deliver_frames_to(shown)
 
 
 cdef int decoding(object decode) except -2:

@@ -13,30 +13,30 @@ cdef class Poller:
         object _next_round          # a bound method while awake: so nothing keeps the poller alive when it sleeps
         set _members
         list _direct                # members whose sockets are read in every poll round
-        double _until               # the end of the last window
+        double _until               # the end of the last busy_poll of a member
 
     cdef int add(self, PollingReader member) except -1
     cdef int remove(self, PollingReader member) except -1
     cdef int event(self, PollingReader member) except -1
     cdef int _renew(self, PollingReader member, double now) except -1
     cdef int _make_room(self) except -1
-    cdef int _look_around(self) except -1
+    cdef int _poll_direct(self) except -1
 
 
 cdef class PollingReader(FrameReader):
     cdef:
         # Set by _begin_message() while Messages and Inbox take a message out of its frame, and by WSTransport before a
-        # frame is delivered; tested by poll(), which would touch these bytes, or deliver what is behind them. Meanwhile
-        # the collector may run, and with it anything.
+        # frame is delivered; tested by poll(), which would touch these bytes, or deliver those behind them. Meanwhile
+        # the collector may run, and with it any code.
         bint _takes_message
 
         # Set by WSTransport.
-        double _window              # busy_poll, in seconds
+        double _busy_poll           # in seconds
         uint64_t _frames_kept       # frames that were not delivered: PINGs that wsfast answered, expected PONGs
 
         # Set while the connection is open and polls; the Poller reads them, and keeps the time.
         Poller _poller              # None: it does not
-        object _context             # what was current when the connection was opened: a poll's callbacks run in it
+        object _context             # the one in which the connection was opened: a poll's callbacks run in it
         double _polled_from         # when something was last sent or received, as far as the poller has noticed
 
         # Set here and by the Poller. Read by WSTransport.stats.
@@ -57,7 +57,7 @@ cdef class PollingReader(FrameReader):
     cdef int _start_polling(self) except -1
     cdef int _stop_polling(self) except -1
     cdef bint _holds_something(self) except -1
-    cdef int _look(self, bint waits) except -1
+    cdef int _attempt(self, bint waits) except -1
     cdef bint _sleep(self, double left) except -1
     cdef int _require_reading(self) except -1
     cdef int _log_received(self, WSFrame frame) except -1

@@ -19,10 +19,10 @@ from aiofastnet.transport cimport Transport, WritableTransport
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint64_t
 
-from wsfast._engine.core cimport wsf_monotonic_ns
+from wsfast._engine.core cimport WSF_CONTROL_BIT, wsf_monotonic_ns
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame
 from wsfast._engine.reader cimport FrameReader
-from wsfast._engine.socket cimport PULSE, Look, SocketTransport
+from wsfast._engine.socket cimport PULSE, Attempt, SocketTransport
 from wsfast._engine.writer cimport UNLOGGED
 
 from wsfast._engine.frame_log import describe
@@ -59,11 +59,11 @@ cdef extern from *:
 cdef enum:
     # How many attempts of a poll round may find nothing before the poller returns to the loop, for all connections
     # together. Other tasks wait so long: some 3 microseconds. An iteration of uvloop takes one, and one of asyncio two.
-    LOOKS = 16
+    ATTEMPTS = 16
     # Connections that are read directly. More of them would make each other wait longer than the loop does.
     DIRECT = 4
     # After so many attempts poll() lets signal handlers and other threads run: every 60 microseconds or so.
-    LOOKS_BEFORE_OTHERS = 256
+    ATTEMPTS_BEFORE_OTHERS = 256
 
 # Only the interpreter's own loop runs signal handlers, and gives the GIL to the thread that has asked for it. Releasing
 # the GIL for an instant is no use: the threads that it wakes come too late, and have not waited long enough to ask.
@@ -108,14 +108,14 @@ cdef class Poller:
             self._direct.remove(member)
         self._until = 0
         for other in self._members:
-            self._until = max(self._until, other._polled_from + other._window)
+            self._until = max(self._until, other._polled_from + other._busy_poll)
         return 0
 
     cdef int event(self, PollingReader member) except -1:
         """`member` sent or received something."""
         if isinstance(member._fast, SocketTransport):
             # The next poll round notes the time: reading the clock once is enough for all events before it.
-            member._tells_poller = False
+            member._notifies_poller = False
             if member not in self._direct:
                 self._make_room()
                 self._direct.append(member)
@@ -127,9 +127,9 @@ cdef class Poller:
         return 0
 
     cdef int _renew(self, PollingReader member, double now) except -1:
-        member._tells_poller = True
+        member._notifies_poller = True
         member._polled_from = now
-        self._until = max(self._until, now + member._window)
+        self._until = max(self._until, now + member._busy_poll)
         return 0
 
     cdef int _make_room(self) except -1:
@@ -138,7 +138,7 @@ cdef class Poller:
         if len(self._direct) < DIRECT:
             return 0
         for member in self._direct:
-            if not member._tells_poller:
+            if not member._notifies_poller:
                 self._renew(member, _now())
             if oldest is None or member._polled_from < oldest._polled_from:
                 oldest = member
@@ -152,9 +152,9 @@ cdef class Poller:
             Py_ssize_t place = 0
         while place < len(self._direct):
             member = <PollingReader>self._direct[place]
-            if not member._tells_poller:
+            if not member._notifies_poller:
                 self._renew(member, now)
-            if now - member._polled_from > member._window:
+            if now - member._polled_from > member._busy_poll:
                 del self._direct[place]
             else:
                 place += 1
@@ -163,25 +163,25 @@ cdef class Poller:
             return
         self._loop.call_soon(self._next_round, context=self._context)
         if self._direct:
-            self._look_around()
+            self._poll_direct()
 
-    cdef int _look_around(self) except -1:
+    cdef int _poll_direct(self) except -1:
         """Read the direct members one after another, until one has received something."""
         cdef:
             PollingReader member
-            Look outcome = Look.NOTHING
-            int look
-        for look in range(LOOKS):
-            member = <PollingReader>self._direct[look % <int>len(self._direct)]
+            Attempt outcome = Attempt.NOTHING
+            int attempt
+        for attempt in range(ATTEMPTS):
+            member = <PollingReader>self._direct[attempt % <int>len(self._direct)]
             outcome = (<SocketTransport>member._fast).read_now(member._context, False)
-            if outcome != Look.NOTHING:
-                break  # it has called back, and that may have changed everything here
+            if outcome != Attempt.NOTHING:
+                break  # callbacks ran, and may have changed everything here
             member._poll_misses += 1
-        if outcome == Look.RECEIVED:
+        if outcome == Attempt.RECEIVED:
             member._poll_hits += 1
-        elif outcome == Look.STOPPED and member in self._direct:
+        elif outcome == Attempt.STOPPED and member in self._direct:
             self._direct.remove(member)  # until its next event
-            member._tells_poller = True
+            member._notifies_poller = True
         return 0
 
 
@@ -190,7 +190,7 @@ cdef class PollingReader(FrameReader):
 
     cdef int _start_polling(self) except -1:
         """The connection is open."""
-        if self._window > 0:
+        if self._busy_poll > 0:
             self._context = contextvars.copy_context()
             self._poller = _poller_of(self._loop)
             self._poller.add(self)
@@ -201,7 +201,7 @@ cdef class PollingReader(FrameReader):
         if self._poller is not None:
             self._poller.remove(self)
             self._poller = None
-            self._tells_poller = False
+            self._notifies_poller = False
         return 0
 
     cdef int _event(self) except -1:
@@ -211,14 +211,14 @@ cdef class PollingReader(FrameReader):
         """Receive without the event loop: read and deliver frames until one was delivered or the time is up.
 
         It blocks the event loop: no other task, timer or connection goes on meanwhile. ``send()`` and then ``poll()``
-        in one callback is a round trip of two system calls, if the reply is there when it looks.
+        in one callback is a round trip of two system calls, if the reply is there when it tries.
 
-        What was read before is delivered first, and what is being gathered or corked is written first. Inside
+        It first delivers the frames that were read before, and writes those that are being gathered or corked. Inside
         ``on_ws_frame`` it delivers to ``on_ws_frame`` again. A fragment counts as a frame, also for ``on_ws_message``.
 
-        :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
+        :param timeout: seconds; 0 tries once, ``math.inf`` waits until a frame arrives
         :param sleep: wait in the kernel (poll(2)): the processor is free meanwhile, and other threads run. By default
-            it looks again and again, which is faster if there is a processor to spare.
+            it tries again and again, which is faster if there is a processor to spare.
         :returns: True if a frame was delivered
         :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more
         :raises RuntimeError: reading is paused, or this is a wrong thread, or a finalizer that runs amid a message
@@ -227,7 +227,7 @@ cdef class PollingReader(FrameReader):
         cdef:
             uint64_t delivered = self._frames_received - self._frames_kept
             double deadline
-            unsigned int looks = 0
+            unsigned int attempts = 0
             bint waits = False
         self._check_thread("poll")
         if not timeout >= 0:
@@ -240,30 +240,30 @@ cdef class PollingReader(FrameReader):
             self._deliver_rest()
         deadline = _now() + timeout
         while self._frames_received - self._frames_kept == delivered:
-            if looks:
+            if attempts:
                 timeout = deadline - _now()
                 if timeout <= 0:
                     return False
             # TLS may hold records that it received before, which the kernel does not know of: try TLS first.
-            if sleep and (looks or not self._holds_something()):
+            if sleep and (attempts or not self._holds_something()):
                 PyErr_CheckSignals()
                 self._require_receiving()
                 waits = self._sleep(timeout)
             else:
                 self._require_receiving()
-            self._look(waits)
-            if looks == 0 and not isinstance(self._fast, SocketTransport):
+            self._attempt(waits)
+            if attempts == 0 and not isinstance(self._fast, SocketTransport):
                 self._fast._retry_ssl_read()  # that was the socket; since reading was paused TLS may hold records
-            looks += 1
-            if looks % LOOKS_BEFORE_OTHERS == 0:
+            attempts += 1
+            if attempts % ATTEMPTS_BEFORE_OTHERS == 0:
                 _let_others_run()
         return True
 
     cdef bint _holds_something(self) except -1:
-        """May TLS hold what was received before, of which the kernel knows nothing?"""
+        """May TLS hold bytes that were received before, and that the kernel no longer has?"""
         return not isinstance(self._fast, SocketTransport) or (<SocketTransport>self._fast)._holds_something()
 
-    cdef int _look(self, bint waits) except -1:
+    cdef int _attempt(self, bint waits) except -1:
         """Read once, by whatever reads this connection."""
         cdef uint64_t reads = self._reads
         self._require_reading()
@@ -322,7 +322,7 @@ cdef class PollingReader(FrameReader):
         """WSTransport knows whether frames may still arrive."""
 
     def _log_frames(self, debug):
-        """Tell `debug`, which is called like Logger.debug(), of every frame from now on."""
+        """Call `debug`, a Logger.debug(), with every frame from now on."""
         self._log = debug
         self._puts_slowly = self._expect_pong = True  # the flags that each frame is asked about anyway
 
@@ -333,7 +333,7 @@ cdef class PollingReader(FrameReader):
     cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
         if self._log is not None and not head & UNLOGGED:
             self._log_frame("> %s", head & 0xFF, payload, size)
-        if self._deflater is not None and not head & 0x08:
+        if self._deflater is not None and not head & WSF_CONTROL_BIT:
             return self._put_deflated(head, payload, size)
         return self._put_encoded(head, payload, size)
 
@@ -346,8 +346,8 @@ cdef class PollingReader(FrameReader):
         return 0
 
     cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1:
-        """Whatever happens in here, the frame is sent or delivered: an exception is printed, and the event loop raises
-        what is meant for the program, KeyboardInterrupt for instance."""
+        """Whatever happens in here, the frame is sent or delivered. An exception is printed; the event loop raises
+        KeyboardInterrupt and its like, which are meant for the program."""
         if self._is_logging:
             return 0
         self._is_logging = True

@@ -7,14 +7,14 @@ from wsfast._engine.memory cimport ReadBuffer
 from wsfast._engine.writer cimport FrameWriter
 
 
-# What its methods use is set by them alone, unless another class is named.
+# The methods of a class alone set its fields, unless another class is named.
 cdef class FrameReader(FrameWriter):
     cdef:
-        # The rules, and what they know of the message that is arriving. Whoever puts messages together sets its limits.
+        # The rules, and the state of the message that is arriving. Its limits: WSTransport, and Incoming.
         wsf_message _message
         char *_rest                 # a short beginning of a frame
         Py_ssize_t _rest_size
-        ReadBuffer _own             # a long one: what lies there from _own_start to _own_end
+        ReadBuffer _own             # a long one: the bytes from _own_start to _own_end
         Py_ssize_t _own_start
         Py_ssize_t _own_end
         Py_ssize_t _own_limit       # how far it may be read into: so much is claimed
@@ -22,26 +22,26 @@ cdef class FrameReader(FrameWriter):
 
         # Set by WSTransport, and by Inbox with _read_at_most().
         Py_ssize_t _max_read        # bytes to read at once, at most
-        Py_ssize_t _read_size       # of them, what is worth it: more than READ_SIZE while long frames come
+        Py_ssize_t _read_size       # as many as are worth it: more than READ_SIZE while long frames come
         int _short_reads            # since the last of those
 
-        # What is left of a read because the listener has no room for more; None if nothing is. Inbox looks whether
-        # something is, has it kept by _hold_back(), and takes it back by _deliver_held().
+        # The rest of a read that the listener has no room for, or None. Inbox checks whether there is one, has it kept
+        # by _hold_back(), and takes it back by _deliver_held().
         ReadBuffer _held
         Py_ssize_t _held_size
         tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
 
-        # The bytes that are being delivered: what is left of them lies from _frame_end to _read_end. A callback may
-        # read on, and must deliver these first. The reference is that of _consume().
+        # The bytes being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on,
+        # and must deliver these first. The reference is that of _consume().
         PyObject *_reading
         Py_ssize_t _read_end
         Py_ssize_t _frame_end
 
-        # Set by WSTransport: what the options and keepalive want to know.
+        # Set by WSTransport, for the options and for keepalive.
         bint _expect_pong
         bint _stamp_reads
         bint _stamp_frames
-        bint _tells_read_done       # the listener wants to know when the frames of a read are all dispatched
+        bint _notifies_read_done    # the listener wants to know when the frames of a read are all dispatched
 
         # When the bytes came that were read last.
         double _last_received
@@ -58,7 +58,7 @@ cdef class FrameReader(FrameWriter):
         uint64_t _reads
         uint64_t _empty_wakeups
 
-    cdef void _tell_read_done(self) noexcept
+    cdef void _notify_read_done(self) noexcept
     cdef void _woken_for_nothing(self) noexcept
     cdef void _read_more(self, Py_ssize_t size) noexcept
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept

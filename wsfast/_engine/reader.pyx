@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport (
+    WSF_CONTROL_BIT,
     WSF_FRAME,
     WSF_INCOMPLETE,
     WSF_OVER,
@@ -74,21 +75,21 @@ cdef class FrameReader(FrameWriter):
     cdef void _read_more(self, Py_ssize_t size) noexcept:
         """A frame of that size has arrived, and others like it may follow: read each at once.
 
-        Not when it was announced, for then no more memory is used than for what has come.
+        Not when it was announced: memory is used only for bytes that have come.
         """
         if READ_SIZE - SLACK < size <= LONG_FRAME + LONGEST_HEADER:
             self._read_size = min(max(self._read_size, size + SLACK), self._max_read)
             self._short_reads = 0
 
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept:
-        """So much was read, where more would have been. Perhaps long frames come no more."""
+        """A read brought `nbytes`, and could have brought more. Perhaps long frames come no more."""
         self._short_reads = 0 if nbytes > READ_SIZE else self._short_reads + 1
         if self._short_reads > SHORT_AFTER:
             self._read_size = min(self._max_read, <Py_ssize_t>READ_SIZE)
 
-    cdef void _tell_read_done(self) noexcept:
+    cdef void _notify_read_done(self) noexcept:
         """Call _read_done() from now on."""
-        self._tells_read_done = True
+        self._notifies_read_done = True
 
     cdef void _woken_for_nothing(self) noexcept:
         """Note for stats that the loop reported bytes which a poll had read already."""
@@ -133,7 +134,7 @@ cdef class FrameReader(FrameWriter):
             Py_ssize_t start, end
         if self._stamp_reads:
             self._stamp()
-        if self._tells_poller:
+        if self._notifies_poller:
             self._event()
         self._reads += 1
         self._bytes_received += nbytes
@@ -159,7 +160,7 @@ cdef class FrameReader(FrameWriter):
         buffer.claim(end)
         try:
             alive._consume(buffer, start, end)
-            if alive._tells_read_done:
+            if alive._notifies_read_done:
                 alive._read_done()
         finally:
             alive._scratch.give_read(buffer)
@@ -180,21 +181,21 @@ cdef class FrameReader(FrameWriter):
             if status < WSF_INCOMPLETE:
                 self._own = None
                 self._violated(status, <const uint8_t *>buffer.data + start, end - start)
-            if self._tells_read_done:
+            if self._notifies_read_done:
                 self._read_done()
             return 0
         self._own = None
         self._read_more(self._own_frame)
         try:
             self._consume(buffer, start, end)
-            if self._tells_read_done:
+            if self._notifies_read_done:
                 self._read_done()
         finally:
             self._scratch.give_read(buffer)
         return 0
 
     cdef void _note_reads(self) noexcept:
-        """From now on last_received tells."""
+        """From now on last_received is kept."""
         self._stamp_reads = True
 
     cdef void _stamp(self) noexcept:
@@ -266,10 +267,10 @@ cdef class FrameReader(FrameWriter):
         return self._frames_received - self._control_received
 
     cdef int _hold_back(self) except -1:
-        """For a listener that has no room: deliver no more of what was read before _deliver_held() is called.
+        """For a listener that has no room: deliver no more received bytes before _deliver_held() is called.
 
-        The rest is kept as it came from the wire, neither inflated nor looked at. The listener pauses reading until
-        then; what a transport delivers nevertheless is added to the rest.
+        The rest is kept as it came from the wire, neither inflated nor checked. The listener pauses reading until
+        then; bytes that a transport delivers nevertheless are added to the rest.
         """
         cdef Py_ssize_t start = self._frame_end
         if self._reading != NULL and start < self._read_end:
@@ -296,7 +297,7 @@ cdef class FrameReader(FrameWriter):
         self._held = None
         self._held_size = 0
         self._consume(buffer, 0, size)
-        if self._tells_read_done:
+        if self._notifies_read_done:
             self._read_done()
         return 0 if self._held is not None else self._drop_held()
 
@@ -355,7 +356,7 @@ cdef class FrameReader(FrameWriter):
             if self._expect_pong and self._is_expected_pong(frame):
                 self._control_received += 1
                 continue
-            if header.opcode & 0x08:
+            if header.opcode & WSF_CONTROL_BIT:
                 self._control_received += 1
                 self._dispatch_control(frame)
                 if self._state >= State.FAILED:
@@ -389,7 +390,7 @@ cdef class FrameReader(FrameWriter):
             self._own_start = start
         else:
             self._own = new_frame_buffer(frame_size)
-            self._own_start = aligned(size) - size  # so what is read behind it goes to a cache line
+            self._own_start = aligned(size) - size  # so the next read goes to a cache line
             memcpy(self._own.data + self._own_start, buffer.data + start, size)
         self._own_end = self._own_start + size
         self._own_frame = frame_size
@@ -397,7 +398,7 @@ cdef class FrameReader(FrameWriter):
         self._own.claim(self._own_limit)
         return 0
 
-    # What WSTransport does with it.
+    # What WSTransport does with the frames.
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
         """Bytes of the server's reply to the upgrade request; returns how many at their end are already frames."""
@@ -418,7 +419,7 @@ cdef class FrameReader(FrameWriter):
         """A frame broke this rule; `size` bytes of it are there."""
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
-        """An exception came out of the above, or out of the reading itself."""
+        """One of the methods above, or the reading itself, has raised."""
 
     cdef int _read_done(self) except -1:
         """The frames of a read are all dispatched, and its buffer is not yet given back."""

@@ -9,8 +9,8 @@ cdef enum:
     PULSE = 250
 
 
-# What became of a look at the socket.
-cdef enum Look:
+# What became of an attempt to read the socket.
+cdef enum Attempt:
     RAISED = -1
     NOTHING
     RECEIVED
@@ -27,7 +27,7 @@ cdef class SocketTransport(WritableTransport):
         bint _lets_wait             # recv(2) waits, unless it is told not to
         bint _begun
 
-    cdef Look read_now(self, object context, bint waits) except Look.RAISED
+    cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED
     @cython.final
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2
     @cython.final

@@ -149,7 +149,7 @@ cdef inline Py_ssize_t send_now(int fd, const char *ptr, Py_ssize_t size) except
 
 
 cdef void acknowledge_at_once(int fd) noexcept:
-    """Tell the kernel not to wait for something to send before it acknowledges what was read (tcp(7), TCP_QUICKACK)."""
+    """Ask the kernel to acknowledge the read bytes now, not with the next packet to send (tcp(7), TCP_QUICKACK)."""
     wsf_acknowledge_at_once(fd)
 
 
@@ -183,7 +183,7 @@ cdef class SocketTransport(WritableTransport):
         self.set_protocol(reader)
 
     def __init__(self, *args, **kwargs):
-        # Not before: what is written now must find the methods of the derived class.
+        # Not before: a write of connection_made() must find the methods of the derived class.
         if not self._begun:
             self._begun = True
             self._call_protocol_connection_made()
@@ -207,27 +207,26 @@ cdef class SocketTransport(WritableTransport):
     # ---- reading
 
     def _read_ready(self):
-        if self.read_now(None, False) == Look.NOTHING:
+        if self.read_now(None, False) == Attempt.NOTHING:
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
-    cdef Look read_now(self, object context, bint waits) except Look.RAISED:
-        """Read once what there is. What calls back runs in `context`, unless that is None. It may wait in the kernel,
-        see `_receive`."""
+    cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED:
+        """Read once. Callbacks run in `context`, unless that is None. It may wait in the kernel, see `_receive`."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
             Py_ssize_t size, received
         if self._finalizing_close or self._read_paused or reader is None:
-            return Look.STOPPED
+            return Attempt.STOPPED
         try:
             reader.get_buffer_c(-1, &ptr, &size)
             received = self._receive(ptr, size, waits)
             if received < 0:
-                return Look.NOTHING
+                return Attempt.NOTHING
             if received == 0:
                 self._call_protocol_eof_received()
                 self.close()
-                return Look.STOPPED
+                return Attempt.STOPPED
             if context is None:
                 reader.buffer_updated(received)
             else:
@@ -236,10 +235,10 @@ cdef class SocketTransport(WritableTransport):
                     reader.buffer_updated(received)
                 finally:
                     PyContext_Exit(context)
-            return Look.RECEIVED
+            return Attempt.RECEIVED
         except BaseException:
             self._handle_error("Fatal read error on socket transport")
-            return Look.STOPPED
+            return Attempt.STOPPED
 
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2:
         """recv(2): how much there was, -1 if there is nothing yet, 0 at the end.
@@ -271,7 +270,7 @@ cdef class SocketTransport(WritableTransport):
         return received
 
     cdef bint _holds_something(self) noexcept:
-        """Was something received that is not delivered, and of which the kernel knows nothing?"""
+        """Are there received bytes that are not delivered, and that the kernel no longer has?"""
         return False
 
     # ---- writing

@@ -9,7 +9,7 @@ cdef enum Compression:
     NEVER = 0x200
 
 
-# Of a message, as its sender wishes; None leaves it to the size.
+# The override of one message, for its argument `compress`; 0 for None, which leaves it to the size.
 cpdef int compression(compress) except -1
 
 

@@ -14,6 +14,9 @@ from io import BytesIO
 
 from cpython.bytes cimport PyBytes_GET_SIZE
 
+from wsfast._engine.core cimport WSF_OPCODE_BITS
+from wsfast._engine.frame cimport FIN
+
 from wsfast.exceptions import PayloadTooBig, ProtocolError
 
 
@@ -162,12 +165,12 @@ cdef class Deflater:
 
     cpdef bint wants(self, int head, Py_ssize_t size):
         """Is this data frame to be compressed? `head` is its first byte, with Compression above."""
-        if (head & 0x0F) == 0:
+        if (head & WSF_OPCODE_BITS) == 0:
             return self.in_message
         if head & NEVER or self.busy:
             return False
         # The length of a fragmented message is not known yet.
-        return head & ALWAYS or size >= self.threshold or not head & 0x80
+        return head & ALWAYS or size >= self.threshold or not head & FIN
 
     cpdef bytes deflate(self, data, bint fin):
         """Compress a message, or a fragment of one.

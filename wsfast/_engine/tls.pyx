@@ -27,7 +27,7 @@ from libc.stdint cimport int64_t, uintptr_t
 from wsfast._engine.crate cimport address_of
 from wsfast._engine.memory cimport allocate, release
 from wsfast._engine.reader cimport FrameReader
-from wsfast._engine.socket cimport Look, SocketTransport
+from wsfast._engine.socket cimport Attempt, SocketTransport
 
 from wsfast import _native
 from wsfast.tls import agreed_by_rustls, certificate_refused, tls_failed
@@ -313,17 +313,17 @@ cdef class TLSTransport(SocketTransport):
             self._loop.call_soon(self._read_ready)
         return NoResult.OK
 
-    cdef Look read_now(self, object context, bint waits) except Look.RAISED:
+    cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED:
         """Deliver everything that is left from the last read. If nothing is left, read once from the socket first."""
         cdef:
             FrameReader reader = self._reader
             TLSSession session = self._session
-            Look outcome = Look.NOTHING
+            Attempt outcome = Attempt.NOTHING
             char *ptr
             Py_ssize_t room, received
             size_t filled
         if self._finalizing_close or self._read_paused or reader is None:
-            return Look.STOPPED
+            return Attempt.STOPPED
         try:
             while True:
                 reader.get_buffer_c(-1, &ptr, &room)
@@ -335,30 +335,30 @@ cdef class TLSTransport(SocketTransport):
                         return outcome
                     if received == 0:
                         self._force_close(None)  # no eof_received(): the server may have sent more
-                        return Look.STOPPED
+                        return Attempt.STOPPED
                 session._step = crate.read(
                     <wst_stream *>session._stream, self._area.incoming, received, ptr, room, &filled)
                 if filled and not self._closing:
-                    outcome = Look.RECEIVED
+                    outcome = Attempt.RECEIVED
                     self._deliver_plain(filled, context)
                 if session._to_send() and not self._finalizing_close:
                     self._send_pending()
                 if session._step == WST_OK:
                     return outcome
                 if self._finalizing_close or self._read_paused:
-                    return Look.STOPPED
+                    return Attempt.STOPPED
                 if session._step == WST_EOF:
                     self._peer_ended()
-                    return Look.STOPPED
+                    return Attempt.STOPPED
                 if session._step != WST_MORE:
                     failure = session.failure()
                     if failure is not None:
                         raise failure
                     self._force_close(None)
-                    return Look.STOPPED
+                    return Attempt.STOPPED
         except BaseException:
             self._handle_error("Fatal read error on TLS transport")
-            return Look.STOPPED
+            return Attempt.STOPPED
 
     cdef bint _holds_something(self) noexcept:
         return self._session._step != WST_OK

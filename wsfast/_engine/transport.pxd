@@ -4,6 +4,7 @@ Subclass WSListener and override its cpdef methods: they are then called without
 WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own.
 """
 
+cimport cython
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.core cimport wsf_status
@@ -28,7 +29,7 @@ cdef class WSListener:
     cpdef pause_writing(self)
     cpdef resume_writing(self)
 
-    # For C only, and only if the transport's _tells_read_done is set.
+    # For C only, and only if the transport's _notifies_read_done is set.
     cdef int _read_done(self, WSTransport transport) except -1
 
 
@@ -46,8 +47,8 @@ cdef class WSTransport(PollingReader):
 
         # From the first byte to the upgrade, and from then to the end.
         object _opening             # the opening handshake, until it is over
-        WSListener _listener        # until the connection is gone, and it was told so
-        object _on_frame            # the listener's on_ws_frame if that is Python, else None
+        WSListener _listener        # until the connection is gone, and it was notified of that
+        object _on_frame            # what is called for frames, if that is Python: the listener's on_ws_frame, say
 
         # Set when the connection opens.
         readonly object request
@@ -58,7 +59,7 @@ cdef class WSTransport(PollingReader):
         readonly object compression
         Inflater _inflater          # for the listener to use; None: compression was not negotiated
 
-        bint _told_paused           # what the listener was told last: pause_writing() or resume_writing()
+        bint _notified_paused       # what the listener was notified of last: pause_writing() or resume_writing()
 
         bytes _pong_owed            # the answer to the last PING, while writing is paused
 
@@ -79,6 +80,11 @@ cdef class WSTransport(PollingReader):
         object _cause               # why the connection was cut: a time-out
         readonly object close_info  # None until the connection is gone
         object _disconnected        # the future of wait_disconnected()
+
+    @cython.final
+    cdef inline void _deliver_frames_to(self, on_frame) noexcept:
+        """For show_messages(). None: to the listener, whose on_ws_frame is no Python."""
+        self._on_frame = on_frame
 
     cpdef send_close(self, close_code=*, close_message=*)
     cpdef disconnect(self, bint graceful=*)

@@ -64,7 +64,7 @@ cdef class WSListener:
 
     .. attribute:: payload_type
 
-        What :meth:`on_ws_message` gets, as a class attribute: ``memoryview`` (nothing is copied that need not be),
+        The type of the payload for :meth:`on_ws_message`, a class attribute: ``memoryview`` (copied only if necessary),
         ``bytes``, or ``str`` for text (and ``bytes`` for binary messages).
     """
 
@@ -117,7 +117,7 @@ cdef class WSListener:
 
 @cython.final
 cdef class WSTransport(PollingReader):
-    """An open connection: what a listener sends with. Made by :func:`wsfast.ws_connect`, not by hand.
+    """An open connection, with which a listener sends. Made by :func:`wsfast.ws_connect`, not by hand.
 
     All methods are to be called in the thread of the event loop and raise :exc:`RuntimeError` elsewhere.
 
@@ -136,7 +136,7 @@ cdef class WSTransport(PollingReader):
 
     .. attribute:: compression
 
-        What was agreed on compressing messages, an :class:`~wsfast.deflate.AgreedDeflate`; None if they are not.
+        The agreement on compression, an :class:`~wsfast.deflate.AgreedDeflate`; None if messages are not compressed.
 
     .. attribute:: is_secure
 
@@ -161,10 +161,10 @@ cdef class WSTransport(PollingReader):
         self._close_timeout = close_timeout
         tuning = tuning or Tuning()
         self._gather = tuning.gather
-        self._window = tuning.busy_poll
+        self._busy_poll = tuning.busy_poll
         self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
         (<object>self)._read_at_most(tuning.max_read_size)
-        self._tells_read_done = self._quickack = tuning.quickack
+        self._notifies_read_done = self._quickack = tuning.quickack
         self._ping_histogram = tuning.ping_histogram
         self._state = State.CONNECTING
 
@@ -234,7 +234,7 @@ cdef class WSTransport(PollingReader):
         return self._opening.data_received(data)
 
     cdef int _upgraded(self) except -1:
-        self._tell(self._listener, "on_ws_connected")
+        self._notify(self._listener, "on_ws_connected")
         return 0
 
     cdef int _delivery_raised(self, exc, bint from_callback) except -1:
@@ -258,7 +258,7 @@ cdef class WSTransport(PollingReader):
 
     cdef int _read_done(self) except -1:
         if self._quickack and self._state != State.CLOSED:
-            # After what the callbacks sent: that has acknowledged what was read, and no packet is needed for it.
+            # After the callbacks: a frame that they sent has acknowledged the read, and needs no packet for that.
             acknowledge_at_once(self._socket_fd)
         return 0 if self._listener is None else self._listener._read_done(self)
 
@@ -298,7 +298,7 @@ cdef class WSTransport(PollingReader):
             self._opening = None
             return
         if self._held is not None and self._state <= State.CLOSING:
-            self._lost_held = (exc,)  # what was received before is delivered first
+            self._lost_held = (exc,)  # the bytes that were received before are delivered first
             return
         self._state = State.CLOSED
         self._forget_late()
@@ -320,15 +320,15 @@ cdef class WSTransport(PollingReader):
                 self._disconnected.set_result(None)
 
     def _disconnected_callbacks(self):
-        """Tell everybody but wait_disconnected(), and let go of them: they refer to each other."""
+        """Notify all but wait_disconnected(), and let go of them: they refer to each other."""
         if self._keepalive is not None:
             self._keepalive.stop(self._closed())
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
-        self._tell(listener, "on_ws_disconnected")
+        self._notify(listener, "on_ws_disconnected")
 
-    def _tell(self, listener, str callback):
+    def _notify(self, listener, str callback):
         if listener is None:
             return  # it is gone already
         try:
@@ -344,11 +344,11 @@ cdef class WSTransport(PollingReader):
         self._flush()
         unsent = self.underlying_transport.get_write_buffer_size()
         if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
-            # The server has left: what it has not taken by now would only delay the news.
+            # The server has left: bytes that it has not taken by now would only delay the news.
             closing.end(self.underlying_transport.abort, self._loop if self._resuming else None)
         if self._held is None:
             self._start_close_timer()
-            self._state = max(self._state, <int>State.DRAINING)  # nobody would receive what is sent now
+            self._state = max(self._state, <int>State.DRAINING)  # the server would not receive a frame that is sent now
         return False
 
     cdef int _catch_up(self) except -1:
@@ -358,10 +358,10 @@ cdef class WSTransport(PollingReader):
         if not self._writing_paused and self._pong_owed is not None:
             payload, self._pong_owed = self._pong_owed, None
             self._answer_ping(payload)
-        if self._listener is None or self._told_paused == self._writing_paused:
+        if self._listener is None or self._notified_paused == self._writing_paused:
             return 0
-        self._told_paused = self._writing_paused
-        callback = "pause_writing" if self._told_paused else "resume_writing"
+        self._notified_paused = self._writing_paused
+        callback = "pause_writing" if self._notified_paused else "resume_writing"
         try:
             getattr(self._listener, callback)()
         except Exception as exc:
@@ -479,7 +479,7 @@ cdef class WSTransport(PollingReader):
         """End the connection. Nothing is delivered any more.
 
         :param graceful: send a CLOSE frame with code 1000 if none was sent, wait for the server's, and then close;
-            what was sent before reaches the server. This takes ``close_timeout`` at most. If False, as :meth:`abort`.
+            frames sent before reach the server. This takes ``close_timeout`` at most. If False, as :meth:`abort`.
 
         Does nothing if the connection is gone.
         """
@@ -504,7 +504,7 @@ cdef class WSTransport(PollingReader):
     async def wait_disconnected(self):
         """Wait until the connection is gone and ``on_ws_disconnected`` has returned.
 
-        :raises Exception: what ended the connection on this side: the exception of a callback, a
+        :raises Exception: the reason why this side ended the connection: the exception of a callback, a
             :class:`WSProtocolError` if the server broke the protocol, :class:`KeepaliveTimeout` if it fell silent.
             Whatever the server did within the protocol is no error; see ``close_info``.
         """
@@ -540,7 +540,7 @@ cdef class WSTransport(PollingReader):
         if self.underlying_transport.can_write_eof():
             self.underlying_transport.write_eof()
         else:
-            # TLS: sends close_notify after what is queued, and reads until the server's.
+            # TLS: sends close_notify behind the queued bytes, and reads until the server's.
             closing.end(self.underlying_transport.close, self._loop if self._resuming else None)
         return 0
 
@@ -562,13 +562,13 @@ cdef class WSTransport(PollingReader):
         self._drop()
 
     def _callback_raised(self, str callback, exc):
-        """A callback raised: end the connection, unless that is all it was asked not to do."""
+        """A callback raised: end the connection, unless `disconnect_on_exception` is off."""
         if isinstance(exc, WSProtocolError):
             self._fail(exc.code, closing.reason_for(exc), exc)
         elif callback == "on_ws_frame" and not self._disconnect_on_exception and isinstance(exc, Exception):
             try:
                 guarded(self._logger.error, "exception in %s", callback, exc_info=exc)
-            except BaseException as interrupt:  # Ctrl-C in a handler; what is left of this read is lost
+            except BaseException as interrupt:  # Ctrl-C in a handler; the rest of this read is lost
                 self._fail(1011, "", interrupt)
                 raise
         else:

@@ -24,7 +24,7 @@ cdef class FrameWriter(Link):
         # Set by WSTransport when the connection opens.
         bint _gather                # write_policy="gather"
         uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
-        uint8_t _is_logging         # PollingReader: a frame; what is sent or received meanwhile is not logged
+        uint8_t _is_logging         # PollingReader: a frame; frames that are sent or received meanwhile are not
         Deflater _deflater          # None: nothing is compressed
         # Set by PollingReader when the connection opens, and by WSTransport if it compresses.
         object _log                 # a logger's debug(), if frames are logged
@@ -61,8 +61,8 @@ cdef class FrameWriter(Link):
     cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=*) except -1
     # The same, masking in place: 14 bytes before `payload` and the payload itself are overwritten.
     #
-    # Both read `payload` until they return, and before that the listener's pause_writing() may be called: whoever owns
-    # the memory must neither free nor move it there.
+    # Both read `payload` until they return, and before that the listener's pause_writing() may be called. The
+    # owner of the memory must neither free nor move it there.
     cdef int send_reuse_external_buffer(
         self, WSMsgType msg_type, char *payload, Py_ssize_t size,
         bint fin=*, bint rsv1=*, bint rsv2=*, bint rsv3=*) except -1

@@ -10,8 +10,8 @@ write: _send_later() puts frames aside, _owed notes all else, and _settle() does
 that a write has checked changes before the write is done.
 
 nonecheck is off in the functions that every frame goes through: there it would count a reference up and down for each
-`+=` on a field. They dereference self, which is never None, and what they have just compared with None. Whatever else
-the collector may have cleared is used in functions of their own, where it is on.
+`+=` on a field. They dereference self, which is never None, and objects that they have just compared with None. All
+other objects, which the collector may have cleared, are used in functions of their own, where nonecheck is on.
 """
 
 cimport cython
@@ -24,8 +24,10 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport (
+    WSF_CONTROL_BIT,
     WSF_MAX_CONTROL,
     WSF_MAX_HEADER,
+    WSF_OPCODE_BITS,
     wsf_encode_frame,
     wsf_encode_header,
     wsf_header_size,
@@ -139,7 +141,7 @@ cdef class FrameWriter(Link):
             self._uncork()
 
     def cork(self):
-        """A context manager: what is sent inside it leaves in one write at its end (64 KiB at a time).
+        """A context manager: frames that are sent inside it leave in one write at its end (64 KiB at a time).
 
         It may be nested, and frames that were sent leave even if the block raises.
         """
@@ -151,8 +153,8 @@ cdef class FrameWriter(Link):
     ):
         """Send ``buffer[msg_offset:]`` as one frame without copying it: header and mask are written into `buffer`.
 
-        :param buffer: its content is destroyed; it may be reused when this method returns. Until then whoever resizes
-            it, in ``pause_writing`` for instance, gets a :exc:`BufferError`.
+        :param buffer: its content is destroyed; the caller may reuse it when this method returns. Until then code that
+            resizes it, in ``pause_writing`` for instance, gets a :exc:`BufferError`.
         :param msg_offset: where the message starts; at least 14, the longest header
         """
         cdef Py_buffer view
@@ -185,7 +187,7 @@ cdef class FrameWriter(Link):
         self._require_open()
         if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._puts_slowly:
             return self._send_frame(first_byte, payload, size)
-        if first_byte & 0x08:
+        if first_byte & WSF_CONTROL_BIT:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
@@ -274,18 +276,18 @@ cdef class FrameWriter(Link):
         # WSTransport alone sends CLOSE, once, and when it has left the state OPEN already.
         if not self._is_open() and first_byte != (FIN | WSMsgType.CLOSE):
             self._raise_closed()
-        if first_byte & 0x08:
+        if first_byte & WSF_CONTROL_BIT:
             if size > WSF_MAX_CONTROL:
                 raise ValueError(
                     f"message must be at most {WSF_MAX_CONTROL} bytes in a control frame, not {size}")
-        elif in_fragments != ((first_byte & 0x0F) == WSMsgType.CONTINUATION):
+        elif in_fragments != ((first_byte & WSF_OPCODE_BITS) == WSMsgType.CONTINUATION):
             # _first_byte() has checked it, but since then the caller's code may have run: an iterator, a __bool__().
             _wrong_sequence(in_fragments)
         if self._writing:
             return self._send_later(head, payload, size)
         self._writing = True
         try:
-            if not head & 0x08:
+            if not head & WSF_CONTROL_BIT:
                 self._sending_fragments = not head & FIN
             self._put_frame(head, payload, size)
             done = True
@@ -309,7 +311,7 @@ cdef class FrameWriter(Link):
         else:
             self._latest.next = late
         self._latest = late
-        if not head & 0x08:
+        if not head & WSF_CONTROL_BIT:
             self._sending_fragments = not head & FIN
         self._owed = True
         return 0
@@ -332,13 +334,11 @@ cdef class FrameWriter(Link):
         return self._break_off()
 
     cdef int _settle(self) except -1:
-        """The write is over: do what had to wait for its end. Here a callback may do anything."""
+        """The write is over: do the work that had to wait for its end. Here a callback may do anything."""
         cdef:
             LateFrame *late
             bint done
         while self._owed and not self._writing:
-            if self._state == State.CLOSED:
-                self._forget_late()
             late = self._late
             if late == NULL and (self._gathered == NULL or self._cork_depth or self._flush_scheduled):
                 self._owed = False
@@ -409,7 +409,7 @@ cdef class FrameWriter(Link):
             bint fin = head & FIN
             bint compressed = deflater.wants(head, size)
             bytes deflated
-        if (head & 0x0F) != WSMsgType.CONTINUATION:
+        if (head & WSF_OPCODE_BITS) != WSMsgType.CONTINUATION:
             deflater.in_message = compressed and not fin
             head |= RSV1 if compressed else 0
         if not compressed:
@@ -428,7 +428,7 @@ cdef class FrameWriter(Link):
         The first frame of an iteration leaves at once, the others when the iteration ends. To know its end costs a
         callback, which a program that answers every message with one would pay for each, and for nothing. So it is
         scheduled with the second frame since the last read. That one waits if the first left in the same callback of
-        the loop, hence in the same iteration. Otherwise nobody knows, and it leaves at once.
+        the loop, hence in the same iteration. Otherwise this is unknown, and it leaves at once.
         """
         cdef uint64_t callback = wsf_callback()
         if self._sent_in == 0:
@@ -441,8 +441,8 @@ cdef class FrameWriter(Link):
     @cython.nonecheck(False)
     cdef inline int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         cdef uint32_t key
-        while self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
-            self._write_gathered()
+        if self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
+            self._write_gathered()  # nothing joins it during a write, so the frame fits now: _put_encoded() saw to it
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         if self._gathered == NULL:
@@ -506,7 +506,7 @@ cdef class FrameWriter(Link):
         self._writes += 1
         self._bytes_sent += size
         try:
-            if self._tells_poller:
+            if self._notifies_poller:
                 self._event()
             if self._fast is not None:
                 self._fast.write_c(ptr, size)
@@ -564,7 +564,7 @@ cdef class FrameWriter(Link):
         """PollingReader logs the frame, or has it compressed."""
 
     cdef int _catch_up(self) except -1:
-        """WSTransport does what had to wait for the end of a write, and notifies its listener."""
+        """WSTransport does the work that had to wait for the end of a write, and notifies its listener."""
 
     cdef int _break_off(self) except -1:
         """WSTransport ends the connection at once."""

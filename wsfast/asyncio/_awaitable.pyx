@@ -24,8 +24,8 @@ cdef extern from *:
     """
     /*
      * From CPython 3.12 on a StopIteration is made for every result, which costs more than all the rest of a recv().
-     * The interpreter drops it at once, so one serves again and again, as long as nobody keeps it. It refers to the
-     * last result until the next one, hence to short ones only. Returns 0 if it cannot be used.
+     * The interpreter drops it at once, so one serves again and again, as long as nobody keeps it. It keeps the
+     * last result alive until the next one, so it is used for small results only. Returns 0 if it cannot be used.
      */
     #if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
     static int wsf_stop_again(PyObject *result)

@@ -86,7 +86,7 @@ cdef class Inbox(WSListener):
         self._incoming = Incoming(transport, max_message, max_fragment)
         self._stamps = transport._stamp_frames
         self._takes_frames = self._incoming.is_plain and not self._stamps
-        transport._tell_read_done()
+        transport._notify_read_done()
         if not self._incoming.is_plain:
             transport._read_at_most(min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
 

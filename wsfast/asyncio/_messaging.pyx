@@ -125,6 +125,20 @@ cdef class Connection:
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
         return self._transport._last_message
 
+    # ---- what waits: declared for the methods here, and written in ClientConnection, as coroutines
+
+    def _text_is_invalid(self, exc):
+        """A message should be text and is not UTF-8."""
+        raise NotImplementedError
+
+    def _send_slowly(self, message, text, int override):
+        """send() of what is not one frame, or not at once."""
+        raise NotImplementedError
+
+    def _drain(self):
+        """Wait until the write buffer has room."""
+        raise NotImplementedError
+
     # ---- for the methods of ClientConnection
 
     @property
@@ -138,12 +152,12 @@ cdef class Connection:
         receive._frame = True
         return receive
 
-    def _send_frame(self, message, bint text, bint first, bint fin, int wish):
+    def _send_frame(self, message, bint text, bint first, bint fin, int override):
         """Send one fragment. True if the next one must wait for the write buffer."""
         cdef int opcode = (WSMsgType.TEXT if text else WSMsgType.BINARY) if first else WSMsgType.CONTINUATION
         self._transport._check_thread("send")
         cdef int first_byte = self._transport._first_byte(opcode, fin, False, False, False)
-        self._transport._send_object(first_byte | wish, _bytes_like(message))
+        self._transport._send_object(first_byte | override, _bytes_like(message))
         return self._transport._writing_paused
 
     def _send_some(self, messages, text, compress):
@@ -151,7 +165,7 @@ cdef class Connection:
         cdef:
             WSTransport transport = self._transport
             int first_byte, kind = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
-            int wish = compression(compress)
+            int override = compression(compress)
         transport._check_thread("send_many")
         transport._cork()
         try:
@@ -159,7 +173,7 @@ cdef class Connection:
                 first_byte = _first_byte(message, kind)
                 if first_byte == 0:
                     raise TypeError(f"messages must be str or bytes-like, not {type(message).__name__}")
-                transport._send_object(first_byte | wish, _bytes_like(message))
+                transport._send_object(first_byte | override, _bytes_like(message))
                 if transport._writing_paused:
                     return True
         finally:

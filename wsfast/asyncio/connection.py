@@ -292,7 +292,7 @@ class ClientConnection(Connection, Identity):
         It blocks the event loop: no other task goes on meanwhile. The message is for :meth:`recv`, which gives it at
         once. What is being gathered or corked is sent first.
 
-        :param timeout: seconds; 0 looks once, ``math.inf`` waits until a frame arrives
+        :param timeout: seconds; 0 tries once, ``math.inf`` waits until a frame arrives
         :param sleep: wait in the kernel instead of looking again and again
         :returns: True if a frame arrived, of a message or a control frame
         :raises ConnectionClosed: the connection is closed, or is being closed and delivers no more
@@ -356,24 +356,24 @@ class ClientConnection(Connection, Identity):
         """
         return self.protocol.cork()
 
-    async def _send_slowly(self, message: Any, text: bool | None, compression: int) -> None:
+    async def _send_slowly(self, message: Any, text: bool | None, override: int) -> None:
         """send() of what is not one frame, or not at once."""
         if isinstance(message, (str, *BYTES_LIKE)):
             await self._wait_for_send_lock()
             as_text = text is not False if isinstance(message, str) else text is True
-            if self._send_frame(message, as_text, True, True, compression):
+            if self._send_frame(message, as_text, True, True, override):
                 await self._drain()
         elif isinstance(message, Mapping):
             raise TypeError("data is a dict-like object")
         elif isinstance(message, Iterable):
-            await self._send_fragments(iter(message), text, compression)
+            await self._send_fragments(iter(message), text, override)
         elif isinstance(message, AsyncIterable):
-            await self._send_fragments(message.__aiter__(), text, compression)
+            await self._send_fragments(message.__aiter__(), text, override)
         else:
             raise TypeError("data must be str, bytes, iterable, or async iterable")
 
     async def _send_fragments(
-        self, chunks: Iterator[Any] | AsyncIterator[Any], text: bool | None, compression: int
+        self, chunks: Iterator[Any] | AsyncIterator[Any], text: bool | None, override: int
     ) -> None:
         chunk = await _next(chunks)
         if chunk is _END:
@@ -389,11 +389,11 @@ class ClientConnection(Connection, Identity):
             while chunk is not _END:
                 if not isinstance(chunk, kinds):
                     raise TypeError(f"{kind} must contain {'bytes or str' if first else 'uniform types'}")
-                if self._send_frame(chunk, as_text, first, False, compression):
+                if self._send_frame(chunk, as_text, first, False, override):
                     await self._drain()
                 first = False
                 chunk = await _next(chunks)
-            must_drain = self._send_frame(b"", as_text, False, True, compression)
+            must_drain = self._send_frame(b"", as_text, False, True, override)
         except BaseException as exc:
             if self._is_open:
                 # The message cannot be completed, and nothing else may be sent before it is.

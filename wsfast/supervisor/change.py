@@ -8,7 +8,7 @@ __all__ = ["Change"]
 
 
 class Change:
-    """Tasks wait for the next :meth:`tell`, which wakes all of them."""
+    """Tasks wait for the next :meth:`notify`, which wakes all of them."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
@@ -21,7 +21,7 @@ class Change:
         finally:
             self._waiting.discard(future)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done() and not future.get_loop().is_closed():

@@ -158,7 +158,7 @@ class Core:
             message.sent(self.error or ConnectionClosed(None, None))
         self._over.set_result(None)
         self._set(State.CLOSED, self.error)
-        self._shared.changed.tell()
+        self._shared.changed.notify()
 
     # ---- the loop
 
@@ -205,7 +205,7 @@ class Core:
         if self._is_cancelled:
             raise asyncio.CancelledError
         leg.outbox.pump()
-        shared.changed.tell()
+        shared.changed.notify()
 
     async def _target(self) -> tuple[str, dict[str, Any]]:
         try:
@@ -250,7 +250,7 @@ class Core:
         if not leg.is_open:
             self._lost(leg)  # it has ended since it was opened
         leg.outbox.pump()
-        self._shared.changed.tell()
+        self._shared.changed.notify()
 
     async def _live(self, leg: Leg) -> Leg | None:
         """Wait until the connection has ended or was replaced. Returns the new connection, or None."""
@@ -282,7 +282,7 @@ class Core:
         self._count(error)
         if self.state is State.ROLLING_OVER:
             self._set(State.CONNECTING, error)
-        self._shared.changed.tell()
+        self._shared.changed.notify()
 
     def _account(self, leg: Leg) -> None:
         """A connection that was replaced has ended. If messages may still have been under way on it, count a gap before
@@ -324,7 +324,7 @@ class Core:
     async def _sleep(self, timeout: float | None) -> None:
         """Wait until something changes, for at most `timeout` seconds."""
         changed = self._shared.changed
-        timer = None if timeout is None else self._loop.call_later(max(timeout, 0.0), changed.tell)
+        timer = None if timeout is None else self._loop.call_later(max(timeout, 0.0), changed.notify)
         try:
             await changed.wait()
         finally:
@@ -354,7 +354,7 @@ class Core:
     def _want_rollover(self) -> None:
         if self.state is State.OPEN:
             self._is_wanted = True
-            self._shared.changed.tell()
+            self._shared.changed.notify()
 
     async def _roll_over(self, old: Leg) -> Leg | None:
         """Open a connection that takes the place of the old one, and drain the old one. Returns the new connection, or

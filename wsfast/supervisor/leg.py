@@ -121,7 +121,7 @@ class Leg:
             self.ended.set_result(None)
         if was_open or self.is_superseded:
             self._shared.lost(self)
-        self._shared.changed.tell()
+        self._shared.changed.notify()
 
     # ---- state
 
@@ -175,7 +175,7 @@ class Leg:
         closed: ConnectionClosed = self.transport._closed()
         return closed
 
-    # ---- ending
+    # ---- the end
 
     def fail(self, exc: Exception) -> None:
         """Drop the connection at once because of `exc`. The server may be dead, so its CLOSE is not waited for."""
@@ -187,7 +187,7 @@ class Leg:
         self.transport.abort()
         if not self.is_superseded:
             self._shared.lost(self)
-        self._shared.changed.tell()
+        self._shared.changed.notify()
 
     def stop(self) -> None:
         """Stop sending, and stop the timers for acknowledgements, heartbeats and silence."""
@@ -254,7 +254,7 @@ class Leg:
 
     def _subscriptions_changed(self) -> None:
         self._look_or_not()
-        self._shared.changed.tell()
+        self._shared.changed.notify()
 
     def _look_or_not(self) -> None:
         """Begin to inspect messages if something needs that, and stop if nothing does."""
@@ -285,7 +285,7 @@ class Leg:
             and call("when", False, rollover.when, payload)
         ):
             self.is_announced = True
-            shared.changed.tell()
+            shared.changed.notify()
         first = rollover.first
         if not self.has_first and not accepted and (first is None or call("first", False, first, payload)):
             self.has_first = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Protocol
 
+from wsfast._engine.stats import WSStats
 from wsfast._engine.transport import WSTransport
 from wsfast.options import check_callables, seconds
 from wsfast.supervisor.callbacks import Callbacks
@@ -14,13 +15,13 @@ from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
 from wsfast.supervisor.outbox import Outbox, Urgent
 from wsfast.supervisor.subscriptions import Message, Subscription, Subscriptions, checked
 
-__all__ = ["Heartbeat", "Liveness"]
+__all__ = ["Grace", "Heartbeat", "Liveness"]
 
 # The counters are checked so many times within the shortest limit. Silence is noticed late by at most one interval.
 _PART = 4
 
 # A verdict requires so many iterations of the event loop in which nothing more arrives.
-_TURNS = 2
+_ITERATIONS = 2
 
 
 class Heartbeat:
@@ -54,27 +55,37 @@ class Heartbeat:
             raise ValueError(f"timeout must be at most every, {every!r}, not {timeout!r}")
 
 
-class _Grace:
-    """A delay before a verdict, which lasts until nothing more arrives for some iterations of the event loop.
+class _Counting(Protocol):
+    """A connection of any face."""
 
-    If the program kept the loop busy, the missing message may already be in the socket, perhaps behind more data than
-    one read takes. The delay takes at most `limit` seconds, even if the server sends without end.
+    @property
+    def stats(self) -> WSStats: ...
+
+
+class Grace:
+    """A delay before a verdict, which lasts as long as bytes arrive from one check to the next.
+
+    If the program was busy, the missing message may already be in the socket, perhaps behind more data than one read
+    takes. The delay takes at most `limit` seconds, even if the server sends without end.
+
+    :param checks: so many in a row must find nothing more
     """
 
-    def __init__(self, transport: WSTransport, limit: float) -> None:
-        self._transport = transport
-        self._until = time.monotonic() + limit
-        self._received = transport.stats.bytes_received
-        self._left = _TURNS
+    def __init__(self, connection: _Counting, limit: float, checks: int) -> None:
+        self._connection = connection
+        self._checks = self._left = checks
+        self._received = connection.stats.bytes_received
+        #: When it is over in any case, by time.monotonic().
+        self.until = time.monotonic() + limit
 
     def lasts(self) -> bool:
-        """True if the verdict must still wait. Call this once per iteration of the loop."""
-        received = self._transport.stats.bytes_received
+        """True if the verdict must still wait. This is one check."""
+        received = self._connection.stats.bytes_received
         if received != self._received:
             self._received = received
-            self._left = _TURNS
+            self._left = self._checks
         self._left -= 1
-        return self._left >= 0 and time.monotonic() < self._until
+        return self._left >= 0 and time.monotonic() < self.until
 
 
 class Liveness:
@@ -156,7 +167,7 @@ class Liveness:
             timer.cancel()
         self._ticking = self._loop.call_later(seconds, self._tick)
 
-    def _tick(self, grace: _Grace | None = None) -> None:
+    def _tick(self, grace: Grace | None = None) -> None:
         limit = self._shortest()
         if self._stopped or limit is None:
             self._ticking = None
@@ -165,7 +176,7 @@ class Liveness:
         if silence is None:
             self._set_tick(limit / _PART)
             return
-        grace = grace or _Grace(self._transport, silence.seconds)
+        grace = grace or Grace(self._transport, silence.seconds, _ITERATIONS)
         if grace.lasts():
             self._ticking = self._loop.call_soon(self._tick, grace)
         elif self._is_normal is not None and self._callbacks.call(
@@ -240,11 +251,11 @@ class Liveness:
         elif heartbeat.is_reply is not None and self._waiting is None:
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
 
-    def _missed(self, grace: _Grace | None = None) -> None:
+    def _missed(self, grace: Grace | None = None) -> None:
         heartbeat = self._heartbeat
         if self._stopped or heartbeat is None:
             return
-        grace = grace or _Grace(self._transport, heartbeat.timeout)
+        grace = grace or Grace(self._transport, heartbeat.timeout, _ITERATIONS)
         if self._is_paused():
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
         elif grace.lasts():

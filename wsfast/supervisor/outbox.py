@@ -28,7 +28,7 @@ _MOST_IN_FLIGHT = 32
 _BACKLOG = 64 * 1024
 
 # If the kernel has not taken everything, check again in so many iterations of the loop, then at intervals in seconds.
-_TURNS, _PAUSE = 2, 0.005
+_ITERATIONS, _PAUSE = 2, 0.005
 
 
 class Urgent:
@@ -242,7 +242,7 @@ class Outbox:
         now = time.monotonic()
         if self._transport.write_buffer_size > (0 if self._sent is not None else _BACKLOG):
             self._waits += 1
-            return 0.0 if self._waits <= _TURNS else _PAUSE
+            return 0.0 if self._waits <= _ITERATIONS else _PAUSE
         self._waits = 0
         if self._sent is None:
             return None

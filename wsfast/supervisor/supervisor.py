@@ -173,7 +173,7 @@ class Supervisor:
         feeds = self._core.feeds
         if feeds and feeds[0] is leg:
             feeds.popleft()
-            self._shared.changed.tell()
+            self._shared.changed.notify()
 
     @property
     def generation(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
 from wsfast.options import check_callables, check_types, seconds
 from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
-from wsfast.supervisor.liveness import Heartbeat
+from wsfast.supervisor.liveness import Grace, Heartbeat
 from wsfast.supervisor.subscriptions import made
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["watch"]
 
 # Seconds until a heartbeat is tried again that cannot be sent, because another thread is amid a fragmented message or
-# the server does not read. Before a verdict it is also the time between two looks whether bytes still come.
+# the server does not read. Before a verdict it is also the time between two checks whether bytes still come.
 _SOON = 0.05
 
 
@@ -61,44 +61,40 @@ def watch(
 
 
 class _Deadline:
-    """When something is missed, and the grace before the verdict.
-
-    What a busy program has not taken may be in the socket, or wait for room there. So there is none as long as bytes
-    come; but a server that sends without end gets no more than the time that it had.
-    """
+    """When something is missed, with the grace before the verdict: bytes may still lie in the socket, or wait for room
+    there. One check without new bytes ends the grace, as recv() has waited for them meanwhile."""
 
     def __init__(self, ws: ClientConnection) -> None:
         self._ws = ws
-        #: When to look, by time.monotonic().
+        #: When to check, by time.monotonic().
         self.at = math.inf
-        self._seconds = self._until = math.inf  # the grace ends
-        self._received = 0
+        self._seconds = math.inf
+        self._grace: Grace | None = None
 
     def set(self, now: float, seconds: float) -> None:
-        self.at, self._seconds, self._until = now + seconds, seconds, math.inf
+        self.at, self._seconds, self._grace = now + seconds, seconds, None
 
     def clear(self) -> None:
-        self.at = self._until = math.inf
+        self.at, self._grace = math.inf, None
+
+    def _begun(self) -> Grace:
+        self._grace = self._grace or Grace(self._ws, self._seconds, 1)
+        return self._grace
 
     def is_over(self, now: float) -> bool:
-        """Has the grace passed? It begins when this is asked first."""
-        if self._until == math.inf:
-            self._until = now + self._seconds
-        return now >= self._until
+        """Has all of the grace passed? It begins when this is asked first."""
+        return now >= self._begun().until
 
     def is_missed(self, now: float) -> bool:
-        """To be asked at the time to look, when there is nothing to receive."""
-        received = self._ws.stats.bytes_received
-        has_grace = self._until != math.inf
-        if self.is_over(now) or (has_grace and received == self._received):
-            return True
-        self._received = received
-        self.at = min(now + _SOON, self._until)
-        return False
+        """To be asked when the time has come and there is nothing to receive."""
+        grace = self._begun()
+        self.at = min(now + _SOON, grace.until)
+        return not grace.lasts()
 
     def wait_for_program(self, seconds: float) -> None:
         """The program was busy for so long."""
-        self._until += seconds
+        if self._grace is not None:
+            self._grace.until += seconds
 
 
 class _Watch:

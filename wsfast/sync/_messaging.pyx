@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
 from wsfast._engine.crate cimport address_of
-from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_wished
+from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_override
 from wsfast._engine.frame cimport WSMsgType
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
 from wsfast._engine.violation cimport add_content
@@ -98,7 +98,7 @@ cdef class Connection:
     cdef readonly object _handle
     cdef wst_connection *_connection
     cdef wst_message *_message
-    # What is known of the message that was taken last, if reads are stamped.
+    # The WSMessageInfo of the message that was taken last, if reads are stamped.
     cdef object _last_message
     # A thread receives, and is the only one until it has copied the message.
     cdef public bint _receiving
@@ -127,6 +127,32 @@ cdef class Connection:
         self._inflater = Inflater(agreed)
         self._deflater = LockedDeflater(agreed)
         wsf_message_limit(&self._contents, max_message, max_fragment)
+
+    # ---- what is rare: declared for the methods here, and written in ClientConnection
+
+    def _stopped(self, int result, timeout):
+        """The crate returned without a message. Returns if it shall go on."""
+        raise NotImplementedError
+
+    def _text_is_invalid(self, exc, bint text):
+        """A message is not UTF-8. Raises."""
+        raise NotImplementedError
+
+    def _refuse(self, exc):
+        """The server has broken a rule. Raises."""
+        raise NotImplementedError
+
+    def _fail(self, int code, reason, cause, fail):
+        """Close, and receive nothing more."""
+        raise NotImplementedError
+
+    def _send_fragments(self, message, text, int override):
+        """Send a message that is neither str nor bytes-like."""
+        raise NotImplementedError
+
+    def _is_to_send_again(self, int result):
+        """A frame did not leave at once. Waits; True if it is not even queued."""
+        raise NotImplementedError
 
     # ---- receiving
 
@@ -213,7 +239,7 @@ cdef class Connection:
         return take_reference(message) if wanted != AS_VIEW else self._view_of(take_reference(message))
 
     cdef int _note(self) except -1:
-        """What is lent, and is stamped, ends a message. If there is no memory, it is lent again."""
+        """The lent bytes are stamped, and end a message. If there is no memory, they are lent again."""
         self._again = WST_AGAIN
         self._last_message = new_info(
             WSMsgType.TEXT if self._message.text else WSMsgType.BINARY, self._message.compressed, self._message.last,
@@ -241,7 +267,7 @@ cdef class Connection:
     cdef _take_compressed(self, timeout, int wanted, int flags):
         """Inflate the rest of a message, each frame as it arrives.
 
-        What there is when the time is over, or when there is no memory for what the user gets, is kept for the next
+        If the time is over before, or if there is no memory for the result, the inflated part is kept for the next
         call.
         """
         cdef object message = self._inflated
@@ -266,7 +292,7 @@ cdef class Connection:
         return message
 
     cdef int _inflate(self) except -1:
-        """Inflate the frame that is lent, with the tail behind the last one, and check what is to be text."""
+        """Inflate the frame that is lent, with the tail behind the last one, and check that text is UTF-8."""
         cdef bint text = self._message.text
         cdef bint fin = self._message.fin
         cdef Py_ssize_t size = self._message.size
@@ -319,7 +345,7 @@ cdef class Connection:
                 self._again = 0
                 return answer
             self._inflate()
-        # And what a recv() that timed out had of the beginning.
+        # Or the beginning of the message, from a recv() that timed out.
         answer = self._is_text, bytes(self._inflated), self._is_complete
         self._inflated = None
         return answer
@@ -346,18 +372,18 @@ cdef class Connection:
         :raises ConcurrencyError: another thread is sending a fragmented message
         :raises TypeError: `message` is of another type
         """
-        cdef int wish = 0 if compress is None else compression_wished(compress)
+        cdef int override = 0 if compress is None else compression_override(compress)
         if isinstance(message, str):
-            self._send_one((WHOLE_BINARY if text is False else WHOLE_TEXT) | wish, message)
+            self._send_one((WHOLE_BINARY if text is False else WHOLE_TEXT) | override, message)
         elif isinstance(message, (bytes, bytearray, memoryview)):
-            self._send_one((WHOLE_TEXT if text else WHOLE_BINARY) | wish, message)
+            self._send_one((WHOLE_TEXT if text else WHOLE_BINARY) | override, message)
         else:
-            self._send_fragments(message, text, wish)
+            self._send_fragments(message, text, override)
 
     def _send_frame(self, int head, message) -> None:
         """Send one frame, and return when the kernel has all of it.
 
-        :param head: its first byte, and above it the wish to compress it, see _engine/streams.pxd
+        :param head: its first byte, and above it the override of `compress=`, see _engine/streams.pxd
         """
         self._send_one(head, message)
 

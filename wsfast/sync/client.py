@@ -58,10 +58,10 @@ __all__ = [
 
 refuse_gevent()
 
-# What is noted of reads.
+# The times of reads that the crate notes.
 _STAMPS = {None: 0, "user": lib.WST_STAMPS_USER, "kernel": lib.WST_STAMPS_KERNEL}
 
-# What one read of the opening takes; a reply is some 200 bytes.
+# Bytes of one read of the opening; a reply has some 200.
 _READ = 16 * 1024
 
 
@@ -493,7 +493,7 @@ class _Target:
 
     @property
     def names(self) -> dict[str, Any]:
-        """What overrides the names of the URI."""
+        """The names that replace those of the URI."""
         return {name: self._arguments[name] for name in ("host", "port")}
 
     def connect(self, route: Route, deadline: Deadline, sockopts: Sequence[SocketOption]) -> socket.socket:

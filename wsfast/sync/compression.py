@@ -1,6 +1,6 @@
 """Compressing for a connection that several threads use: the stream of the other faces, behind a lock.
 
-What a stream makes of a message refers to the messages before, so it must leave in the order of the stream.
+A compressed message refers to those before it, so messages must leave in the order of the stream.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 from wsfast._engine.frame import FIN_BIT, OPCODE_BITS, RSV1_BIT
 from wsfast._engine.streams import TAIL, Deflater
-from wsfast._native import ffi
 from wsfast.deflate import AgreedDeflate
 
 __all__ = ["LockedDeflater"]
@@ -29,7 +28,7 @@ class LockedDeflater:
     def send(self, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
         """Send a data frame by `put`, compressed if it is to be.
 
-        :param head: the first byte of the frame, and above it the wish to compress it, see _engine/streams.pxd
+        :param head: the first byte of the frame, and above it the override of `compress=`, see _engine/streams.pxd
         """
         if self._deflater is None:
             put(head & 0xFF, data)
@@ -49,7 +48,7 @@ class LockedDeflater:
         compressed = deflater.wants(head, len(data))
         try:
             if compressed:
-                data = deflater.deflate(ffi.buffer(data) if isinstance(data, ffi.CData) else data, fin)
+                data = deflater.deflate(data, fin)
                 data = data[: -len(TAIL)] if fin else data
             begins = head & OPCODE_BITS != 0
             put(head & 0xFF | (RSV1_BIT if compressed and begins else 0), data)

@@ -72,7 +72,7 @@ class ClientConnection(Connection, Identity):
     subprotocol: str | None
     """The subprotocol that the server picked, or None."""
     compression: AgreedDeflate | None
-    """What was agreed on compressing messages; None if they are not."""
+    """The agreement on compression; None if messages are not compressed."""
     tls: TLSInfo | None = None
     """The TLS of the connection: a :class:`~wsfast.tls.TLSInfo`, or None."""
 
@@ -99,6 +99,7 @@ class ClientConnection(Connection, Identity):
         self._cause: BaseException | None = None
         self._aborted = False
         self._ended: threading.Event = Event()
+        self._final: ending.Ending | None = None
         self._socket: socket_module.socket | None = None
         self._base_logger = logger
         self._pinging = pinging
@@ -109,7 +110,7 @@ class ClientConnection(Connection, Identity):
         self.subprotocol = subprotocol
         self.compression = compression
 
-    # The crate has got them.
+    # The crate has these options, and does not change them.
     max_size = fixed()
     max_queue = fixed()
 
@@ -290,18 +291,20 @@ class ClientConnection(Connection, Identity):
         elif result == lib.WST_NO_MEMORY:
             raise MemoryError
         else:
+            # No bytes are left that could change how the connection ended.
+            self._final = self._final or ending.describe(self._handle)
             raise self._exception()
 
     def _collect(self) -> None:
-        """Take what the crate has noted for Python."""
+        """Take the notes of the crate for Python: answers to pings."""
         self._pings.collect()
 
     def _text_is_invalid(self, exc: UnicodeDecodeError, text: bool) -> NoReturn:
-        """A message is not UTF-8. If it is binary, and only the caller wanted text, what is behind it remains."""
+        """A message is not UTF-8. If it is binary, and only the caller wanted text, the messages behind it remain."""
         self._refuse(InvalidText.from_decode_error(exc), lib.wst_fail_receiving if text else lib.wst_fail)
 
     def _refuse(self, exc: ProtocolError, fail: Any = lib.wst_fail_receiving) -> NoReturn:
-        """What was received is wrong. That counts even if the connection has closed since."""
+        """The server has broken a rule. That counts even if the connection has closed since."""
         if self._cause is None:
             self._cause = exc
         self._fail(exc.code, reason_for(exc), exc, fail)
@@ -322,7 +325,7 @@ class ClientConnection(Connection, Identity):
         raise self._exception()
 
     def _must_wait_to_send(self) -> bool:
-        """Do bytes wait that the kernel does not take?"""
+        """True if the kernel does not take all bytes that were sent."""
         lib.wst_cork(self._handle, 1)
         return bool(lib.wst_cork(self._handle, 0) == lib.WST_BLOCKED)
 
@@ -336,7 +339,7 @@ class ClientConnection(Connection, Identity):
                 self._end()
                 raise self._exception()
 
-    def _send_fragments(self, message: Any, text: bool | None, wish: int) -> None:
+    def _send_fragments(self, message: Any, text: bool | None, override: int) -> None:
         if isinstance(message, Mapping):
             raise TypeError("data is a dict-like object")
         if not isinstance(message, Iterable):
@@ -349,11 +352,11 @@ class ClientConnection(Connection, Identity):
         if not isinstance(fragment, kinds):
             raise TypeError("iterable must contain bytes or str")
         as_text = text is not False if kinds is str else text is True
-        # What cannot be sent is refused before the message has begun.
+        # A first fragment that cannot be sent is refused before the message has begun.
         first = fragment.encode() if isinstance(fragment, str) else bytes(fragment)
         begun = False
         try:
-            self._send_frame((WSMsgType.TEXT if as_text else WSMsgType.BINARY) | wish, first)
+            self._send_frame((WSMsgType.TEXT if as_text else WSMsgType.BINARY) | override, first)
             begun = self._fragments = True
             for fragment in fragments:
                 if not isinstance(fragment, kinds):
@@ -392,8 +395,8 @@ class ClientConnection(Connection, Identity):
     def cork(self) -> AbstractContextManager[None]:
         """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.
 
-        Until then :meth:`send` does not wait for the kernel. What other threads send meanwhile leaves with the rest. A
-        method that waits for the server, :meth:`recv` for instance, sends what there is before.
+        Until then :meth:`send` does not wait for the kernel. The frames of other threads leave with the rest. A method
+        that waits for the server, :meth:`recv` for instance, first sends the frames that are held back.
         """
         return Cork(self)
 
@@ -533,7 +536,7 @@ class ClientConnection(Connection, Identity):
     def abort(self) -> None:
         """Drop the connection at once, with everything that was not sent yet. Threads that wait in it wake.
 
-        What was received before remains for :meth:`recv`. Does nothing if the connection is closed.
+        Messages that were received before remain for :meth:`recv`. Does nothing if the connection is closed.
         """
         if self.state is not State.CLOSED:
             self._aborted = True
@@ -556,6 +559,6 @@ class ClientConnection(Connection, Identity):
             self._ended.set()
 
     def _exception(self) -> ConnectionClosed:
-        """What a call on the closed connection raises."""
+        """The exception of a call on the closed connection."""
         self._note_end()
-        return ending.describe(self._handle).exception(self._cause)
+        return (self._final or ending.describe(self._handle)).exception(self._cause)

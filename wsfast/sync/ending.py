@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from wsfast._native import ffi, lib
@@ -21,7 +22,7 @@ __all__ = ["Ending", "describe"]
 
 
 class Ending(NamedTuple):
-    """The CLOSE frames of both directions, which came first, and what is behind the end."""
+    """The CLOSE frames of both directions, which came first, and the cause of the end."""
 
     rcvd: Close | None
     sent: Close | None
@@ -29,7 +30,7 @@ class Ending(NamedTuple):
     cause: BaseException | None
 
     def exception(self, cause: BaseException | None) -> ConnectionClosed:
-        """What a call on the closed connection raises. `cause`: what Python knows and the crate does not."""
+        """The exception of a call on the closed connection. `cause`: one that Python knows, and the crate does not."""
         return connection_closed(self.rcvd, self.sent, self.rcvd_then_sent, cause or self.cause)
 
 
@@ -43,33 +44,37 @@ def describe(handle: Any) -> Ending:
 
 
 def _close(code: int, reason: Any, size: int) -> Close | None:
-    return None if code < 0 else Close(code, ffi.unpack(reason, size).decode())
+    return None if code < 0 else Close(code, ffi.unpack(reason, size).decode() if size else "")
 
 
 def _cause(ending: Any) -> BaseException | None:
-    cause = ending.cause
-    message = ffi.unpack(ending.message, ending.message_size).decode(errors="replace")
-    if cause == lib.WST_CAUSE_EOF:
-        return EOFError("unexpected end of stream")
-    if cause == lib.WST_CAUSE_OS:
-        return OSError(ending.number, os.strerror(ending.number))
-    if cause == lib.WST_CAUSE_PROTOCOL:
-        return ProtocolError(message)
-    if cause == lib.WST_CAUSE_TOO_BIG:
-        size, current = (None if number < 0 else number for number in (ending.size, ending.current))
-        return PayloadTooBig(size, ending.limit, current)
-    if cause == lib.WST_CAUSE_NO_MEMORY:
-        return MemoryError("there was no memory for the rest of a frame")
-    if cause == lib.WST_CAUSE_TEXT:
-        return InvalidText("utf-8", b"", 0, 1, message)
-    if cause == lib.WST_CAUSE_KEEPALIVE:
-        return KeepaliveTimeout("nothing was received in time after a keepalive ping")
-    if cause == lib.WST_CAUSE_CLOSE_TIMEOUT:
-        return TimeoutError("timed out while closing connection")
-    if cause == lib.WST_CAUSE_CERTIFICATE:
-        return certificate_refused(ending.number, message)
-    if cause == lib.WST_CAUSE_TLS:
-        return tls_failed(message)
-    if cause == lib.WST_CAUSE_PANIC:
-        return RuntimeError("a bug in wsfast: its Rust part panicked")
-    return None
+    make = _CAUSES.get(ending.cause)
+    return None if make is None else make(ending)
+
+
+def _message(ending: Any) -> str:
+    text: str = ffi.unpack(ending.message, ending.message_size).decode(errors="replace")
+    return text
+
+
+def _too_big(ending: Any) -> PayloadTooBig:
+    size, current = (None if number < 0 else number for number in (ending.size, ending.current))
+    return PayloadTooBig(size, ending.limit, current)
+
+
+# An end in order has no cause, and Python knows its own.
+_CAUSES: dict[int, Callable[[Any], BaseException]] = {
+    lib.WST_CAUSE_EOF: lambda _: EOFError("unexpected end of stream"),
+    lib.WST_CAUSE_OS: lambda ending: OSError(ending.number, os.strerror(ending.number)),
+    lib.WST_CAUSE_PROTOCOL: lambda ending: ProtocolError(_message(ending)),
+    lib.WST_CAUSE_TOO_BIG: _too_big,
+    lib.WST_CAUSE_NO_MEMORY: lambda _: MemoryError("there was no memory for the rest of a frame"),
+    lib.WST_CAUSE_TEXT: lambda ending: InvalidText("utf-8", b"", 0, 1, _message(ending)),
+    lib.WST_CAUSE_KEEPALIVE: lambda _: KeepaliveTimeout(
+        "nothing was received in time after a keepalive ping"
+    ),
+    lib.WST_CAUSE_CLOSE_TIMEOUT: lambda _: TimeoutError("timed out while closing connection"),
+    lib.WST_CAUSE_TLS: lambda ending: tls_failed(_message(ending)),
+    lib.WST_CAUSE_CERTIFICATE: lambda ending: certificate_refused(ending.number, _message(ending)),
+    lib.WST_CAUSE_PANIC: lambda _: RuntimeError("a bug in wsfast: its Rust part panicked"),
+}

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import deque
 from typing import Any
 
+from wsfast._engine.frame import CONTROL_BIT, FIN_BIT
 from wsfast._engine.frame_log import describe
 from wsfast._faces import BYTES_LIKE, State
 from wsfast._native import ffi, lib
 from wsfast.closing import MAX_CONTROL
+from wsfast.codes import WSMsgType
 from wsfast.logs import guarded
 
 __all__ = ["logged"]
 
-# The first byte of a frame: FIN and opcode (RFC 6455 section 5.2).
-_TEXT, _BINARY, _CONTROL_BIT = 0x81, 0x82, 0x08
+_TEXT, _BINARY, _PING = (FIN_BIT | kind for kind in (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING))
+
+# So many control frames are kept while a log handler runs, as the crate keeps for Python.
+_MOST = 64
 
 
 def _bytes(message: Any) -> bytes:
@@ -35,8 +40,10 @@ class _Logged:
     state: State
 
     def __init__(self, handle: Any, *args: Any, **options: Any) -> None:
-        # The threads in which a frame is being logged. What a log handler sends or receives is not: that would not end.
+        # The threads in which a frame is being logged. Frames that a log handler sends are not: that would not end.
         self._logging: set[int] = set()
+        # The control frames that were taken from the crate while a log handler ran: they are logged behind its frame.
+        self._taken: deque[tuple[str, int, bytes]] = deque(maxlen=_MOST)
         lib.wst_keep_control(handle)
         super().__init__(handle, *args, **options)  # type: ignore[call-arg]
 
@@ -47,6 +54,13 @@ class _Logged:
         self._logging.add(thread)
         try:
             guarded(self._write, arrow, head, payload)
+            # Not those that come meanwhile: a handler that waits for a PONG each time would not end.
+            for _ in range(len(self._taken)):
+                try:
+                    frame = self._taken.popleft()
+                except IndexError:
+                    break  # another thread logs it
+                guarded(self._write, *frame)
         finally:
             self._logging.discard(thread)
 
@@ -58,11 +72,21 @@ class _Logged:
     def _write(self, arrow: str, head: int, payload: Any) -> None:
         self._base_logger.debug("%s %s", arrow, describe(head, _bytes(payload)))
 
-    def _collect(self) -> None:
+    def _collect(self, *sent: Any) -> None:
+        """Log the control frames that the crate has kept. `sent`: the one that the caller has just sent, its first byte
+        and its payload. It is not logged if a log handler is the caller."""
         payload = ffi.new("char[]", MAX_CONTROL)
         head = ffi.new("int *")
+        is_logging = threading.get_ident() in self._logging
         while (size := lib.wst_take_control(self._handle, payload, head)) >= 0:
-            self._log(">" if head[0] & lib.WST_SENT else "<", head[0] & 0xFF, ffi.unpack(payload, size))
+            arrow = ">" if head[0] & lib.WST_SENT else "<"
+            frame = arrow, head[0] & 0xFF, ffi.unpack(payload, size)
+            if not is_logging:
+                self._log(*frame)
+            elif frame == (">", *sent):
+                sent = ()
+            else:
+                self._taken.append(frame)
         super()._collect()  # type: ignore[misc]
 
     def recv(self, timeout: float | None = None, decode: Any = None) -> Any:
@@ -83,15 +107,15 @@ class _Logged:
         super().send(message, text=text, compress=compress)  # type: ignore[misc]
 
     def _send_frame(self, head: int, message: Any) -> None:
-        if not head & _CONTROL_BIT:
+        if not head & CONTROL_BIT:
             self._log_sent(head & 0xFF, message)
         super()._send_frame(head, message)  # type: ignore[misc]
-        if head & _CONTROL_BIT:
-            self._collect()
+        if head & CONTROL_BIT:
+            self._collect(head, message)
 
     def _send_ping(self, payload: bytes) -> None:
         super()._send_ping(payload)  # type: ignore[misc]
-        self._collect()
+        self._collect(_PING, payload)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ use crate::writer::Sent;
 include!(concat!(env!("OUT_DIR"), "/border.rs"));
 
 impl wst_message {
-    pub fn tell(&mut self, received: &Received) {
+    pub fn fill(&mut self, received: &Received) {
         *self = wst_message {
             data: received.data.cast(),
             size: received.size,
@@ -73,7 +73,7 @@ impl wst_options {
 }
 
 impl wst_stats {
-    pub fn tell(&mut self, connection: &Connection) {
+    pub fn fill(&mut self, connection: &Connection) {
         let counts = &connection.counts;
         let writer = connection.sender.writer();
         *self = wst_stats {
@@ -92,7 +92,7 @@ impl wst_stats {
 }
 
 impl wst_stream_state {
-    pub fn tell(&mut self, connection: &CommonState, failed: &Cause) {
+    pub fn fill(&mut self, connection: &CommonState, failed: &Cause) {
         self.handshaking = c_int::from(connection.is_handshaking());
         self.version = connection.protocol_version().map_or(0, |version| c_int::from(u16::from(version)));
         self.resumed = c_int::from(connection.handshake_kind() == Some(HandshakeKind::Resumed));
@@ -110,7 +110,7 @@ impl wst_stream_state {
 }
 
 impl wst_ending {
-    pub fn tell(&mut self, ending: &Ending) {
+    pub fn fill(&mut self, ending: &Ending) {
         let describe = |close: &Option<Close>, reason: &mut [u8]| match close {
             None => (-1, 0),
             Some(close) => (c_int::from(close.code), copy_text(reason, &close.reason)),

@@ -116,14 +116,24 @@ impl Connection {
     /// The connection is over. Threads that sleep in it wake.
     pub fn finalize(&self, cause: Cause) {
         if self.closer.end(cause) {
-            self.sender.forget_residue();
+            self.sender.forget_backlog();
             self.wire.socket.retire();
         }
     }
 
-    pub(crate) fn end_of_stream(&self, reader: &mut Reader) {
-        reader.ended = true;
-        self.finalize(if self.phase() == Phase::Draining { Cause::None } else { Cause::Eof });
+    /// The connection is over, for a caller that says so.
+    pub(crate) fn over(&self, cause: Cause) -> Stop {
+        self.finalize(cause);
+        Stop::Closed
+    }
+
+    /// Once nothing more is received, the end of the stream is in order, however it comes.
+    pub(crate) fn unless_draining(&self, cause: Cause) -> Cause {
+        if self.phase() == Phase::Draining {
+            Cause::None
+        } else {
+            cause
+        }
     }
 
     /// Reading failed.
@@ -133,8 +143,7 @@ impl Connection {
             return Stop::NoMemory;
         }
         let cause = if errno == NO_MORE_RECORDS { rustls_session::no_more_records() } else { Cause::Os(errno) };
-        self.finalize(if self.phase() == Phase::Draining { Cause::None } else { cause });
-        Stop::Closed
+        self.over(self.unless_draining(cause))
     }
 
     /// Writing failed. The peer's messages from before that can still be read.

@@ -1,4 +1,4 @@
-//! One connection: what any thread may ask of it at any time.
+//! One connection, which any thread may use at any time.
 //!
 //! A connection has two halves, each behind a lock of its own. A thread holds the writing half's lock while it masks
 //! frames and offers them to the kernel, and never while it sleeps. The receiver holds the reading half's lock while it
@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use crate::block::NoMemory;
 use crate::counts::Counts;
 use crate::ending::{Closer, Ending, Phase};
-use crate::frame::Short;
 use crate::keepalive::{Keepalive, NewPinging};
 use crate::pings::Pings;
 use crate::reader::{Limits, Reader};
@@ -86,11 +85,7 @@ pub struct Connection {
     pub(crate) pings: Pings,
     pub(crate) counts: Counts,
     pub(crate) new_pinging: NewPinging,
-    pub(crate) busy_poll: Duration,
-    pub(crate) max_read: usize,
-    pub(crate) quickack: bool,
-    pub(crate) report_pings: bool,
-    pub(crate) stamping: Stamping,
+    pub(crate) options: Options,
 }
 
 impl Drop for Connection {
@@ -104,17 +99,13 @@ impl Connection {
         let keepalive = Keepalive::new(options.ping_interval, options.ping_timeout);
         Connection {
             wire: Wire::new(fd),
-            reader: Mutex::new(Reader::new(options.limits, keepalive)),
+            reader: Mutex::new(Reader::new(&options.limits, keepalive)),
             sender: Sender::new(),
             closer: Closer::new(options.close_timeout),
             pings: Pings::default(),
             counts: Counts::default(),
             new_pinging: NewPinging::default(),
-            busy_poll: options.busy_poll,
-            max_read: options.max_read,
-            quickack: options.quickack,
-            report_pings: options.report_pings,
-            stamping: options.stamping,
+            options,
         }
     }
 
@@ -137,17 +128,9 @@ impl Connection {
         self.new_pinging.set(Keepalive::new(ping_interval, ping_timeout));
     }
 
-    pub fn latency(&self) -> f64 {
-        self.pings.latency()
-    }
-
     /// Is there something for Python to take?
     pub(crate) fn has_news(&self) -> bool {
-        self.pings.are_answered() || self.sender.log.is_waiting()
-    }
-
-    pub fn take_pong(&self) -> Option<(Short, f64)> {
-        self.pings.take()
+        self.pings.are_answered() || self.wire.log.is_waiting()
     }
 
     pub fn dup(&self) -> Option<i32> {
@@ -164,10 +147,9 @@ impl Connection {
     }
 }
 
-/// The instant `seconds` from now; None if it is too far away to matter.
-pub fn after(seconds: f64) -> Option<Instant> {
-    let duration = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
-    Instant::now().checked_add(duration)
+/// When a time-out that begins now is over.
+pub fn after(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.map(|timeout| Instant::now() + timeout)
 }
 
 pub fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {

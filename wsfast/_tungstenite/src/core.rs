@@ -28,6 +28,8 @@ pub const CLOSE: u8 = numbers::WSF_CLOSE as u8;
 pub const PING: u8 = numbers::WSF_PING as u8;
 pub const PONG: u8 = numbers::WSF_PONG as u8;
 pub const OPCODE: u8 = numbers::WSF_OPCODE_BITS as u8;
+/// Of the opcodes of control frames.
+pub const CONTROL: u8 = numbers::WSF_CONTROL_BIT as u8;
 pub const FIN: u8 = numbers::WSF_FIN_BIT as u8;
 pub const RSV1: u8 = numbers::WSF_RSV1_BIT as u8;
 /// RFC 6455 section 5.5: bytes in a control frame.
@@ -45,7 +47,7 @@ struct MaskKernel {
     mask: MaskFn,
 }
 
-/// What the bytes that have arrived begin with.
+/// The beginning of the bytes that have arrived.
 #[derive(Debug, PartialEq)]
 pub enum Next {
     /// A whole frame, to be taken.

@@ -1,4 +1,4 @@
-//! The close state: how far a connection is, the CLOSE frames of both directions, and the cause of the end.
+//! How far a connection is, and its ending: the CLOSE frames of both directions, and the cause.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -113,24 +113,20 @@ impl Close {
     }
 }
 
+/// How a connection ended, as far as that is known.
 #[derive(Default)]
 pub struct Ending {
     pub received: Option<Close>,
     pub sent: Option<Close>,
     pub received_then_sent: bool,
     pub cause: Cause,
+    /// Of the closing handshake.
+    timeout: Option<Duration>,
     /// When the connection is dropped, whatever the peer does.
     pub deadline: Option<Instant>,
 }
 
 impl Ending {
-    /// The closing handshake begins.
-    pub fn begin(&mut self, close_timeout: Option<Duration>) {
-        if self.deadline.is_none() {
-            self.deadline = close_timeout.map(|timeout| Instant::now() + timeout);
-        }
-    }
-
     /// The first cause counts: later ones are its consequences.
     pub fn set_cause(&mut self, cause: Cause) {
         if self.cause == Cause::None {
@@ -147,17 +143,17 @@ impl Ending {
     }
 }
 
-/// The close state behind its lock. Any thread may ask it, without holding another lock.
+/// The phase, and the ending behind its lock. Any thread may ask for them, without holding another lock.
 pub struct Closer {
     phase: AtomicU8,
     ending: Mutex<Ending>,
-    timeout: Mutex<Option<Duration>>,
 }
 
 impl Closer {
     /// `timeout`: of the closing handshake.
     pub fn new(timeout: Option<Duration>) -> Self {
-        Closer { phase: AtomicU8::new(Phase::Connecting as u8), ending: Mutex::default(), timeout: Mutex::new(timeout) }
+        let ending = Mutex::new(Ending { timeout, ..Ending::default() });
+        Closer { phase: AtomicU8::new(Phase::Connecting as u8), ending }
     }
 
     pub fn phase(&self) -> Phase {
@@ -175,7 +171,7 @@ impl Closer {
 
     /// For closing that has not begun.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
-        *locked(&self.timeout) = timeout;
+        self.ending().timeout = timeout;
     }
 
     /// The opening is over. False if the connection is, too.
@@ -190,7 +186,9 @@ impl Closer {
         if self.phase() >= phase {
             return false;
         }
-        ending.begin(*locked(&self.timeout));
+        if ending.deadline.is_none() {
+            ending.deadline = ending.timeout.map(|timeout| Instant::now() + timeout);
+        }
         self.phase.store(phase as u8, Ordering::Release);
         if ending.sent.is_some() {
             return false;

@@ -13,8 +13,8 @@ pub fn header(head: u8, length: usize, key: u32) -> ([u8; CACHE_LINE], usize) {
     let mut line = [0; CACHE_LINE];
     let start = CACHE_LINE
         - match length {
-            0..126 => 6,
-            126..65536 => 8,
+            0..=125 => 6,
+            126..=65535 => 8,
             _ => 14,
         };
     let header = FrameHeader {

@@ -95,8 +95,7 @@ impl Connection {
             Phase::Closing | Phase::Draining => {
                 let deadline = self.ending().deadline;
                 if deadline.is_some_and(|deadline| deadline <= now) {
-                    self.finalize(Cause::CloseTimeout);
-                    return Err(Stop::Closed);
+                    return Err(self.over(Cause::CloseTimeout));
                 }
                 Ok(deadline)
             }
@@ -114,8 +113,7 @@ impl Connection {
                             }
                             _ => {
                                 self.send_close(&Cause::Keepalive.close(), Phase::Draining);
-                                self.finalize(Cause::Keepalive);
-                                return Err(Stop::Closed);
+                                return Err(self.over(Cause::Keepalive));
                             }
                         }
                     }
@@ -128,7 +126,7 @@ impl Connection {
         reader.keepalive.pinged(now);
         let payload = mask_key().unwrap_or(0).to_ne_bytes();
         self.pings.forget_kept(); // other bytes were sign enough of life
-        if self.pings.remember(&payload, self.report_pings, true).is_err() {
+        if self.pings.remember(&payload, self.options.report_pings, true).is_err() {
             return; // any other sign of life will do
         }
         // While other frames wait to be sent, a sign of life will do, and the peer may show one without a PING.

@@ -11,15 +11,16 @@
 //! | this file, `abi` | the border: the functions and the structures of wsfast_tungstenite.h |
 //! | `connection` | what any thread may ask of a connection, and the order of the locks |
 //! | `opening`, `receiving`, `sending`, `keepalive`, `closing` | its methods that touch several parts, by what they are for |
-//! | `reader`, `sender`, `writer`, `ending`, `pings`, `control_log`, `counts` | its parts, each with a lock or atomics of its own |
-//! | `wire`, `socket` | the socket, and TLS above it; the system calls |
+//! | `reader`, `sender`, `writer`, `ending`, `pings`, `counts` | its parts, each with a lock or atomics of its own |
+//! | `sleep`, `stamps` | parts of the reader: how the receiver sleeps; when messages arrived |
+//! | `wire`, `socket`, `control_log` | the socket, and TLS above it; the system calls; the control frames that passed |
 //! | `buffer`, `block` | the bytes that arrived, and the message in them that is lent; memory at cache lines |
 //! | `core`, `frame` | the C core; headers by tungstenite |
 //! | `tls` | which of the sessions below encrypts for a connection |
 //! | `rustls_session`, `openssl_session`, `nested_session` | TLS by rustls; by OpenSSL; within TLS, through an https proxy |
-//! | `stream_session` | TLS by rustls for the engine of the other faces, which reads and writes the socket itself |
+//! | `stream`, `stream_session` | TLS by rustls for the engine of the other faces, which reads and writes the socket itself |
 //! | `openssl`, `verifier` | the functions of Python's OpenSSL; its verdict on certificates, which rustls asks for |
-//! | `model_tests`, `memory_tests`, `*_for_miri` | random schedules; no memory at any allocation; what Miri cannot run |
+//! | `model_tests`, `memory_tests`, `tls_tests`, `*_for_miri` | random schedules; no memory at any allocation; TLS against a server of rustls; what Miri cannot run |
 //!
 //! Python calls the functions of this file without holding its lock. No panic crosses them. They are unsafe because of
 //! their pointers, for which that header states the rules.
@@ -51,6 +52,7 @@ mod receiving;
 mod rustls_session;
 mod sender;
 mod sending;
+mod sleep;
 mod socket;
 mod stamps;
 mod stream;
@@ -71,13 +73,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use abi::*;
 use connection::{Connection, Stop};
 use control_log::Control;
-use ending::Cause;
-use receiving::{Received, Wish};
+use ending::{Cause, Close};
+use receiving::{Received, Wanted};
 use rustls::CommonState;
 use stream::Stream;
 use tls::Session;
 
-/// What Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
+/// The object that Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
 pub struct Handle {
     connection: Connection,
     message: UnsafeCell<wst_message>,
@@ -86,7 +88,7 @@ pub struct Handle {
 // SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
 unsafe impl Sync for Handle {}
 
-/// Takes a lock whose holder may have panicked. The connection is closed by then, and its close state says why.
+/// Takes a lock whose holder may have panicked. The connection is closed by then, and its ending says why.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -101,10 +103,10 @@ unsafe fn guarded<T>(handle: *const Handle, panicked: T, body: impl FnOnce(&Conn
 }
 
 /// Lends a message to the caller, which is the only receiver.
-unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
+unsafe fn lend(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
     match found {
         Ok(received) => {
-            (*(*handle).message.get()).tell(&received);
+            (*(*handle).message.get()).fill(&received);
             WST_OK
         }
         Err(stop) => code(stop),
@@ -112,7 +114,7 @@ unsafe fn tell(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
 }
 
 /// Lends a certificate of the server. The connection keeps it.
-unsafe fn tell_certificate(state: &CommonState, index: usize, der: *mut *const c_char) -> i64 {
+unsafe fn lend_certificate(state: &CommonState, index: usize, der: *mut *const c_char) -> i64 {
     match state.peer_certificates().and_then(|chain| chain.get(index)) {
         None => -1,
         Some(certificate) => {
@@ -123,12 +125,37 @@ unsafe fn tell_certificate(state: &CommonState, index: usize, der: *mut *const c
 }
 
 /// Writes the text of a failure to the caller's memory, with a NUL at its end.
-unsafe fn tell_reason(reason: *mut c_char, reason_size: usize, why: &str) {
+unsafe fn write_reason(reason: *mut c_char, reason_size: usize, why: &str) {
     if reason_size > 0 {
         let target = std::slice::from_raw_parts_mut(reason.cast::<u8>(), reason_size);
         let size = copy_text(&mut target[..reason_size - 1], why.as_bytes());
         target[size as usize] = 0;
     }
+}
+
+/// Makes an object that the caller will own; or NULL, and a reason.
+unsafe fn made<T>(reason: *mut c_char, reason_size: usize, make: impl FnOnce() -> Result<T, String>) -> *mut T {
+    match catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
+        Ok(object) => Box::into_raw(Box::new(object)),
+        Err(why) => {
+            write_reason(reason, reason_size, &why);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Closes a connection with this CLOSE frame, by `close`.
+unsafe fn close_with(
+    handle: *const Handle,
+    code: c_int,
+    reason: *const c_char,
+    size: usize,
+    close: fn(&Connection, Close),
+) -> c_int {
+    guarded(handle, WST_PANIC, |connection| {
+        close(connection, close_frame(code, bytes(reason, size)));
+        WST_OK
+    })
 }
 
 #[no_mangle]
@@ -143,7 +170,7 @@ pub unsafe extern "C" fn wst_openssl_load(
     match catch_unwind(|| openssl::load(path).and_then(|openssl| openssl.check(ssl, context))) {
         Ok(Ok(())) => WST_OK,
         Ok(Err(why)) => {
-            tell_reason(reason, reason_size, why);
+            write_reason(reason, reason_size, why);
             WST_CLOSED
         }
         Err(_) => WST_PANIC,
@@ -156,14 +183,7 @@ pub unsafe extern "C" fn wst_tls_config_new(
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Arc<rustls::ClientConfig> {
-    let build = || (*settings).parse().build();
-    match catch_unwind(AssertUnwindSafe(build)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
-        Ok(config) => Box::into_raw(Box::new(Arc::new(config))),
-        Err(why) => {
-            tell_reason(reason, reason_size, &why);
-            std::ptr::null_mut()
-        }
-    }
+    made(reason, reason_size, || (*settings).parse().build().map(Arc::new))
 }
 
 #[no_mangle]
@@ -217,16 +237,13 @@ pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut wst_stream_state) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
-        let told = connection.look_at_tls(|agreed| (*state).tell(agreed, &Cause::None));
-        told.map_or(WST_CLOSED, |()| WST_OK)
+        connection.with_tls(|agreed| (*state).fill(agreed, &Cause::None)).map_or(WST_CLOSED, |()| WST_OK)
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_certificate(handle: *const Handle, index: usize, der: *mut *const c_char) -> i64 {
-    guarded(handle, -1, |connection| {
-        connection.look_at_tls(|agreed| tell_certificate(agreed, index, der)).unwrap_or(-1)
-    })
+    guarded(handle, -1, |connection| connection.with_tls(|agreed| lend_certificate(agreed, index, der)).unwrap_or(-1))
 }
 
 #[no_mangle]
@@ -263,14 +280,13 @@ pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut wst_mess
 #[no_mangle]
 pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_int) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
-        let timeout = (timeout >= 0.0).then_some(timeout);
-        let wish = Wish {
+        let wanted = Wanted {
             resume: flags & WST_RESUME != 0,
             stream: flags & WST_STREAM != 0,
             validate: flags & WST_VALIDATE != 0,
             again: flags & WST_AGAIN != 0,
         };
-        tell(handle, connection.receive(timeout, wish))
+        lend(handle, connection.receive(seconds(timeout), wanted))
     })
 }
 
@@ -286,7 +302,7 @@ pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut wst_stats) {
-    guarded(handle, (), |connection| (*target).tell(connection));
+    guarded(handle, (), |connection| (*target).fill(connection));
 }
 
 #[no_mangle]
@@ -301,15 +317,15 @@ pub unsafe extern "C" fn wst_flush(handle: *const Handle) -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64) -> c_int {
-    guarded(handle, WST_PANIC, |connection| result(connection.pump((timeout >= 0.0).then_some(timeout))))
+    guarded(handle, WST_PANIC, |connection| result(connection.pump(seconds(timeout))))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char, latency: *mut f64) -> c_int {
-    guarded(handle, -1, |connection| match connection.take_pong() {
+    guarded(handle, -1, |connection| match connection.pings.take() {
         None => -1,
-        Some((payload, seconds)) => {
-            *latency = seconds;
+        Some((payload, took)) => {
+            *latency = took;
             copy_text(std::slice::from_raw_parts_mut(data.cast(), core::MAX_CONTROL), payload.bytes())
         }
     })
@@ -317,12 +333,12 @@ pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char,
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_keep_control(handle: *const Handle) {
-    guarded(handle, (), |connection| connection.sender.log.start());
+    guarded(handle, (), |connection| connection.wire.log.start());
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_take_control(handle: *const Handle, data: *mut c_char, head: *mut c_int) -> c_int {
-    guarded(handle, -1, |connection| match connection.sender.log.take() {
+    guarded(handle, -1, |connection| match connection.wire.log.take() {
         None => -1,
         Some(Control { head: first, payload, sent }) => {
             *head = c_int::from(first) | if sent { WST_SENT } else { 0 };
@@ -333,7 +349,7 @@ pub unsafe extern "C" fn wst_take_control(handle: *const Handle, data: *mut c_ch
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_latency(handle: *const Handle) -> f64 {
-    (*handle).connection.latency()
+    (*handle).connection.pings.latency()
 }
 
 #[no_mangle]
@@ -343,18 +359,12 @@ pub unsafe extern "C" fn wst_last_received(handle: *const Handle) -> f64 {
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_close(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
-    guarded(handle, WST_PANIC, |connection| {
-        connection.close(close_frame(code, bytes(reason, size)));
-        WST_OK
-    })
+    close_with(handle, code, reason, size, Connection::close)
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_fail(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
-    guarded(handle, WST_PANIC, |connection| {
-        connection.fail(close_frame(code, bytes(reason, size)));
-        WST_OK
-    })
+    close_with(handle, code, reason, size, Connection::fail)
 }
 
 #[no_mangle]
@@ -364,10 +374,7 @@ pub unsafe extern "C" fn wst_fail_receiving(
     reason: *const c_char,
     size: usize,
 ) -> c_int {
-    guarded(handle, WST_PANIC, |connection| {
-        connection.fail_receiving(close_frame(code, bytes(reason, size)));
-        WST_OK
-    })
+    close_with(handle, code, reason, size, Connection::fail_receiving)
 }
 
 #[no_mangle]
@@ -407,7 +414,7 @@ pub unsafe extern "C" fn wst_dup(handle: *const Handle) -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut wst_ending) {
-    guarded(handle, (), |connection| (*target).tell(&connection.ending()));
+    guarded(handle, (), |connection| (*target).fill(&connection.ending()));
 }
 
 /// Runs `body`. A panic in it counts as a failure of TLS.
@@ -428,13 +435,7 @@ pub unsafe extern "C" fn wst_stream_new(
     reason_size: usize,
 ) -> *mut Stream {
     let new = || Stream::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
-    match catch_unwind(AssertUnwindSafe(new)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
-        Ok(stream) => Box::into_raw(Box::new(stream)),
-        Err(why) => {
-            tell_reason(reason, reason_size, &why);
-            std::ptr::null_mut()
-        }
-    }
+    made(reason, reason_size, new)
 }
 
 #[no_mangle]
@@ -512,12 +513,12 @@ pub unsafe extern "C" fn wst_stream_write_end(stream: *mut Stream) -> c_int {
 pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut wst_stream_state) {
     let nothing = Cause::None;
     let failed = (*stream).failed().unwrap_or(&nothing);
-    let _ = catch_unwind(AssertUnwindSafe(|| (*state).tell(&(*stream).session.connection, failed)));
+    let _ = catch_unwind(AssertUnwindSafe(|| (*state).fill(&(*stream).session.connection, failed)));
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_stream_certificate(stream: *const Stream, index: usize, der: *mut *const c_char) -> i64 {
-    tell_certificate(&(*stream).session.connection, index, der)
+    lend_certificate(&(*stream).session.connection, index, der)
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use crate::connection::{Connection, Options, Stop};
+use crate::connection::{Connection, Stop};
 use crate::ending::Phase;
-use crate::reader::Limits;
-use crate::receiving::Wish;
+use crate::model_tests::connection;
+use crate::receiving::Wanted;
 
 /// No peer makes a smaller one large.
 const LARGE: usize = 1024;
@@ -79,19 +79,7 @@ fn with_each_failure(scenario: impl Fn()) {
 
 fn connected() -> (Connection, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let options = Options {
-        limits: Limits { message: 1 << 20, fragment: 1 << 20, queue: 100 },
-        ping_interval: None,
-        ping_timeout: None,
-        close_timeout: Some(Duration::from_secs(5)),
-        busy_poll: Duration::ZERO,
-        max_read: usize::MAX,
-        quickack: false,
-        report_pings: false,
-        stamping: crate::stamps::Stamping::Nothing,
-    };
-    let connection = Connection::new(ours.into_raw_fd(), options);
-    connection.open(b"", false).unwrap();
+    let connection = connection(ours.into_raw_fd(), 100);
     (connection, theirs)
 }
 
@@ -119,19 +107,19 @@ fn nothing_received_is_lost(stream: bool, queues: bool) {
             (connection, expected, thread::spawn(move || theirs.write_all(&frames).map(|()| theirs)))
         });
         let mut got = safely(|| Vec::with_capacity(expected.len()));
-        let mut wish = Wish { stream, ..Wish::default() };
+        let mut wanted = Wanted { stream, ..Wanted::default() };
         while got.len() < expected.len() {
             if queues {
-                let stop = connection.pump(Some(0.01)).unwrap_err();
+                let stop = connection.pump(Some(Duration::from_millis(10))).unwrap_err();
                 assert!(matches!(stop, Stop::Interrupted | Stop::Timeout | Stop::NoMemory), "{stop}");
             }
-            match connection.receive(Some(10.0), wish) {
+            match connection.receive(Some(Duration::from_secs(10)), wanted) {
                 // SAFETY: it is lent until the next call.
                 Ok(lent) => got.extend_from_slice(unsafe { std::slice::from_raw_parts(lent.data, lent.size) }),
                 Err(Stop::Interrupted | Stop::NoMemory) => {}
                 Err(stop) => panic!("{stop}"),
             }
-            wish.resume = false;
+            wanted.resume = false;
         }
         safely(|| {
             assert!(got == expected);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::connection::{Connection, Options, Stop};
 use crate::ending::{Close, Phase};
 use crate::reader::Limits;
-use crate::receiving::{Received, Wish};
+use crate::receiving::{Received, Wanted};
 
 /// xorshift64*: a seed makes the same schedule everywhere.
 struct Random(u64);
@@ -88,10 +88,10 @@ mod peer {
     }
 }
 
-fn connection(fd: i32, queue: usize) -> Connection {
-    let limits = Limits { message: 1 << 20, fragment: 1 << 20, queue };
+/// A connection that is open.
+pub fn connection(fd: i32, queue: usize) -> Connection {
     let options = Options {
-        limits,
+        limits: Limits { message: 1 << 20, fragment: 1 << 20, queue },
         ping_interval: None,
         ping_timeout: None,
         close_timeout: Some(Duration::from_secs(5)),
@@ -145,7 +145,7 @@ fn frame(wire: &mut Vec<u8>, head: u8, payload: &[u8]) {
 }
 
 /// What the receiver holds, without any lock.
-fn look(lent: &Received) -> Vec<u8> {
+fn held(lent: &Received) -> Vec<u8> {
     // SAFETY: it is lent until the next `receive`. That is what the sanitizers and Miri check.
     unsafe { std::slice::from_raw_parts(lent.data, lent.size) }.to_vec()
 }
@@ -173,27 +173,28 @@ fn run(seed: u64, messages: usize, most: usize) {
             wire.extend(rest);
         }
         match random.below(8) {
-            0 => drop(connection.pump(Some(0.0))),
+            0 => drop(connection.pump(Some(Duration::ZERO))),
             1 => drop(connection.send(0x82, &[5; 100])),
             2 => drop(connection.send_ping(b"data")),
             3 => connection.sender.flush_quietly(&connection.wire),
-            4 => _ = connection.take_pong(),
+            4 => _ = connection.pings.take(),
             _ => {
                 let again = lent.is_some() && random.one_in(4);
                 if let Some((lent, seen)) = &lent {
-                    assert_eq!(&look(lent), seen, "it has changed while it was lent");
+                    assert_eq!(&held(lent), seen, "it has changed while it was lent");
                 }
-                let wish = Wish { stream: streaming || random.one_in(5), again, ..Wish::default() };
-                let wish = if again { Wish { stream: streaming || !streamed.is_empty(), ..wish } } else { wish };
-                match connection.receive(Some(0.0), wish) {
+                let stream = streaming || random.one_in(5);
+                let stream = if again { streaming || !streamed.is_empty() } else { stream };
+                let wanted = Wanted { stream, again, ..Wanted::default() };
+                match connection.receive(Some(Duration::ZERO), wanted) {
                     Err(Stop::Timeout | Stop::Interrupted | Stop::Pong) => {
                         assert!(!again, "it is there");
                         lent = None; // taken back
-                        while connection.take_pong().is_some() {}
+                        while connection.pings.take().is_some() {}
                     }
                     Err(stop) => panic!("{stop:?}"),
                     Ok(received) => {
-                        let data = look(&received);
+                        let data = held(&received);
                         if again {
                             assert_eq!(lent.as_ref().map(|(_, seen)| seen), Some(&data), "it is not the same");
                         } else {
@@ -209,14 +210,14 @@ fn run(seed: u64, messages: usize, most: usize) {
             }
         }
         if let Some((lent, seen)) = &lent {
-            assert_eq!(&look(lent), seen, "it has changed while it was lent");
+            assert_eq!(&held(lent), seen, "it has changed while it was lent");
         }
     }
     connection.close(Close::new(1000, b""));
     assert!(connection.phase() >= Phase::Closing);
     connection.abort();
     if let Some((lent, seen)) = &lent {
-        assert_eq!(&look(lent), seen);
+        assert_eq!(&held(lent), seen);
     }
 }
 
@@ -234,9 +235,9 @@ fn schedules() {
     }
 }
 
-struct Ending<'c>(&'c Connection, &'c AtomicBool);
+struct AbortedAtEnd<'c>(&'c Connection, &'c AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for AbortedAtEnd<'_> {
     fn drop(&mut self) {
         self.1.store(true, Ordering::Relaxed);
         self.0.abort();
@@ -255,7 +256,7 @@ fn threads() {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // Also if something below panics.
-            let _ending = Ending(&connection, &over);
+            let _aborted = AbortedAtEnd(&connection, &over);
             scope.spawn(|| {
                 for (_, wire) in &messages {
                     peer.send(&mut wire.clone(), !cfg!(miri));
@@ -265,24 +266,24 @@ fn threads() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !over.load(Ordering::Relaxed) {
-                        drop(connection.pump(Some(0.0)));
+                        drop(connection.pump(Some(Duration::ZERO)));
                         connection.sender.flush_quietly(&connection.wire);
-                        _ = connection.take_pong();
+                        _ = connection.pings.take();
                         std::thread::yield_now();
                     }
                 });
             }
             for (payload, _) in &messages {
-                let mut wish = Wish::default();
+                let mut wanted = Wanted::default();
                 let received = loop {
-                    match connection.receive(Some(30.0), wish) {
+                    match connection.receive(Some(Duration::from_secs(30)), wanted) {
                         Ok(received) => break received,
-                        Err(Stop::Interrupted | Stop::Pong) => wish.resume = true,
+                        Err(Stop::Interrupted | Stop::Pong) => wanted.resume = true,
                         Err(stop) => panic!("{stop:?}"),
                     }
                 };
                 std::thread::yield_now(); // others read on
-                assert!(look(&received) == *payload, "it has changed while it was lent");
+                assert!(held(&received) == *payload, "it has changed while it was lent");
             }
         });
     }

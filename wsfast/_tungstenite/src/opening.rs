@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustls::CommonState;
 
-use crate::connection::{Connection, Stop};
+use crate::connection::{after, Connection, Stop};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::Reader;
@@ -16,21 +16,18 @@ use crate::writer::Sent;
 const PULSE: Duration = Duration::from_millis(250);
 
 impl Connection {
-    /// The TLS handshake. It may be called again after `Stop::Interrupted`. The close state has the cause of a failure.
+    /// The TLS handshake. It may be called again after `Stop::Interrupted`. The ending has the cause of a failure.
     pub fn handshake(
         &self,
         new: impl FnOnce() -> Result<Session, String>,
         timeout: Option<Duration>,
     ) -> Result<(), Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = after(timeout);
         if self.wire.session().is_none() {
             match new() {
                 Ok(session) => self.wire.secure(session),
-                Err(reason) => {
-                    self.finalize(Cause::Tls(reason));
-                    return Err(Stop::Closed);
-                }
+                Err(reason) => return Err(self.over(Cause::Tls(reason))),
             }
         }
         let session = self.wire.session().ok_or(Stop::Closed)?;
@@ -66,10 +63,7 @@ impl Connection {
             }
             _ => Err(Cause::Tls("the proxy sent something before TLS began".to_string())),
         });
-        nested.map_err(|cause| {
-            self.finalize(cause);
-            Stop::Closed
-        })
+        nested.map_err(|cause| self.over(cause))
     }
 
     /// TLS whose handshake is done, perhaps within the TLS that there is. See wst_tls_adopt().
@@ -83,21 +77,18 @@ impl Connection {
             self.wire.secure(session);
             Ok(())
         });
-        adopted.map_err(|cause| {
-            self.finalize(cause);
-            Stop::Closed
-        })
+        adopted.map_err(|cause| self.over(cause))
     }
 
-    /// Looks at what rustls has agreed with the server; None if it does not encrypt.
-    pub fn look_at_tls<T>(&self, look: impl FnOnce(&CommonState) -> T) -> Option<T> {
-        locked(self.wire.session()?).state().map(look)
+    /// Runs `body` with what rustls has agreed with the server; None if it does not encrypt.
+    pub fn with_tls<T>(&self, body: impl FnOnce(&CommonState) -> T) -> Option<T> {
+        locked(self.wire.session()?).state().map(body)
     }
 
     /// Sends the upgrade request. After `Stop::Interrupted` it is called again, without data.
     pub fn send_raw(&self, data: &[u8], timeout: Option<Duration>) -> Result<(), Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = after(timeout);
         let mut slept = false;
         self.sender.put_raw(data)?;
         loop {
@@ -118,7 +109,7 @@ impl Connection {
     /// Receives some bytes into `data`, and returns how many.
     pub fn recv_raw(&self, data: &mut [u8], timeout: Option<Duration>) -> Result<usize, Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = after(timeout);
         let mut reader = locked(&self.reader);
         if reader.buffer.unread().is_empty() {
             if reader.ended {
@@ -160,7 +151,7 @@ impl Connection {
 
     /// Sleeps until one of `events`, during the opening; for a `PULSE` at the most, since a signal that comes before poll(2)
     /// sleeps does not wake it.
-    pub(crate) fn sleep(&self, events: i16, deadline: Option<Instant>) -> Result<(), Stop> {
+    fn sleep(&self, events: i16, deadline: Option<Instant>) -> Result<(), Stop> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match self.wire.socket.poll(events, Some(left.map_or(PULSE, |left| left.min(PULSE)))) {
             Ok(0) if left.is_some_and(|left| left <= PULSE) => Err(Stop::Timeout),

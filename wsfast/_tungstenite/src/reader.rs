@@ -13,6 +13,7 @@ use crate::core::{announced, Message, Next, Violation, CLOSING_PATIENCE, CLOSING
 use crate::ending::{Cause, Phase};
 use crate::frame::Short;
 use crate::keepalive::Keepalive;
+use crate::sleep::Sleep;
 use crate::stamps::Stamp;
 
 /// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
@@ -110,7 +111,7 @@ pub struct Reader {
     pub lent: Option<Frame>,
     /// The caller did not get the lent frame, for want of memory: it is the next one again.
     pub again: bool,
-    /// The rules, and what they know of the message that is arriving.
+    /// The rules, and the state of the message that is arriving.
     pub message: Message,
     /// Frames; see `Limits`.
     most: usize,
@@ -120,13 +121,7 @@ pub struct Reader {
     /// No thread receives while the connection closes, so data frames are dropped.
     pub dropping: bool,
     pub assembly: Option<Assembly>,
-    /// Until when `wst_recv` may wait, and may spin; kept for when it goes on after a signal.
-    pub deadline: Option<Instant>,
-    pub spin_until: Option<Instant>,
-    /// SO_RCVTIMEO; zero if it was never set, or if there is no limit.
-    pub armed: Duration,
-    /// recv(2) has slept for so long in vain.
-    pub idle: bool,
+    pub sleep: Sleep,
     /// Ciphertext that is not decrypted yet, where there is TLS.
     pub wire: Vec<u8>,
     /// TLS said that nothing follows.
@@ -137,7 +132,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn new(limits: Limits, keepalive: Keepalive) -> Self {
+    pub fn new(limits: &Limits, keepalive: Keepalive) -> Self {
         Reader {
             buffer: Buffer::new(),
             lent: None,
@@ -149,10 +144,7 @@ impl Reader {
             full_since: None,
             dropping: false,
             assembly: None,
-            deadline: None,
-            spin_until: None,
-            armed: Duration::ZERO,
-            idle: false,
+            sleep: Sleep::default(),
             wire: Vec::new(),
             ended: false,
             keepalive,
@@ -306,7 +298,7 @@ mod tests {
 
     fn reader(bytes: &[u8]) -> Reader {
         let limits = Limits { message: 10, fragment: 8, queue: 2 };
-        let mut reader = Reader::new(limits, Keepalive::new(None, None));
+        let mut reader = Reader::new(&limits, Keepalive::new(None, None));
         reader.buffer.append(bytes).unwrap();
         reader
     }

@@ -11,15 +11,9 @@ use crate::core::{is_text, Violation, FIN};
 use crate::ending::{Cause, Phase};
 use crate::locked;
 use crate::reader::{Assembly, Found, Frame, Kind, Parsed, Reader};
+use crate::sleep::SHORT;
 use crate::socket::{would_block, Errno, NO_MEMORY};
 use crate::stamps::{Stamp, Stamping};
-
-/// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
-const SHORT: Duration = Duration::from_millis(50);
-const TICK: Duration = Duration::from_millis(10);
-
-/// A thread that spins returns this often, so that Python checks for signals.
-const SPIN: Duration = Duration::from_millis(5);
 
 /// Reads in one go: a flood must not keep a thread from its deadline.
 const READS: usize = 64;
@@ -29,7 +23,7 @@ const RECORD: usize = 5 + 16384 + 256;
 
 /// Options of `receive`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish {
+pub struct Wanted {
     /// Goes on with the same deadline.
     pub resume: bool,
     /// A frame at a time.
@@ -49,7 +43,7 @@ pub struct Received {
     pub size: usize,
 }
 
-/// What one attempt to read the socket brought.
+/// The result of one attempt to read the socket.
 pub(crate) enum Attempt {
     Bytes,
     Nothing,
@@ -75,17 +69,16 @@ impl Connection {
     ///
     /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
     /// the caller has none for a copy, the frame is still there, and comes next.
-    pub fn receive(&self, timeout: Option<f64>, wish: Wish) -> Result<Received, Stop> {
+    pub fn receive(&self, timeout: Option<Duration>, wanted: Wanted) -> Result<Received, Stop> {
         let user = self.wire.enter();
         let mut reader = locked(&self.reader);
         let reader = &mut *reader;
-        if !wish.resume {
-            reader.deadline = timeout.and_then(after);
-            reader.spin_until = None;
+        if !wanted.resume {
+            reader.sleep.begin(timeout);
         }
-        let mut frame = if reader.again || wish.again { reader.lent } else { None };
+        let mut frame = if reader.again || wanted.again { reader.lent } else { None };
         reader.again = false;
-        if wish.stream && reader.assembly.is_some() {
+        if wanted.stream && reader.assembly.is_some() {
             // A call that timed out, or had no memory, has put the beginning together.
             if frame.is_some() {
                 reader.again = true;
@@ -126,11 +119,11 @@ impl Connection {
                 }
             };
             if next.is_whole() {
-                if wish.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
+                if wanted.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
                     self.refuse(reader, Cause::Protocol(Violation::TEXT));
                     continue;
                 }
-            } else if !wish.stream && !next.kind.compressed {
+            } else if !wanted.stream && !next.kind.compressed {
                 let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(next.kind));
                 if assembly.add(reader.buffer.lent()).is_err() {
                     (reader.lent, reader.again) = (Some(next), true);
@@ -182,7 +175,7 @@ impl Connection {
                 Parsed::Violation(cause) => self.violate(reader, cause),
                 Parsed::Control(opcode, payload) => {
                     self.counts.frames.add(1);
-                    self.sender.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
+                    self.wire.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
                     match opcode {
                         Control::Ping => self.sender.answer(&self.wire, &self.closer, payload.bytes()),
                         Control::Pong => self.pings.answer(payload.bytes()),
@@ -194,39 +187,41 @@ impl Connection {
     }
 
     /// Sleeps once until bytes arrive. Then the caller checks for signals.
-    pub(crate) fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
+    fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
         reader.buffer.make_room(need)?;
         let had = reader.buffer.unread().len();
         let now = Instant::now();
-        let wake = earliest(self.timers(reader, now)?, reader.deadline);
+        let wake = earliest(self.timers(reader, now)?, reader.sleep.deadline);
         if reader.buffer.unread().len() > had {
             return Ok(()); // the timers have read, for a sign of life
         }
         let left = wake.map(|wake| wake.saturating_duration_since(now));
         let mut flags = libc::MSG_DONTWAIT;
-        let over = reader.deadline.is_some_and(|deadline| deadline <= now);
+        let over = reader.sleep.deadline.is_some_and(|deadline| deadline <= now);
         if over {
             // One attempt, without sleeping.
-        } else if self.sender.has_residue() {
+        } else if self.sender.has_backlog() {
             match self.wire.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
                 Err(libc::EINTR) => return Err(Stop::Interrupted),
                 Ok(events) if events & libc::POLLOUT != 0 => self.sender.flush_quietly(&self.wire),
                 _ => {}
             }
-        } else if !self.busy_poll.is_zero() && self.may_spin(reader, now) {
+        } else if reader.sleep.may_spin(self.options.busy_poll, now) {
             return self.spin(reader, now, left);
         } else if left.is_some_and(|left| left < SHORT) {
             if let Err(libc::EINTR) = self.wire.socket.poll(libc::POLLIN, left) {
                 return Err(Stop::Interrupted);
             }
         } else {
-            self.arm(reader, left);
+            if let Some(timeout) = reader.sleep.arm(left) {
+                self.wire.socket.set_receive_timeout(timeout);
+            }
             flags = 0;
         }
         match self.attempt(reader, flags)? {
             Attempt::Bytes => Ok(()),
             Attempt::Nothing => {
-                reader.idle = flags == 0;
+                reader.sleep.idle = flags == 0;
                 Err(if over { Stop::Timeout } else { Stop::Interrupted })
             }
             Attempt::Signal => Err(Stop::Interrupted),
@@ -239,8 +234,8 @@ impl Connection {
     fn attempt(&self, reader: &mut Reader, flags: i32) -> Result<Attempt, Stop> {
         match self.read(reader, flags) {
             Ok(0) => {
-                self.end_of_stream(reader);
-                Err(Stop::Closed)
+                reader.ended = true;
+                Err(self.over(self.unless_draining(Cause::Eof)))
             }
             Ok(_) => Ok(Attempt::Bytes),
             Err(errno) if would_block(errno) => Ok(Attempt::Nothing),
@@ -250,29 +245,9 @@ impl Connection {
         }
     }
 
-    /// Sets how long recv(2) sleeps, if that is too long: to half of what is left, so that the next calls, which have less
-    /// left, need not set it again. Once it has slept for so long in vain, to all that is left.
-    fn arm(&self, reader: &mut Reader, left: Option<Duration>) {
-        let idle = std::mem::take(&mut reader.idle);
-        let timeout = match left {
-            None if !idle => return,
-            None => Duration::ZERO,
-            Some(left) if idle => left - TICK,
-            Some(left) if reader.armed.is_zero() || reader.armed > left => (left / 2).max(SHORT - TICK),
-            Some(_) => return,
-        };
-        reader.armed = timeout;
-        self.wire.socket.set_receive_timeout(timeout);
-    }
-
-    pub(crate) fn may_spin(&self, reader: &mut Reader, now: Instant) -> bool {
-        now < *reader.spin_until.get_or_insert(now + self.busy_poll)
-    }
-
     /// Asks the socket again and again, without sleeping.
-    pub(crate) fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
-        let spin_until = reader.spin_until.unwrap_or(start);
-        let until = earliest(left.map(|left| start + left), Some(spin_until.min(start + SPIN))).unwrap_or(start);
+    fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
+        let until = reader.sleep.spins_until(start, left);
         loop {
             if let Attempt::Bytes = self.attempt(reader, libc::MSG_DONTWAIT)? {
                 self.counts.hits.add(1);
@@ -291,9 +266,9 @@ impl Connection {
         let Some(session) = self.wire.session() else {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
-            let room = spare.len().min(self.max_read);
+            let room = spare.len().min(self.options.max_read);
             let mut receipt = 0;
-            let size = match self.stamping {
+            let size = match self.options.stamping {
                 Stamping::Receipts => self.wire.socket.recv_stamped(&mut spare[..room], flags, &mut receipt)?,
                 _ => self.wire.socket.recv_into(&mut spare[..room], flags)?,
             };
@@ -310,13 +285,13 @@ impl Connection {
         }
         if reader.wire.is_empty() {
             reader.wire.try_reserve(READ).map_err(|_| NO_MEMORY)?;
-            if self.wire.socket.recv(&mut reader.wire, self.max_read, flags)? == 0 {
+            if self.wire.socket.recv(&mut reader.wire, self.options.max_read, flags)? == 0 {
                 return Ok(0);
             }
             self.heard(reader, 0);
         }
-        // There is room for all that it may become before it is decrypted, so nothing is lost for want of memory: also for
-        // what OpenSSL looks for in vain at the end, a record.
+        // Room for all plaintext is made before decrypting, so nothing is lost for want of memory: also for the record that
+        // OpenSSL tries to find at the end.
         let size = reader.wire.len();
         reader.buffer.reserve(size + 2 * RECORD)?;
         let before = reader.buffer.unread().len();
@@ -336,10 +311,10 @@ impl Connection {
             Ok(ended) => reader.ended = ended,
             Err(cause) => {
                 // The bytes before the error, of the same read, are still to be parsed.
-                let told = got > 0 && self.phase() != Phase::Connecting;
+                let parsed = got > 0 && self.phase() != Phase::Connecting;
                 let _ = locked(session).flush(&self.wire.socket);
                 self.finalize(cause);
-                return Ok(if told { size } else { 0 });
+                return Ok(if parsed { size } else { 0 });
             }
         }
         Ok(size)
@@ -348,7 +323,7 @@ impl Connection {
     /// Bytes of the wire were received: a sign of life, whatever they are. `receipt`: see `Stamp::now`.
     fn heard(&self, reader: &mut Reader, receipt: i64) {
         reader.keepalive.heard();
-        let stamps = self.stamping != Stamping::Nothing;
+        let stamps = self.options.stamping != Stamping::Nothing;
         if stamps || reader.keepalive.interval.is_some() {
             let stamp = Stamp::now(receipt);
             self.counts.last_received.store(stamp.returned, Ordering::Relaxed);
@@ -361,12 +336,12 @@ impl Connection {
     fn has_read(&self, size: usize) {
         self.counts.reads.add(1);
         self.counts.bytes.add(size);
-        if self.quickack {
+        if self.options.quickack {
             self.wire.socket.acknowledge();
         }
     }
 
-    /// Reads what is there, and queues the messages in it, as long as there is room: false if there is none. Never
+    /// Reads as long as bytes are there, and queues the messages in them while there is room: false if there is none. Never
     /// sleeps.
     pub(crate) fn drain(&self, reader: &mut Reader) -> bool {
         for _ in 0..READS {
@@ -401,8 +376,8 @@ impl Connection {
     }
 
     /// Reads into the queue, and sleeps once until there is more to read. See wst_pump().
-    pub fn pump(&self, timeout: Option<f64>) -> Result<(), Stop> {
-        let deadline = timeout.and_then(after);
+    pub fn pump(&self, timeout: Option<Duration>) -> Result<(), Stop> {
+        let deadline = after(timeout);
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let mut reader = self.try_reader().ok_or(Stop::Busy)?;
         let room = self.drain(&mut reader);

@@ -1,12 +1,12 @@
-//! The writing half behind its lock. Without the lock a thread may only ask whether bytes wait to be sent.
+//! The writing half behind its lock. Without the lock a thread may only ask whether there is a backlog: bytes that the
+//! kernel did not take.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::block::NoMemory;
 use crate::connection::Stop;
-use crate::control_log::ControlLog;
-use crate::core::{BINARY, CLOSE, FIN, OPCODE, PONG, TEXT};
+use crate::core::{BINARY, CLOSE, CONTROL, FIN, OPCODE, TEXT};
 use crate::ending::{Close, Closer, Phase};
 use crate::locked;
 use crate::socket::Errno;
@@ -15,30 +15,26 @@ use crate::writer::{Sent, Writer};
 
 pub struct Sender {
     writer: Mutex<Writer>,
-    /// The writer keeps bytes that the kernel did not take.
-    residue: AtomicBool,
-    /// The control frames of both directions.
-    pub log: ControlLog,
+    has_backlog: AtomicBool,
 }
 
 impl Sender {
     pub fn new() -> Self {
-        Sender { writer: Mutex::new(Writer::new()), residue: AtomicBool::new(false), log: ControlLog::default() }
+        Sender { writer: Mutex::new(Writer::new()), has_backlog: AtomicBool::new(false) }
     }
 
-    pub fn has_residue(&self) -> bool {
-        self.residue.load(Ordering::Acquire)
+    pub fn has_backlog(&self) -> bool {
+        self.has_backlog.load(Ordering::Acquire)
     }
 
     /// No thread waits any more for bytes that were not sent.
-    pub fn forget_residue(&self) {
-        self.residue.store(false, Ordering::Release);
+    pub fn forget_backlog(&self) {
+        self.has_backlog.store(false, Ordering::Release);
     }
 
-    /// Notes whether bytes are left. After a failure none are: the reading half reports it, after the messages that it
-    /// still has.
+    /// For a caller that cannot report a failure: the reading half does, after the messages that it still has.
     fn settle(&self, sent: &Result<Sent, Errno>) {
-        self.residue.store(*sent == Ok(Sent::Blocked), Ordering::Release);
+        self.has_backlog.store(*sent == Ok(Sent::Blocked), Ordering::Release);
     }
 
     /// Sends a frame of the program's. The outer error is the program's, the inner one the socket's.
@@ -53,7 +49,7 @@ impl Sender {
             return Err(Stop::Busy);
         }
         let sent = self.put(&mut writer, wire, head, payload);
-        if opcode < CLOSE && sent != Ok(Sent::Full) {
+        if opcode & CONTROL == 0 && sent != Ok(Sent::Full) {
             writer.in_message = head & FIN == 0;
         }
         Ok(sent)
@@ -69,15 +65,12 @@ impl Sender {
     }
 
     fn put(&self, writer: &mut Writer, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
-        if self.has_residue() && !writer.holds_back() && self.flush_writer(writer, wire)? == Sent::Blocked {
+        if self.has_backlog() && !writer.holds_back() && self.flush_writer(writer, wire)? == Sent::Blocked {
             return Ok(Sent::Full);
         }
         let sent = writer.put(wire, head, payload)?;
-        if head & CLOSE != 0 {
-            self.log.note(head, payload, true);
-        }
         if sent != Sent::All {
-            self.residue.store(true, Ordering::Release);
+            self.has_backlog.store(true, Ordering::Release);
         }
         Ok(sent)
     }
@@ -105,7 +98,7 @@ impl Sender {
 
     fn flush_writer(&self, writer: &mut Writer, wire: &Wire) -> Result<Sent, Errno> {
         let sent = writer.flush(wire)?;
-        self.residue.store(sent == Sent::Blocked, Ordering::Release);
+        self.has_backlog.store(sent == Sent::Blocked, Ordering::Release);
         Ok(sent)
     }
 
@@ -118,9 +111,7 @@ impl Sender {
     pub fn flush_quietly(&self, wire: &Wire) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
-        if self.flush_writer(&mut writer, wire).is_err() {
-            self.forget_residue();
-        }
+        self.settle(&writer.flush(wire));
     }
 
     /// Answers a PING, unless CLOSE was sent.
@@ -128,7 +119,6 @@ impl Sender {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
         if closer.phase() == Phase::Open {
-            self.log.note(FIN | PONG, payload, true);
             self.settle(&writer.pong(wire, payload));
         }
     }
@@ -139,9 +129,7 @@ impl Sender {
         let mut writer = locked(&self.writer);
         if closer.begin(close, phase) {
             writer.forget_pong();
-            let payload = close.payload();
-            self.log.note(FIN | CLOSE, &payload, true);
-            self.settle(&writer.put(wire, FIN | CLOSE, &payload));
+            self.settle(&writer.put(wire, FIN | CLOSE, &close.payload()));
         }
     }
 
@@ -184,22 +172,25 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_waits_does_not_follow_close() {
+    fn an_answer_that_waits_does_not_follow_close_and_is_not_logged() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let (wire, sender, closer) = (Wire::new(ours.into_raw_fd()), Sender::new(), Closer::new(None));
         assert!(closer.open());
+        wire.log.start();
         let payload = vec![1; 1 << 20];
         assert!(matches!(sender.send(&wire, &closer, FIN | BINARY, &payload), Ok(Ok(Sent::Blocked))));
         sender.answer(&wire, &closer, b"owed");
         sender.close(&wire, &closer, &Close::new(1005, b""), Phase::Closing);
         sender.end(&wire);
         let (mut got, mut piece) = (Vec::new(), [0; 1 << 16]);
-        while sender.has_residue() {
+        while sender.has_backlog() {
             let size = theirs.read(&mut piece).unwrap();
             got.extend_from_slice(&piece[..size]);
             sender.flush_quietly(&wire);
         }
         theirs.read_to_end(&mut got).unwrap();
         assert_eq!(got[got.len() - 6], FIN | CLOSE);
+        assert!(wire.log.take().is_some_and(|frame| frame.sent && frame.head == FIN | CLOSE));
+        assert!(wire.log.take().is_none());
     }
 }

@@ -56,7 +56,7 @@ impl Connection {
     pub(crate) fn wait(&self, reads: bool, writes: bool, wake: Option<Instant>, now: Instant) -> Stop {
         let mut events = if reads { libc::POLLIN } else { 0 };
         let left = wake.map_or(NAP, |wake| wake.saturating_duration_since(now).min(NAP));
-        if writes || self.sender.has_residue() {
+        if writes || self.sender.has_backlog() {
             events |= libc::POLLOUT;
         }
         if self.wire.socket.poll(events, Some(left)).is_ok_and(|happened| happened & libc::POLLOUT != 0) {

@@ -225,22 +225,26 @@ mod tests {
     use std::os::fd::IntoRawFd;
     use std::os::unix::net::UnixStream;
 
-    fn is_open(fd: c_int) -> bool {
-        unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
+    /// The socket of a descriptor, if it is open. Other tests run meanwhile, and may get its number once it is closed.
+    fn socket_of(fd: c_int) -> Option<libc::ino_t> {
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the kernel writes it, unless it returns an error.
+        unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init().st_ino) }
     }
 
     #[test]
     fn the_descriptor_outlives_its_users() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let fd = ours.into_raw_fd();
-        let socket = Socket::new(fd);
+        let (socket, ours) = (Socket::new(fd), socket_of(fd));
+        assert!(ours.is_some());
         let user = socket.enter().unwrap();
         socket.retire();
         socket.retire();
-        assert!(is_open(fd));
+        assert_eq!(socket_of(fd), ours);
         assert!(socket.enter().is_none());
         drop(user);
-        assert!(!is_open(fd));
+        assert_ne!(socket_of(fd), ours);
         assert!(socket.enter().is_none());
         drop(theirs);
     }

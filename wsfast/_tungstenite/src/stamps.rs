@@ -2,13 +2,13 @@
 
 use crate::core::next_is_whole;
 
-/// What is noted of the reads.
+/// The times of reads that are noted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stamping {
     Nothing,
     /// When each returned.
     Returns,
-    /// And when the kernel got what it returned, from a TCP socket that was asked for that.
+    /// And when the kernel got its bytes, from a TCP socket that was asked for that.
     Receipts,
 }
 
@@ -29,7 +29,7 @@ impl Stamp {
         Stamp { returned, received, last: false }
     }
 
-    /// Of a frame that this read completed. `behind`: what arrived behind it.
+    /// Of a frame that this read completed. `behind`: the bytes behind it.
     pub fn of_frame(self, behind: &[u8]) -> Self {
         if self.returned == 0 {
             return self;

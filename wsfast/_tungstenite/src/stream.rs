@@ -1,4 +1,4 @@
-//! What a caller with a socket of its own has in its hand: the TLS of the server, perhaps within that of an https proxy.
+//! TLS for a caller with a socket of its own: with the server, perhaps within that of an https proxy.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const PIECE: usize = 16 * 1024;
 pub struct Stream {
     /// With the server.
     pub session: StreamSession,
-    /// With the proxy. What `session` has to send is given to it at once.
+    /// With the proxy. It gets the records of `session` at once.
     outer: Option<Box<StreamSession>>,
 }
 
@@ -80,7 +80,7 @@ impl Stream {
         self.session.failed.as_ref().or(self.outer.as_ref().and_then(|outer| outer.failed.as_ref()))
     }
 
-    /// Hands what the inner session has to send to the outer one.
+    /// Hands the records of the inner session to the outer one.
     fn wrap(&mut self) {
         if let Some(outer) = &mut self.outer {
             let mut records = vec![0; self.session.to_send()];

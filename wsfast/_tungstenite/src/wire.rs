@@ -1,19 +1,21 @@
-//! The socket of a connection, and the TLS above it, if any.
+//! The socket of a connection, the TLS above it, if any, and the log of the control frames that pass there.
 
 use std::sync::{Mutex, OnceLock};
 
+use crate::control_log::ControlLog;
 use crate::locked;
 use crate::socket::{InUse, Socket};
 use crate::tls::Session;
 
 pub struct Wire {
     pub socket: Socket,
+    pub log: ControlLog,
     session: OnceLock<Mutex<Session>>,
 }
 
 impl Wire {
     pub fn new(fd: i32) -> Self {
-        Wire { socket: Socket::new(fd), session: OnceLock::new() }
+        Wire { socket: Socket::new(fd), log: ControlLog::default(), session: OnceLock::new() }
     }
 
     /// None once the socket is retired.

@@ -1,7 +1,7 @@
 //! The writing half: it masks frames into one buffer, and keeps there the bytes that the kernel did not take.
 
 use crate::block::{Block, NoMemory, CACHE_LINE, LONG_FRAME};
-use crate::core::{append_masked, mask_key, CLOSE, FIN, PONG};
+use crate::core::{append_masked, mask_key, CONTROL, FIN, PONG};
 use crate::frame::{self, Short};
 use crate::locked;
 use crate::socket::{would_block, Errno, CUT};
@@ -94,7 +94,9 @@ impl Writer {
         }
         self.frames += 1;
         self.bytes += (CACHE_LINE - start + payload.len()) as u64;
-        if self.corks > 0 && head & CLOSE == 0 {
+        if head & CONTROL != 0 {
+            wire.log.note(head, payload, true); // before it leaves: another thread may receive the answer at once
+        } else if self.corks > 0 {
             self.gathered += 1;
             if self.out.len() + payload.len() < self.sent + GATHER {
                 append_masked(&mut self.out, payload, key).map_err(|NoMemory| CUT)?;
@@ -236,6 +238,7 @@ mod tests {
     #[test]
     fn a_frame_that_blocks_is_kept_whole() {
         let (wire, mut theirs) = pair();
+        wire.log.start();
         let mut writer = Writer::new();
         let payload = vec![7; 3_000_000];
         assert_eq!(writer.put(&wire, FIN | 2, &payload), Ok(Sent::Blocked));
@@ -260,6 +263,8 @@ mod tests {
         assert!(got[14..14 + payload.len()].iter().enumerate().all(|(i, byte)| byte ^ key[i % 4] == 7));
         let pong = &got[14 + payload.len()..];
         assert_eq!((pong[0], pong[1], pong[6] ^ pong[2]), (0x8A, 0x81, b'2'));
+        assert!(wire.log.take().is_some_and(|frame| frame.sent && frame.payload.bytes() == b"2"));
+        assert!(wire.log.take().is_none(), "the log has what left");
     }
 
     #[test]
