@@ -211,12 +211,13 @@ cdef class SocketTransport(WritableTransport):
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
     cdef Look read_now(self, object context, bint waits) except Look.RAISED:
-        """Read once what there is. What calls back runs in `context`, unless that is None. It may wait in the kernel,
-        see `_receive`."""
+        """Read once what there is. What calls back, now or when the connection is gone, runs in `context`, unless that
+        is None. It may wait in the kernel, see `_receive`."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
             Py_ssize_t size, received
+            bint entered = False
         if self._finalizing_close or self._read_paused or reader is None:
             return Look.STOPPED
         try:
@@ -224,22 +225,24 @@ cdef class SocketTransport(WritableTransport):
             received = self._receive(ptr, size, waits)
             if received < 0:
                 return Look.NOTHING
+            if context is not None:
+                PyContext_Enter(context)
+                entered = True
             if received == 0:
                 self._call_protocol_eof_received()
                 self.close()
                 return Look.STOPPED
-            if context is None:
-                reader.buffer_updated(received)
-            else:
-                PyContext_Enter(context)
-                try:
-                    reader.buffer_updated(received)
-                finally:
-                    PyContext_Exit(context)
+            reader.buffer_updated(received)
             return Look.RECEIVED
         except BaseException:
+            if context is not None and not entered:
+                PyContext_Enter(context)
+                entered = True
             self._handle_error("Fatal read error on socket transport")
             return Look.STOPPED
+        finally:
+            if entered:
+                PyContext_Exit(context)
 
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2:
         """recv(2): how much there was, -1 if there is nothing yet, 0 at the end.
@@ -386,6 +389,10 @@ cdef class SocketTransport(WritableTransport):
     cpdef _finalize_close(self, exc):
         if self._file is None:
             return  # scheduled twice: a callback aborted while aiofastnet's close() or abort() was under way
+        # A finalizer that closes the connection inside add_reader() or add_writer() ends the watch before it begins. A
+        # loop must not go on watching a closed descriptor: it would not watch the next one with that number.
+        self._loop.remove_reader(self._fileno)
+        self._loop.remove_writer(self._fileno)
         try:
             WritableTransport._finalize_close(self, exc)
         finally:
