@@ -1,0 +1,128 @@
+"""A finalizer, or the handler of a signal, may end a connection inside any call of the event loop: nothing is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import certificates, frames
+from support.listeners import Recorder
+from support.servers import Peer, serve
+
+from wsfast import WSMsgType, ws_connect
+
+pytestmark = pytest.mark.memory
+
+ways = pytest.mark.parametrize("tls", [None, certificates.client_settings], ids=["plain", "rustls"])
+
+
+class Interrupted(asyncio.SelectorEventLoop):
+    """Calls a function at the beginning of the next call of a method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interruption: tuple[str, Callable[[], object]] | None = None
+
+    def interrupt(self, method: str) -> None:
+        if self.interruption is not None and self.interruption[0] == method:
+            act, self.interruption = self.interruption[1], None
+            act()
+
+    def add_reader(self, *arguments: Any) -> None:
+        self.interrupt("add_reader")
+        super().add_reader(*arguments)
+
+    def add_writer(self, *arguments: Any) -> None:
+        self.interrupt("add_writer")
+        super().add_writer(*arguments)
+
+    def call_later(self, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        self.interrupt("call_later")
+        return super().call_later(*arguments, **options)
+
+
+def resume(beneath: Any) -> None:
+    beneath.pause_reading()
+    beneath.resume_reading()
+
+
+def close_while_paused(beneath: Any) -> None:
+    beneath.pause_reading()
+    beneath.close()
+
+
+def write_much(beneath: Any) -> None:
+    beneath.get_protocol().send(WSMsgType.BINARY, frames.pattern(20_000_000))
+
+
+def close_while_the_kernel_is_full(beneath: Any) -> None:
+    descriptor = os.dup(beneath.get_extra_info("socket").fileno())
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(descriptor, bytes(100_000))
+    os.close(descriptor)
+    beneath.close()
+
+
+def play(tls: Any, method: str, interruption: str, act: Callable[[Any], None]) -> None:
+    """Play a connection that ends inside `method` of the loop. Neither a watched descriptor nor a timer is left."""
+
+    async def handler(peer: Peer) -> None:
+        await peer.accept()
+        peer.writer.transport.pause_reading()
+        await gone.wait()
+        peer.writer.transport.abort()
+
+    async def main() -> None:
+        context = certificates.server_context() if tls else None
+        async with serve(handler, ssl_context=context) as server:
+            transport, listener = await ws_connect(Recorder, server.url, ssl_context=tls and tls())
+            beneath = transport.underlying_transport
+            descriptor = beneath.get_extra_info("socket").fileno()
+            loop.interruption = method, getattr(beneath, interruption)
+            act(beneath)
+            assert loop.interruption is None, "it was never called"
+            if interruption == "close":
+                beneath.abort()
+            await transport.wait_disconnected()
+            assert not loop.remove_reader(descriptor), "a closed descriptor is still watched"
+            assert not loop.remove_writer(descriptor), "a closed descriptor is still watched"
+            timers = [timer._callback for timer in loop._scheduled if not timer.cancelled()]
+            assert beneath not in [getattr(callback, "__self__", None) for callback in timers]
+            gone.set()
+            await server.result()
+            assert listener.events.count("disconnected") == 1
+
+    loop = Interrupted()
+    gone = asyncio.Event()
+    try:
+        loop.run_until_complete(main())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+@ways
+def test_an_abort_while_reading_resumes(tls):
+    play(tls, "add_reader", "abort", resume)
+
+
+@ways
+@pytest.mark.parametrize("interruption", ["abort", "close"])
+def test_an_end_while_the_rest_is_queued(tls, interruption):
+    play(tls, "add_writer", interruption, write_much)
+
+
+@pytest.mark.parametrize("method", ["call_later", "add_reader"])
+@pytest.mark.parametrize("interruption", ["abort", "close"])
+def test_an_end_while_close_begins_to_wait_for_the_server(method, interruption):
+    play(certificates.client_settings, method, interruption, close_while_paused)
+
+
+@pytest.mark.parametrize("interruption", ["abort", "close"])
+def test_an_end_while_close_notify_is_queued(interruption):
+    play(certificates.client_settings, "add_writer", interruption, close_while_the_kernel_is_full)
