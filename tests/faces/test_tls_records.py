@@ -155,10 +155,8 @@ async def test_an_end_between_two_fragments(face, way, old, notify):
     """What follows close_notify means nothing, whatever it is."""
 
     async def script(server):
-        first, second = (
-            server.records(text("whole") + frames.text("a", fin=False)),
-            server.records(frames.frame(frames.CONTINUATION, b"b")),
-        )
+        first = server.records(text("whole") + frames.text("a", fin=False))
+        second = server.records(frames.frame(frames.CONTINUATION, b"b"))
         if notify:
             server.send(first + server.end() + second)
             await until_it_ends(server)
@@ -219,7 +217,7 @@ async def test_empty_records_and_padding_alone(face, way, tmp_path):
     async def script(server, forger):
         whole = text("x" * 300)
         server.send(forger.record(b"") + forger.record(whole[:100]) + forger.record(b"", padding=1000))
-        server.send(forger.record(b"") * 0 + forger.record(whole[100:], padding=1 << 13) + forger.record(b""))
+        server.send(forger.record(whole[100:], padding=1 << 13) + forger.record(b""))
         server.send(forger.record(frames.close(1000)))
         await server.frames(1)
         server.send(forger.record(b"\x01\x00", ALERT))  # close_notify
@@ -262,11 +260,12 @@ async def test_a_stream_of_empty_records_costs_nothing_but_its_own_time(face, wa
     """OpenSSL ends the connection, and rustls takes any number."""
 
     async def script(server, forger):
-        for _ in range(50):
-            server.send(b"".join(forger.record(b"") for _ in range(100)))
-            await server.peer.writer.drain()
-        server.send(forger.record(text("end")) + forger.record(frames.close(1000)))
-        await until_it_ends(server)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(50):
+                server.send(b"".join(forger.record(b"") for _ in range(100)))
+                await server.peer.writer.drain()
+            server.send(forger.record(text("end")) + forger.record(frames.close(1000)))
+            await until_it_ends(server)
 
     messages, end, _ = await forged(face, way, tmp_path, script)
     if way == "rustls":
