@@ -1,4 +1,4 @@
-"""A finalizer, or the handler of a signal, may end a connection inside any call of the event loop: nothing is left of it."""
+"""A finalizer, or the handler of a signal, may use a connection inside any call of the event loop."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ class Interrupted(asyncio.SelectorEventLoop):
     def add_reader(self, *arguments: Any) -> None:
         self.interrupt("add_reader")
         super().add_reader(*arguments)
+
+    def remove_reader(self, *arguments: Any) -> bool:
+        self.interrupt("remove_reader")
+        return super().remove_reader(*arguments)
+
+    def remove_writer(self, *arguments: Any) -> bool:
+        self.interrupt("remove_writer")
+        return super().remove_writer(*arguments)
 
     def add_writer(self, *arguments: Any) -> None:
         self.interrupt("add_writer")
@@ -126,3 +134,47 @@ def test_an_end_while_close_begins_to_wait_for_the_server(method, interruption):
 @pytest.mark.parametrize("interruption", ["abort", "close"])
 def test_an_end_while_close_notify_is_queued(interruption):
     play(certificates.client_settings, "add_writer", interruption, close_while_the_kernel_is_full)
+
+
+async def sends_all(loop: Interrupted, tls: Any) -> None:
+    """A message that is sent inside remove_writer() is queued, and leaves."""
+    payloads = [frames.pattern(5_000_000, number) for number in range(2)]
+
+    async def handler(peer: Peer) -> list[bytes]:
+        await peer.accept()
+        return [(await peer.frame()).payload for _ in range(2)]
+
+    async with serve(handler, ssl_context=certificates.server_context() if tls else None) as server:
+        transport, _ = await ws_connect(Recorder, server.url, ssl_context=tls and tls())
+        transport.send(WSMsgType.BINARY, payloads[0])
+        assert transport.write_buffer_size > 0
+        loop.interruption = "remove_writer", lambda: transport.send(WSMsgType.BINARY, payloads[1])
+        assert await server.result() == payloads
+        transport.abort()
+        await transport.wait_disconnected()
+
+
+async def reads_on(loop: Interrupted, tls: Any) -> None:
+    """disconnect() inside remove_reader() reads on, for the server's CLOSE."""
+
+    async def handler(peer: Peer) -> None:
+        await peer.accept()
+        await peer.answer_close()
+
+    async with serve(handler, ssl_context=certificates.server_context() if tls else None) as server:
+        transport, _ = await ws_connect(Recorder, server.url, ssl_context=tls and tls(), close_timeout=None)
+        loop.interruption = "remove_reader", transport.disconnect
+        transport.underlying_transport.pause_reading()
+        await transport.wait_disconnected()
+        assert transport.close_info.cause is None
+
+
+@ways
+@pytest.mark.parametrize("program", [sends_all, reads_on])
+def test_what_is_wanted_last_counts(tls, program):
+    loop = Interrupted()
+    try:
+        loop.run_until_complete(program(loop, tls))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()

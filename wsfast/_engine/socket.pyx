@@ -206,6 +206,21 @@ cdef class SocketTransport(WritableTransport):
 
     # ---- reading
 
+    # The loop's methods are Python: inside each of them a finalizer may pause, resume, send or close, which calls the
+    # loop, too. So what the loop does last need not be what was wanted last, and is corrected.
+
+    cdef NoResult _start_reading(self) except NoResult.EXC:
+        WritableTransport._start_reading(self)
+        if self._read_paused:
+            self._stop_reading()
+        return NoResult.OK
+
+    cdef NoResult _stop_reading(self) except NoResult.EXC:
+        WritableTransport._stop_reading(self)
+        if not self._read_paused:
+            self._start_reading()
+        return NoResult.OK
+
     def _read_ready(self):
         if self.read_now(None, False) == Look.NOTHING:
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
@@ -309,6 +324,8 @@ cdef class SocketTransport(WritableTransport):
         self._queue(ptr, size)
         self._reader._note_backlog(self._write_backlog_size)
         self._start_backlog_writing()
+        if not self._write_ready_registered:  # as with reading: closed, or sent by a poll()
+            self._loop.remove_writer(self._fileno_obj)
         return False
 
     cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1:
@@ -348,7 +365,10 @@ cdef class SocketTransport(WritableTransport):
             if self._write_backlog_size == 0:
                 self._unsent = None
                 self._stop_backlog_writing()
-                self._all_sent()
+                if self._write_ready_registered:  # as with reading: sent
+                    self._loop.add_writer(self._fileno_obj, self._write_ready)
+                if self._write_backlog_size == 0:
+                    self._all_sent()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
 
@@ -389,10 +409,6 @@ cdef class SocketTransport(WritableTransport):
     cpdef _finalize_close(self, exc):
         if self._file is None:
             return  # scheduled twice: a callback aborted while aiofastnet's close() or abort() was under way
-        # A finalizer that closes the connection inside add_reader() or add_writer() ends the watch before it begins. A
-        # loop must not go on watching a closed descriptor: it would not watch the next one with that number.
-        self._loop.remove_reader(self._fileno)
-        self._loop.remove_writer(self._fileno)
         try:
             WritableTransport._finalize_close(self, exc)
         finally:

@@ -305,6 +305,8 @@ cdef class TLSTransport(SocketTransport):
 
     cdef NoResult _start_reading(self) except NoResult.EXC:
         SocketTransport._start_reading(self)
+        if self._finalizing_close:
+            return NoResult.OK
         try:
             self._send_pending()  # the last bytes of the handshake, unless the request took them along
         except BaseException:
