@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support import certificates, frames
 from support.listeners import Recorder
+from support.pair import pair
 from support.servers import Peer, serve
 
 from wsfast import WSMsgType, ws_connect
@@ -31,6 +32,11 @@ class Interrupted(asyncio.SelectorEventLoop):
         if self.interruption is not None and self.interruption[0] == method:
             act, self.interruption = self.interruption[1], None
             act()
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any, **options: Any) -> asyncio.Handle:
+        if "_poll_round" in repr(callback):
+            self.interrupt("call_soon")
+        return super().call_soon(callback, *arguments, **options)
 
     def add_reader(self, *arguments: Any) -> None:
         self.interrupt("add_reader")
@@ -76,6 +82,15 @@ def close_while_the_kernel_is_full(beneath: Any) -> None:
     beneath.close()
 
 
+def run(program: Callable[..., Any], *arguments: Any) -> None:
+    loop = Interrupted()
+    try:
+        loop.run_until_complete(program(loop, *arguments))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
 def play(tls: Any, method: str, interruption: str, act: Callable[[Any], None]) -> None:
     """Play a connection that ends inside `method` of the loop. Neither a watched descriptor nor a timer is left."""
 
@@ -85,7 +100,7 @@ def play(tls: Any, method: str, interruption: str, act: Callable[[Any], None]) -
         await gone.wait()
         peer.writer.transport.abort()
 
-    async def main() -> None:
+    async def main(loop: Interrupted) -> None:
         context = certificates.server_context() if tls else None
         async with serve(handler, ssl_context=context) as server:
             transport, listener = await ws_connect(Recorder, server.url, ssl_context=tls and tls())
@@ -105,13 +120,8 @@ def play(tls: Any, method: str, interruption: str, act: Callable[[Any], None]) -
             await server.result()
             assert listener.events.count("disconnected") == 1
 
-    loop = Interrupted()
     gone = asyncio.Event()
-    try:
-        loop.run_until_complete(main())
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+    run(main)
 
 
 @ways
@@ -172,9 +182,29 @@ async def reads_on(loop: Interrupted, tls: Any) -> None:
 @ways
 @pytest.mark.parametrize("program", [sends_all, reads_on])
 def test_what_is_wanted_last_counts(tls, program):
-    loop = Interrupted()
-    try:
-        loop.run_until_complete(program(loop, tls))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+    run(program, tls)
+
+
+async def keeps_what_was_read(loop: Interrupted, size: int) -> None:
+    """A poll() while the poller is told that something was received: it would read into the same memory."""
+    wire = frames.binary(frames.pattern(size)) + frames.text("last")
+    pieces = [wire[: size // 3], wire[size // 3 : 2 * (size // 3)], wire[2 * (size // 3) :]]
+
+    def read_on() -> None:
+        far.sock.send(pieces[-1])
+        assert transport.poll(5)
+
+    async with pair(busy_poll=1e-6) as (transport, listener, far):
+        for piece in pieces[:-1]:
+            await asyncio.sleep(0.005)  # the poller sleeps
+            if piece is pieces[-2]:
+                loop.interruption = "call_soon", read_on
+            far.sock.send(piece)
+        await listener.received(2)
+        assert loop.interruption is None
+        assert listener.payloads == [frames.pattern(size), b"last"]
+
+
+@pytest.mark.parametrize("size", [30, 3000, 90_000])
+def test_what_was_read_is_claimed_before_python_runs(size):
+    run(keeps_what_was_read, size)

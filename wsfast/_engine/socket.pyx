@@ -16,7 +16,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from wsfast._engine.reader cimport FrameReader
 
@@ -333,6 +333,7 @@ cdef class SocketTransport(WritableTransport):
         cdef Py_ssize_t queued
         if self._unsent is None:
             self._unsent = bytearray()
+            self._taken = 0
         queued = PyByteArray_GET_SIZE(self._unsent)
         PyByteArray_Resize(self._unsent, queued + size)
         memcpy(PyByteArray_AS_STRING(self._unsent) + queued, ptr, size)
@@ -353,14 +354,22 @@ cdef class SocketTransport(WritableTransport):
             self.write_nocheck(data)
 
     def _write_ready(self):
-        cdef Py_ssize_t sent
+        cdef:
+            char *queue
+            Py_ssize_t sent
         if self._finalizing_close or self._unsent is None:
             return
         try:
-            sent = send_now(self._fileno, PyByteArray_AS_STRING(self._unsent), PyByteArray_GET_SIZE(self._unsent))
+            # No Python runs before the bytes are known to be sent: a poll() in it would send them again.
+            queue = PyByteArray_AS_STRING(self._unsent)
+            sent = send_now(self._fileno, queue + self._taken, self._write_backlog_size)
             if sent > 0:
-                del self._unsent[:sent]
+                self._taken += sent
                 self._write_backlog_size -= sent
+                if self._taken >= self._write_backlog_size:
+                    memmove(queue, queue + self._taken, self._write_backlog_size)
+                    PyByteArray_Resize(self._unsent, self._write_backlog_size)
+                    self._taken = 0
             self._maybe_resume_protocol()
             if self._write_backlog_size == 0:
                 self._unsent = None
