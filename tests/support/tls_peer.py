@@ -40,6 +40,16 @@ def ticket(tls: ssl.SSLObject) -> None:
     call(tls, "SSL_do_handshake")
 
 
+def set_fragment(tls: ssl.SSLObject, size: int) -> None:
+    """Have the server make no longer records."""
+    call(tls, "SSL_ctrl", _SET_MAX_SEND_FRAGMENT, ctypes.c_long(size), None)
+
+
+def set_padding(tls: ssl.SSLObject, block: int) -> None:
+    """Have the server pad every record to a multiple of so many bytes."""
+    call(tls, "SSL_set_block_padding", ctypes.c_size_t(block))
+
+
 class TLSPeer:
     """`peer` speaks no TLS itself."""
 
@@ -116,8 +126,7 @@ class TLSPeer:
         return self._outgoing.read()
 
     def pad(self, block: int) -> None:
-        """Pad every record to a multiple of so many bytes."""
-        self._call("SSL_set_block_padding", ctypes.c_size_t(block))
+        set_padding(self.tls, block)
 
     def renegotiate(self) -> bytes:
         """HelloRequest, of TLS 1.2."""
@@ -127,7 +136,7 @@ class TLSPeer:
 
     def ticket(self, fragment: int) -> bytes:
         """A session ticket, in records of so many bytes."""
-        self._call("SSL_ctrl", _SET_MAX_SEND_FRAGMENT, ctypes.c_long(fragment), None)
+        set_fragment(self.tls, fragment)
         ticket(self.tls)
         return self._outgoing.read()
 
