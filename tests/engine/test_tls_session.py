@@ -1,4 +1,4 @@
-"""A TLSSession against OpenSSL, without a network: whatever the server says in whatever pieces, what it said arrives."""
+"""A TLSSession against OpenSSL, without a network: what the server says arrives, in whatever pieces it comes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ def test_whatever_a_server_says_in_whatever_pieces(seed, version):
     pair = Pair(version)
     for _ in range(r.randint(1, 5)):
         wire = b"".join(pair.say(r) for _ in range(r.randint(1, 12)))
-        size = r.choice([1, 3, 50, 1000, 17_000, 1 << 20]) if len(wire) < 5000 else r.choice([999, 17_000, 1 << 20])
+        size = (
+            r.choice([1, 3, 50, 1000, 17_000, 1 << 20])
+            if len(wire) < 5000
+            else r.choice([999, 17_000, 1 << 20])
+        )
         while wire:
             cut = r.randint(1, size)
             pair.take(wire[:cut])

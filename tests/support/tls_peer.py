@@ -10,6 +10,7 @@ import ssl
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
 from support import certificates, frames
 from support.frames import Parser
 from support.servers import Peer

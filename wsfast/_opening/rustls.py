@@ -90,8 +90,8 @@ def _config(tls: TLS, context: ssl.SSLContext) -> Any:
     return ffi.gc(made, lib.wst_tls_config_free)
 
 
-# A forked child makes its own configurations: each ticket may be used once (RFC 8446 appendix C.4), and a thread that does not
-# exist in the child may have held the lock of the tickets.
+# A forked child makes its own configurations: each ticket may be used once (RFC 8446 appendix C.4), and a thread that
+# does not exist in the child may have held the lock of the tickets.
 os.register_at_fork(after_in_child=_config.cache_clear)
 
 
