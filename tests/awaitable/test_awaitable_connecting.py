@@ -474,12 +474,14 @@ async def test_leaving_the_iteration_closes_the_connection():
         assert ws.close_code == 1011
 
 
-async def test_many_connections_leave_nothing():
+@pytest.mark.parametrize("tls", WAYS.values(), ids=WAYS)
+async def test_many_connections_leave_nothing(tls):
     import gc
 
-    async with websockets_echo() as url:
-        for _ in range(100):
-            async with connect(url) as ws:
+    context, options = (server_context(), {"ssl": tls()}) if tls else (None, {})
+    async with websockets_echo(context) as url:
+        for _ in range(30 if tls else 100):
+            async with connect(url, **options) as ws:
                 await ws.send("x")
                 await ws.recv()
         del ws
@@ -487,6 +489,7 @@ async def test_many_connections_leave_nothing():
         kinds = [type(thing).__name__ for thing in gc.get_objects()]
         assert "ClientConnection" not in kinds
         assert "Inbox" not in kinds
+        assert "TLSSession" not in kinds
 
 
 async def test_an_idle_connection_is_small():

@@ -10,6 +10,7 @@ import threading
 import zlib
 
 import pytest
+from support.certificates import authority, server_context
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
 from support.kinds import kind_of
 from sync_support.servers import Peer, scripted
@@ -287,18 +288,24 @@ FEEDS = {
     "pings": (False, frame(PING, bytes(125)) * 30_000, 1),
     "a huge frame": (False, header(BINARY, 1 << 40) + bytes(100), 1),
 }
+# TLS decrypts as much as was read at once.
+OVER_TLS = ["emoji", "pings"]
 # 16 MiB in the queue and a frame of 1 MiB behind it, twice that for the message that is put together, what is read at
 # once, and what the interpreter, the allocator and these tests take.
 BOUND = 24 << 20
 
 MEASURE = """
-    import os, threading
+    import os, ssl, threading
+    from wsfast import TLS
 
     def resident():
         with open("/proc/self/statm") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
 
-    with connect(sys.argv[1], max_size=None if sys.argv[3] == "huge" else 2**20, close_timeout=0.2) as ws:
+    kinds = {"rustls": TLS, "openssl": ssl.create_default_context}
+    tls = {"ssl": kinds[sys.argv[4]](cadata=sys.argv[5])} if sys.argv[4:] else {}
+    limit = None if sys.argv[3] == "huge" else 2**20
+    with connect(sys.argv[1], max_size=limit, close_timeout=0.2, **tls) as ws:
         ws.send("go")
         before = resident()
         most = 0
@@ -317,9 +324,13 @@ MEASURE = """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("feed", FEEDS)
-def test_bytes_held_for_a_hostile_feed(feed):
+@pytest.mark.parametrize(
+    ("feed", "way"),
+    [(feed, None) for feed in FEEDS] + [(feed, way) for feed in OVER_TLS for way in ("rustls", "openssl")],
+)
+def test_bytes_held_for_a_hostile_feed(feed, way):
     compressed, data, receives = FEEDS[feed]
+    tls = [way, authority().cert_pem.bytes().decode()] if way else []
 
     def script(peer: Peer):
         peer.accept(headers=ACCEPT if compressed else b"")
@@ -330,9 +341,9 @@ def test_bytes_held_for_a_hostile_feed(feed):
             peer.send(data)
         reading.join()
 
-    with scripted(script) as server:
+    with scripted(script, ssl_context=server_context() if way else None) as server:
         (most,) = run_with_little_memory(
-            MEASURE, server.url, str(receives), feed.split()[1] if " " in feed else ""
+            MEASURE, server.url, str(receives), feed.split()[1] if " " in feed else "", *tls
         )
     assert int(most) < BOUND
 

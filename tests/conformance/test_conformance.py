@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 from support import certificates
+from support.certificates import WAYS
 from support.faces import FACES, TAKING_FRAMES
 from support.frames import CLOSE, PONG, parse_close
 from support.servers import Peer, serve
@@ -53,11 +54,9 @@ def asks_for_messages(case: Case) -> bool:
     return bool(case.extensions) or of_fragments or (case.fails == 1007 and case in utf8.CASES)
 
 
-ROWS = [(case, face, False) for case in CASES for face in FACES]
-ROWS += [(case, face, False) for case in CASES for face in TAKING_FRAMES if not asks_for_messages(case)]
-# Over TLS each case once, and each face in its turn.
-ROWS += [(case, list(FACES)[number % len(FACES)], True) for number, case in enumerate(CASES)]
-NAMES = [f"{case.name.strip()}-{face}{'-TLS' if secure else ''}" for case, face, secure in ROWS]
+ROWS = [(case, face) for case in CASES for face in FACES]
+ROWS += [(case, face) for case in CASES for face in TAKING_FRAMES if not asks_for_messages(case)]
+NAMES = [f"{case.name.strip()}-{face}" for case, face in ROWS]
 
 
 def test_the_names_are_unique():
@@ -76,8 +75,35 @@ def test_a_server_keeps_to_its_window(bits):
 
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
-@pytest.mark.parametrize(("case", "face", "secure"), ROWS, ids=NAMES)
-async def test_case(case: Case, face: str, secure: bool):
+@pytest.mark.parametrize(("case", "face"), ROWS, ids=NAMES)
+async def test_case(case: Case, face: str):
+    await play(case, face)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize("way", ["rustls", "openssl"])
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__.rpartition(".")[2])
+async def test_section_over_tls(section: ModuleType, face: str, way: str):
+    """All cases of a section in one test, some at a time: a test for each would take three times as long. Over OpenSSL
+    each face has a third of them."""
+    failed: list[str] = []
+    waiting = iter(section.CASES if way == "rustls" else section.CASES[list(FACES).index(face) :: 3])
+
+    async def play_cases() -> None:
+        for case in waiting:
+            try:
+                await play(case, face, way)
+            except Exception as exc:
+                failed.append(f"{case.name}: {exc!r}")
+
+    await asyncio.gather(*(play_cases() for _ in range(8)))
+    assert not failed, "\n".join(failed)
+
+
+async def play(case: Case, face: str, way: str = "plain") -> None:
+    secure = WAYS[way]
+
     async def server(peer: Peer) -> list:
         extensions = f"Sec-WebSocket-Extensions: {case.extensions}\r\n" if case.extensions else ""
         await peer.accept(headers=extensions.encode())
@@ -89,9 +115,8 @@ async def test_case(case: Case, face: str, secure: bool):
         peer.writer.close() if secure else peer.writer.write_eof()
         return sent + await peer.rest()
 
-    context, settings = None, None
-    if secure:
-        context, settings = certificates.server_context(), certificates.client_settings()
+    context = certificates.server_context() if secure else None
+    settings = secure() if secure else None
     async with serve(server, ssl_context=context) as served:
         async with (FACES | TAKING_FRAMES)[face](served.url, context=settings, **case.options) as client:
             messages, end = await client.rest()

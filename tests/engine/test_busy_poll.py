@@ -295,6 +295,31 @@ async def test_callbacks_run_in_the_context_of_the_opening_as_they_do_without():
     assert seen == ["red", "red"]
 
 
+@pytest.mark.parametrize("end", ["close", "reset"])
+@pytest.mark.parametrize("tls", [None, certificates.client_settings], ids=["plain", "rustls"])
+async def test_on_ws_disconnected_runs_in_the_context_of_the_opening_too(tls, end):
+    async def handler(peer):
+        await peer.accept()
+        await go.wait()
+        if end == "reset":
+            peer.reset()
+
+    color = contextvars.ContextVar("color", default="none")
+    seen = []
+    for busy_poll in (0, math.inf):
+        go = asyncio.Event()
+        listener = Scripted(on_ws_disconnected=lambda self, transport: seen.append(color.get()))
+        context = certificates.server_context() if tls else None
+        color.set("red")
+        async with serve(handler, ssl_context=context) as server:
+            options = {"ssl_context": tls and tls(), "busy_poll": busy_poll}
+            transport, _ = await ws_connect(lambda listener=listener: listener, server.url, **options)
+            color.set("blue")
+            go.set()
+            await transport.wait_disconnected()
+    assert seen == ["red", "red"]
+
+
 async def test_the_loop_s_own_transports_are_kept_awake_too():
     async with pair(busy_poll=0.05, use_aiofastnet=False) as (_, listener, far):
         awake = await cpu_seconds_of(0.03)

@@ -39,6 +39,8 @@ FACES = [
     "awaitable pinging",
     "listener TLS",
     "awaitable TLS",
+    "listener OpenSSL",
+    "awaitable OpenSSL",
 ]
 
 
@@ -49,7 +51,7 @@ def test_a_connection_holds_no_more_than_the_documented_sum(face):
     )
     assert ran.returncode == 0, ran.stderr
     bound = SUMS.get(face, SUMS[face.split()[0]])
-    if "TLS" in face:
+    if "TLS" in face or "OpenSSL" in face:
         bound += TLS
     if "receiving" in face:
         bound += 5 * MEBI  # what recv() has returned: a str, four times as large as the message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from support.faces import FACES
 from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
 from support.tls_peer import TLSPeer, cut, text
+from sync_support.servers import in_thread
 
 from wsfast import TLS, ConnectionClosed, WSMsgType, ws_connect
 from wsfast._engine.tls import TLSSession, TLSTransport
@@ -651,8 +653,8 @@ async def test_every_face_tells_the_same(face, context):
 
 
 @pytest.mark.parametrize("face", FACES)
-async def test_a_context_that_asks_for_tls_by_the_kernel_is_honoured_without_it(face):
-    """OpenSSL gives keys to the kernel only if it has the socket, and here it has memory."""
+async def test_a_context_that_asks_for_tls_by_the_kernel_is_honoured(face):
+    """Where the kernel cannot, too."""
     context = certificates.client_context()
     context.options |= getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
     async with (
@@ -662,6 +664,57 @@ async def test_a_context_that_asks_for_tls_by_the_kernel_is_honoured_without_it(
         await client.send("x" * 100_000)
         assert await client.recv() == "x" * 100_000
         assert client.tls.layer == "OpenSSL"
+
+
+@pytest.mark.skipif(not os.path.exists("/sys/module/tls"), reason="the kernel's module tls is not loaded")
+@pytest.mark.skipif(not hasattr(ssl, "OP_ENABLE_KTLS"), reason="the option is CPython 3.12's")
+async def test_the_kernel_encrypts():
+    context = certificates.client_context()
+    context.options |= ssl.OP_ENABLE_KTLS
+    async with serve(echo, ssl_context=certificates.server_context()) as served:
+        transport, listener = await ws_connect(Recorder, served.url, ssl_context=context)
+        if not transport.underlying_transport.get_extra_info("ktls_send_enabled"):
+            pytest.skip("Python's OpenSSL was built without kernel TLS")
+        payloads = [frames.pattern(size) for size in (1, 16_384, 300_000)]
+        for payload in payloads:
+            transport.send(WSMsgType.BINARY, payload)
+        await listener.received(3)
+        assert listener.payloads == payloads
+        await finish(transport)
+
+
+async def test_openssl_may_have_the_socket():
+    """As with the kernel's TLS: aiofastnet then calls OpenSSL for each read and each write."""
+    context = certificates.client_context()
+    context._aiofastnet_force_socket_bio = True
+    size = 300_000
+
+    async def handler(peer: Peer) -> None:
+        await peer.accept()
+        for _ in range(3):
+            peer.send(frames.frame(frames.BINARY, (await peer.frame()).payload))
+        await peer.answer_close()
+
+    with serve_in_thread(handler) as url:
+        transport, listener = await ws_connect(Recorder, url, ssl_context=context)
+        assert not transport.underlying_transport.get_extra_info("ssl_incoming_use_membio")
+        for number, wait in enumerate((None, False, True)):
+            transport.send(WSMsgType.BINARY, frames.pattern(size, number))
+            if wait is None:
+                await listener.received(1)
+            else:
+                assert transport.poll(20, sleep=wait)
+            assert listener.payloads[-1] == frames.pattern(size, number)
+        await finish(transport)
+
+
+def serve_in_thread(handler: Callable[[Peer], Any]) -> Any:
+    @asynccontextmanager
+    async def make() -> AsyncIterator[str]:
+        async with serve(handler, ssl_context=certificates.server_context()) as served:
+            yield served.url
+
+    return in_thread(make)
 
 
 async def test_without_tls_there_is_nothing_to_tell():

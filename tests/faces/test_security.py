@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 from support import frames
-from support.certificates import authority, client_context, self_signed_context, server_context
+from support.certificates import WAYS, authority, client_context, self_signed_context, server_context
 from support.faces import FACES
 from support.frames import PING, PONG
 from support.servers import Peer, echo, serve
@@ -197,8 +197,10 @@ def memory() -> int:
 
 @on_asyncio
 @faces
-@pytest.mark.parametrize("opcode", [PING, PONG])
-async def test_a_flood_of_control_frames_costs_no_memory_and_no_bandwidth(face, opcode):
+@pytest.mark.parametrize(
+    ("opcode", "way"), [(PING, "plain"), (PONG, "plain"), (PING, "rustls"), (PING, "openssl")]
+)
+async def test_a_flood_of_control_frames_costs_no_memory_and_no_bandwidth(face, opcode, way):
     """The server reads nothing meanwhile, and 25 MB of frames call for as many answers."""
     flood = frames.frame(opcode, b"x" * 125) * 1000
     count = 200
@@ -218,8 +220,10 @@ async def test_a_flood_of_control_frames_costs_no_memory_and_no_bandwidth(face, 
         peer.send(frames.close(1000))
         return answers
 
-    async with serve(server, receive_buffer=4096) as served:
-        async with FACES[face](served.url) as client:
+    make = WAYS[way]
+    context = server_context() if make else None
+    async with serve(server, receive_buffer=4096, ssl_context=context) as served:
+        async with FACES[face](served.url, context=make and make()) as client:
             assert await client.recv() == "begin"
             assert await client.recv() == "a quarter"
             before = memory()

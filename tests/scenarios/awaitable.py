@@ -21,6 +21,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from support.awaiting import awaitable
+from support.certificates import client_context, client_settings
 from support.frames import BINARY, CLOSE, CONTINUATION, PING, TEXT, Parser, close, frame
 from support.pair import Far
 
@@ -40,7 +41,8 @@ class Program:
         self.last = -1
         self.tasks: list[asyncio.Task[Any]] = []
         self.compressed = self.random.random() < 0.3
-        self.secure = seed % 3 == 0
+        # rustls, or OpenSSL.
+        self.tls = (client_settings if seed % 2 else client_context) if seed % 3 == 0 else None
         self.stream = zlib.compressobj(wbits=-15)
         self.overflow = self.random.choice(
             ["pause", "pause", "drop_oldest", "drop_newest", "conflate", "fail"]
@@ -198,7 +200,7 @@ class Program:
             options["headers"] = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
         else:
             options["compression"] = None
-        async with awaitable(secure=self.secure, **options) as (ws, far):
+        async with awaitable(tls=self.tls and self.tls(), **options) as (ws, far):
             beside = [asyncio.ensure_future(self.serve(far)), asyncio.ensure_future(self.check(far))]
             for _ in range(self.random.randrange(1, 7)):
                 kind = self.random.choice(

@@ -69,6 +69,14 @@ class Loop(asyncio.SelectorEventLoop):
             with suppress(Scripted):
                 self.actor.interrupt("interruption")
 
+    def add_reader(self, *args: Any) -> Any:
+        self._interrupt()
+        return super().add_reader(*args)
+
+    def remove_reader(self, *args: Any) -> Any:
+        self._interrupt()
+        return super().remove_reader(*args)
+
     def add_writer(self, *args: Any) -> Any:
         self._interrupt()
         return super().add_writer(*args)
@@ -513,6 +521,9 @@ def run(program: Program) -> list[str]:
     gc.set_threshold(1, 1000, 1000)
     try:
         faults = loop.run_until_complete(play(program, loop))
+        watched = set(loop._selector.get_map()) - {loop._ssock.fileno()}
+        if watched:
+            faults.append(f"the loop still watches the descriptors {watched}")
     finally:
         gc.set_threshold(*thresholds)
         if collects:

@@ -11,7 +11,7 @@ import socket
 import ssl
 import zlib
 
-from support import certificates, frames
+from support import certificates, frames, tls_peer
 from support.frames import CLOSE, CONTINUATION, PING, PONG, Parser, Sent
 from support.upgrade import acceptance
 
@@ -202,6 +202,22 @@ class Peer:
         elif what == "reset":
             self.broken = self.eof = True
             self._sock.close()
+        elif self._tls is not None:
+            self._serve_tls(self._tls, what)
+
+    def _serve_tls(self, tls: ssl.SSLObject, what: str) -> None:
+        if what == "key update":
+            tls_peer.key_update(tls)
+        elif what == "ticket":
+            tls_peer.ticket(tls)
+        elif what == "close_notify":
+            self.broken = True
+            with contextlib.suppress(ssl.SSLError):
+                tls.unwrap()
+        elif what == "no record":
+            self.broken = True
+            self._unsent += b"no record of TLS"
+        self.write(b"")
 
     def finish(self) -> int:
         """Read everything, close if both sides have sent CLOSE, and return the number of bytes read."""

@@ -99,6 +99,8 @@ def draw(seed: int) -> Program:
     steps = [_step(r, taste) for _ in range(r.randint(3, 14))]
     callbacks = r.sample(CALLBACKS, r.randint(1, 6))
     scripts = {name: [_actions(r, taste, 2) for _ in range(r.randint(1, 4))] for name in callbacks}
+    if tls and seed % 3:  # aiofastnet 1.2 ends a connection that cannot write when it is asked for a new key
+        _add_records(steps, random.Random(~seed))
     return Program(
         tls=tls,
         rustls=bool(seed % 3),
@@ -131,6 +133,14 @@ def _step(r: random.Random, taste: Taste) -> Action:
             *([("serve", r.choice(["close", "eof", "nonsense", "reset"]), 0)] if r.random() < 0.3 else []),
         ]
     )
+
+
+def _add_records(steps: list[Action], r: random.Random) -> None:
+    """What only a server over TLS sends."""
+    for _ in range(r.randint(0, 4)):
+        steps.insert(r.randint(0, len(steps)), ("serve", r.choice(["key update", "ticket"]), 0))
+    if r.random() < 0.2:
+        steps.insert(r.randint(0, len(steps)), ("serve", r.choice(["close_notify", "no record"]), 0))
 
 
 def _actions(r: random.Random, taste: Taste, depth: int) -> list[Action]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -13,10 +14,10 @@ from typing import Any
 import pytest
 import websockets.asyncio.client
 
-from support import certificates
 from support.frames import texts
 from support.pair import Far, SecureFar
 from support.servers import Peer
+from wsfast import TLS
 from wsfast.asyncio.client import ClientConnection, connect
 
 # Tests that compare wsfast with websockets need websockets 17.1 or newer.
@@ -26,18 +27,21 @@ compares = pytest.mark.skipif(not HAS_PEER, reason="websockets 17.1 or newer nee
 
 @asynccontextmanager
 async def awaitable(
-    *, kind: int = socket.SOCK_STREAM, headers: bytes = b"", secure: bool = False, **options: Any
+    *,
+    kind: int = socket.SOCK_STREAM,
+    headers: bytes = b"",
+    tls: ssl.SSLContext | TLS | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[ClientConnection, Far]]:
     """An open connection and its far end. With SOCK_SEQPACKET the far end sees each write separately. The connection is
-    aborted at the end of the block if it is still open. `headers` are added to the server's reply. `secure`: over
-    TLS by rustls."""
+    aborted at the end of the block if it is still open. `headers` are added to the server's reply."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     for sock in (ours, theirs):
         sock.setblocking(False)
-    far = SecureFar(theirs) if secure else Far(theirs)
-    url = "wss://localhost/" if secure else "ws://localhost/"
-    if secure:
-        options["ssl"] = certificates.client_settings()
+    far = SecureFar(theirs) if tls else Far(theirs)
+    url = "wss://localhost/" if tls else "ws://localhost/"
+    if tls:
+        options["ssl"] = tls
     connecting = asyncio.ensure_future(connect(url, sock=ours, **options)._connect())
     try:
         peer = Peer(None, None)  # type: ignore[arg-type]

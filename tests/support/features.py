@@ -193,7 +193,7 @@ TAIL = """
 
 | matter | today |
 |---|---|
-| kernel TLS | an `ssl.SSLContext` with `OP_ENABLE_KTLS` is taken; no test says whether the kernel encrypts then |
+| kernel TLS | not by rustls; by aiofastnet, with an `ssl.SSLContext` that has `OP_ENABLE_KTLS` |
 
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
 `connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,

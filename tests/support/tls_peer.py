@@ -7,6 +7,10 @@ import contextlib
 import ctypes
 import ssl
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
 from support import certificates, frames
 from support.frames import Parser
 from support.servers import Peer
@@ -16,6 +20,35 @@ from wsfast._opening.rustls import connection_of
 
 _KEY_UPDATE_REQUESTED = 1
 _SET_MAX_SEND_FRAGMENT = 52
+
+
+def call(tls: ssl.SSLObject, name: str, *args: object) -> None:
+    """Call a function of OpenSSL's that Python's ssl module does not."""
+    function = getattr(ctypes.CDLL(_ssl.__file__), name)
+    connection = connection_of(tls._sslobj)
+    assert function(ctypes.c_void_p(int(ffi.cast("uintptr_t", connection))), *args) == 1, name
+
+
+def key_update(tls: ssl.SSLObject) -> None:
+    """Have the server send a KeyUpdate that asks for the client's."""
+    call(tls, "SSL_key_update", ctypes.c_int(_KEY_UPDATE_REQUESTED))
+    call(tls, "SSL_do_handshake")
+
+
+def ticket(tls: ssl.SSLObject) -> None:
+    """Have the server send a session ticket."""
+    call(tls, "SSL_new_session_ticket")
+    call(tls, "SSL_do_handshake")
+
+
+def set_fragment(tls: ssl.SSLObject, size: int) -> None:
+    """Have the server make no longer records."""
+    call(tls, "SSL_ctrl", _SET_MAX_SEND_FRAGMENT, ctypes.c_long(size), None)
+
+
+def set_padding(tls: ssl.SSLObject, block: int) -> None:
+    """Have the server pad every record to a multiple of so many bytes."""
+    call(tls, "SSL_set_block_padding", ctypes.c_size_t(block))
 
 
 class TLSPeer:
@@ -86,29 +119,66 @@ class TLSPeer:
 
     # ---- what Python's ssl module cannot do
 
-    def _call(self, name: str, *args: object) -> int:
-        function = getattr(ctypes.CDLL(_ssl.__file__), name)
-        connection = connection_of(self.tls._sslobj)
-        return function(ctypes.c_void_p(int(ffi.cast("uintptr_t", connection))), *args)
+    def _call(self, name: str, *args: object) -> None:
+        call(self.tls, name, *args)
 
     def key_update(self) -> bytes:
-        """A KeyUpdate that asks for the client's."""
-        assert self._call("SSL_key_update", ctypes.c_int(_KEY_UPDATE_REQUESTED)) == 1
-        assert self._call("SSL_do_handshake") == 1
+        key_update(self.tls)
         return self._outgoing.read()
+
+    def pad(self, block: int) -> None:
+        set_padding(self.tls, block)
 
     def renegotiate(self) -> bytes:
         """HelloRequest, of TLS 1.2."""
-        assert self._call("SSL_renegotiate") == 1
-        assert self._call("SSL_do_handshake") == 1
+        self._call("SSL_renegotiate")
+        self._call("SSL_do_handshake")
         return self._outgoing.read()
 
     def ticket(self, fragment: int) -> bytes:
         """A session ticket, in records of so many bytes."""
-        assert self._call("SSL_ctrl", 52, ctypes.c_long(fragment), None) == 1
-        assert self._call("SSL_new_session_ticket") == 1
-        assert self._call("SSL_do_handshake") == 1
+        set_fragment(self.tls, fragment)
+        ticket(self.tls)
         return self._outgoing.read()
+
+
+# What records carry (RFC 8446 section 5.1).
+ALERT, HANDSHAKE, DATA = 21, 22, 23
+
+
+class Forger:
+    """Makes every record of the server from now on, with any content: for TLS 1.3. `start` must be sent first.
+
+    :param log: the file of the context's key log
+    """
+
+    def __init__(self, secure: TLSPeer, log: str) -> None:
+        cipher = secure.tls.cipher()[0]
+        self._hash = hashes.SHA384() if cipher.endswith("SHA384") else hashes.SHA256()
+        with open(log) as lines:
+            secret = next(line.split()[2] for line in lines if line.startswith("SERVER_TRAFFIC_SECRET_0 "))
+        # OpenSSL alone knows how many records it has sent; with another key they are counted from 0.
+        self.start = secure.key_update()
+        key = self._expand(bytes.fromhex(secret), b"traffic upd", self._hash.digest_size)
+        size = 16 if "AES_128" in cipher else 32
+        self._cipher = (ChaCha20Poly1305 if "CHACHA20" in cipher else AESGCM)(self._expand(key, b"key", size))
+        self._iv = self._expand(key, b"iv", 12)
+        self._number = 0
+
+    def _expand(self, secret: bytes, label: bytes, size: int) -> bytes:
+        """HKDF-Expand-Label (RFC 8446 section 7.1)."""
+        label = b"tls13 " + label
+        info = size.to_bytes(2, "big") + bytes([len(label)]) + label + b"\0"
+        return HKDFExpand(self._hash, size, info).derive(secret)
+
+    def record(self, content: bytes, kind: int = DATA, padding: int = 0) -> bytes:
+        return self.raw(content + bytes([kind]) + bytes(padding))
+
+    def raw(self, inner: bytes) -> bytes:
+        header = b"\x17\x03\x03" + (len(inner) + 16).to_bytes(2, "big")
+        nonce = bytes(a ^ b for a, b in zip(self._iv, self._number.to_bytes(12, "big"), strict=True))
+        self._number += 1
+        return header + self._cipher.encrypt(nonce, inner, header)
 
 
 def text(payload: str | bytes) -> bytes:

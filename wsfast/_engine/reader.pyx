@@ -132,10 +132,9 @@ cdef class FrameReader(FrameWriter):
             FrameReader alive = self  # a callback may drop every other reference
             ReadBuffer buffer = self._own
             Py_ssize_t start, end
+        # No Python runs before the bytes are claimed: a read nested in it would overwrite them.
         if self._stamp_reads:
             self._stamp()
-        if self._notifies_poller:
-            self._event()
         self._reads += 1
         self._bytes_received += nbytes
         self._sent_in = 0
@@ -143,6 +142,8 @@ cdef class FrameReader(FrameWriter):
             self._read_less(nbytes)
         if buffer is not None:
             alive._own_updated(buffer, nbytes)
+            if alive._notifies_poller:
+                alive._event()
             return
         buffer = self._scratch.take_read(&start)
         if buffer is None:
@@ -164,6 +165,8 @@ cdef class FrameReader(FrameWriter):
                 alive._read_done()
         finally:
             alive._scratch.give_read(buffer)
+        if alive._notifies_poller:
+            alive._event()
 
     cdef int _own_updated(self, ReadBuffer buffer, Py_ssize_t nbytes) except -1:
         """`buffer` is that of a long frame that is arriving."""

@@ -20,7 +20,8 @@ cdef enum Attempt:
 cdef class SocketTransport(WritableTransport):
     cdef:
         FrameReader _reader
-        bytearray _unsent           # what the kernel did not take yet
+        bytearray _unsent           # what the kernel did not take at once: _write_backlog_size bytes behind
+        Py_ssize_t _taken           # those that it has taken meanwhile
         bint _write_eof             # nothing more is written,
         bint _eof_sent              # and the kernel knows
         bint _kernel_stamps

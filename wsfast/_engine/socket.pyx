@@ -16,7 +16,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from wsfast._engine.reader cimport FrameReader
 
@@ -206,16 +206,33 @@ cdef class SocketTransport(WritableTransport):
 
     # ---- reading
 
+    # The loop's methods are Python: inside each of them a finalizer may pause, resume, send or close, which calls the
+    # loop, too. So what the loop does last need not be what was wanted last, and is corrected.
+
+    cdef NoResult _start_reading(self) except NoResult.EXC:
+        WritableTransport._start_reading(self)
+        if self._read_paused:
+            self._stop_reading()
+        return NoResult.OK
+
+    cdef NoResult _stop_reading(self) except NoResult.EXC:
+        WritableTransport._stop_reading(self)
+        if not self._read_paused:
+            self._start_reading()
+        return NoResult.OK
+
     def _read_ready(self):
         if self.read_now(None, False) == Attempt.NOTHING:
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
     cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED:
-        """Read once. Callbacks run in `context`, unless that is None. It may wait in the kernel, see `_receive`."""
+        """Read once what there is. What calls back, now or when the connection is gone, runs in `context`, unless that
+        is None. It may wait in the kernel, see `_receive`."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
             Py_ssize_t size, received
+            bint entered = False
         if self._finalizing_close or self._read_paused or reader is None:
             return Attempt.STOPPED
         try:
@@ -223,22 +240,24 @@ cdef class SocketTransport(WritableTransport):
             received = self._receive(ptr, size, waits)
             if received < 0:
                 return Attempt.NOTHING
+            if context is not None:
+                PyContext_Enter(context)
+                entered = True
             if received == 0:
                 self._call_protocol_eof_received()
                 self.close()
                 return Attempt.STOPPED
-            if context is None:
-                reader.buffer_updated(received)
-            else:
-                PyContext_Enter(context)
-                try:
-                    reader.buffer_updated(received)
-                finally:
-                    PyContext_Exit(context)
+            reader.buffer_updated(received)
             return Attempt.RECEIVED
         except BaseException:
+            if context is not None and not entered:
+                PyContext_Enter(context)
+                entered = True
             self._handle_error("Fatal read error on socket transport")
             return Attempt.STOPPED
+        finally:
+            if entered:
+                PyContext_Exit(context)
 
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2:
         """recv(2): how much there was, -1 if there is nothing yet, 0 at the end.
@@ -305,6 +324,8 @@ cdef class SocketTransport(WritableTransport):
         self._queue(ptr, size)
         self._reader._note_backlog(self._write_backlog_size)
         self._start_backlog_writing()
+        if not self._write_ready_registered:  # as with reading: closed, or sent by a poll()
+            self._loop.remove_writer(self._fileno_obj)
         return False
 
     cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1:
@@ -312,6 +333,7 @@ cdef class SocketTransport(WritableTransport):
         cdef Py_ssize_t queued
         if self._unsent is None:
             self._unsent = bytearray()
+            self._taken = 0
         queued = PyByteArray_GET_SIZE(self._unsent)
         PyByteArray_Resize(self._unsent, queued + size)
         memcpy(PyByteArray_AS_STRING(self._unsent) + queued, ptr, size)
@@ -332,19 +354,30 @@ cdef class SocketTransport(WritableTransport):
             self.write_nocheck(data)
 
     def _write_ready(self):
-        cdef Py_ssize_t sent
+        cdef:
+            char *queue
+            Py_ssize_t sent
         if self._finalizing_close or self._unsent is None:
             return
         try:
-            sent = send_now(self._fileno, PyByteArray_AS_STRING(self._unsent), PyByteArray_GET_SIZE(self._unsent))
+            # No Python runs before the bytes are known to be sent: a poll() in it would send them again.
+            queue = PyByteArray_AS_STRING(self._unsent)
+            sent = send_now(self._fileno, queue + self._taken, self._write_backlog_size)
             if sent > 0:
-                del self._unsent[:sent]
+                self._taken += sent
                 self._write_backlog_size -= sent
+                if self._taken >= self._write_backlog_size:
+                    memmove(queue, queue + self._taken, self._write_backlog_size)
+                    PyByteArray_Resize(self._unsent, self._write_backlog_size)
+                    self._taken = 0
             self._maybe_resume_protocol()
             if self._write_backlog_size == 0:
                 self._unsent = None
                 self._stop_backlog_writing()
-                self._all_sent()
+                if self._write_ready_registered:  # as with reading: sent
+                    self._loop.add_writer(self._fileno_obj, self._write_ready)
+                if self._write_backlog_size == 0:
+                    self._all_sent()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
 

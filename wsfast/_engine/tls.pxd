@@ -27,7 +27,6 @@ cdef class TLSTransport(SocketTransport):
         object _shutdown_timeout
         object _shutdown_timer      # runs while close() waits for the server's close_notify
 
-    cdef int _deliver_plain(self, Py_ssize_t size, object context) except -1
     cdef int _send_pending(self) except -1
     cdef int _say_end(self) except -1
     cdef int _peer_ended(self) except -1

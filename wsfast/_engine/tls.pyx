@@ -305,6 +305,8 @@ cdef class TLSTransport(SocketTransport):
 
     cdef NoResult _start_reading(self) except NoResult.EXC:
         SocketTransport._start_reading(self)
+        if self._finalizing_close:
+            return NoResult.OK
         try:
             self._send_pending()  # the last bytes of the handshake, unless the request took them along
         except BaseException:
@@ -322,6 +324,7 @@ cdef class TLSTransport(SocketTransport):
             char *ptr
             Py_ssize_t room, received
             size_t filled
+            bint entered = False
         if self._finalizing_close or self._read_paused or reader is None:
             return Attempt.STOPPED
         try:
@@ -333,14 +336,17 @@ cdef class TLSTransport(SocketTransport):
                     received = self._receive(self._area.incoming, min(room, INCOMING), waits)
                     if received < 0:
                         return outcome
-                    if received == 0:
-                        self._force_close(None)  # no eof_received(): the server may have sent more
-                        return Attempt.STOPPED
+                if context is not None and not entered:
+                    PyContext_Enter(context)
+                    entered = True
+                if received == 0 and session._step == WST_OK:
+                    self._force_close(None)  # no eof_received(): the server may have sent more
+                    return Attempt.STOPPED
                 session._step = crate.read(
                     <wst_stream *>session._stream, self._area.incoming, received, ptr, room, &filled)
                 if filled and not self._closing:
                     outcome = Attempt.RECEIVED
-                    self._deliver_plain(filled, context)
+                    reader.buffer_updated(filled)
                 if session._to_send() and not self._finalizing_close:
                     self._send_pending()
                 if session._step == WST_OK:
@@ -357,23 +363,17 @@ cdef class TLSTransport(SocketTransport):
                     self._force_close(None)
                     return Attempt.STOPPED
         except BaseException:
+            if context is not None and not entered:
+                PyContext_Enter(context)
+                entered = True
             self._handle_error("Fatal read error on TLS transport")
             return Attempt.STOPPED
+        finally:
+            if entered:
+                PyContext_Exit(context)
 
     cdef bint _holds_something(self) noexcept:
         return self._session._step != WST_OK
-
-    cdef int _deliver_plain(self, Py_ssize_t size, object context) except -1:
-        cdef FrameReader reader = self._reader
-        if context is None:
-            reader.buffer_updated(size)
-            return 0
-        PyContext_Enter(context)
-        try:
-            reader.buffer_updated(size)
-        finally:
-            PyContext_Exit(context)
-        return 0
 
     cdef int _peer_ended(self) except -1:
         if not self._closing:
@@ -459,8 +459,12 @@ cdef class TLSTransport(SocketTransport):
         except BaseException:
             self._handle_error("Fatal write error on TLS transport")
             return
+        if self._closing:
+            return  # a finalizer has closed or aborted meanwhile
         self._closing = True
         self._shutdown_timer = self._loop.call_later(self._shutdown_timeout, self._shutdown_timed_out)
+        if self._finalizing_close:
+            return  # a finalizer has aborted
         if self._session._step == WST_EOF:
             self._stop_waiting()
         elif self._read_paused:  # nothing else would read the server's close_notify

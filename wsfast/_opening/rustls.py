@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _ssl
 import functools
+import os
 import ssl
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,11 @@ def _config(tls: TLS, context: ssl.SSLContext) -> Any:
     if made == ffi.NULL:
         raise ValueError(f"ssl: {ffi.string(reason).decode(errors='replace')}")
     return ffi.gc(made, lib.wst_tls_config_free)
+
+
+# A forked child makes its own configurations: each ticket may be used once (RFC 8446 appendix C.4), and a thread that
+# does not exist in the child may have held the lock of the tickets.
+os.register_at_fork(after_in_child=_config.cache_clear)
 
 
 def _client_pem(client_cert: Any) -> tuple[bytes, bytes]:

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, IoSlice, Write};
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -17,6 +18,10 @@ use crate::openssl::Pointer;
 use crate::socket::{would_block, Errno, Socket, NO_MORE_RECORDS};
 use crate::stream_session::RECORD;
 use crate::verifier::{Refused, Verifier};
+
+/// Tickets of so many servers are kept, at most eight of each. rustls counts the tickets, and evicts the server that came
+/// first.
+const SERVERS: usize = 32;
 
 pub struct Settings<'s> {
     /// An SSL_CTX, which verifies.
@@ -58,6 +63,7 @@ impl Settings<'_> {
                 builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
             }
         };
+        config.resumption = Resumption::in_memory_sessions(8 * SERVERS);
         let mut alpn = self.alpn;
         while let Some((size, rest)) = alpn.split_first() {
             let (protocol, rest) = rest.split_at(usize::from(*size).min(rest.len()));
