@@ -34,11 +34,11 @@ HOT = ("_engine.transport", "_engine.reader", "_engine.writer", "_engine.message
 COLD = [f"_engine.{n}" for n in ("crate", "link", "methods", "streams", "violation")] + ["asyncio._overflow"]
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
-compile_args += ["-fvisibility=hidden", "-ffunction-sections"]  # a module's copy of the core is its own
+compile_args += ["-fvisibility=hidden", "-ffunction-sections", "-fno-align-jumps"]  # smaller, and no slower
 compile_args += ["-O0", "-g3"] if DEBUG else ["-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
-link_args += ["-Wl,-z,noseparate-code", "-Wl,--gc-sections"] if sys.platform == "linux" else []  # no padding
+link_args += ["-Wl,-z,noseparate-code,--gc-sections"] * (sys.platform == "linux" and not SANITIZE)
 
 # "clinic": inspect.signature() knows the methods that C calls, too. auto_pickle: Cython's own would skip C fields.
 # nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.
