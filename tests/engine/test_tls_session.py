@@ -21,6 +21,7 @@ class Pair:
     def __init__(self, version: ssl.TLSVersion) -> None:
         context = certificates.server_context.__wrapped__()
         context.maximum_version = version
+        assert rustls.load_openssl() is None
         self.session = TLSSession(rustls.config(certificates.client_settings()), b"localhost")
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.server = context.wrap_bio(self.incoming, self.outgoing, server_side=True)

@@ -127,6 +127,7 @@ def test_threads_share_sessions():
 
 def shake_hands(name: str, settings: TLS, context: ssl.SSLContext) -> bool:
     """A handshake without a network. Was a session resumed?"""
+    assert rustls.load_openssl() is None
     session = TLSSession(rustls.config(settings), name.encode())
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(incoming, outgoing, server_side=True)
