@@ -34,9 +34,11 @@ def cell(ratios, name):
     found = next((one for one in ratios if one["to"] == name), None)
     if found is None:
         return "-"
-    low, high = found["interval"] or (found["low"], found["high"])
     if stats.is_noise(found):
         return "noise"
+    if not found["interval"]:
+        return f"{found['median']:.2f} ({stats.too_few(found)})"
+    low, high = found["interval"]
     slower = ", slower" if low > 1 and not is_floor(name) else ""
     return f"{found['median']:.2f} ({low:.2f}-{high:.2f}){slower}"
 

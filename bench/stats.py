@@ -1,7 +1,8 @@
 """Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c.
 
 Two rules say when a figure means nothing, and a report prints "noise" instead of it: the middle half of the repeats
-spreads over more than NOISY of their median, or the interval of a ratio is wider than NOISY of the ratio.
+spreads over more than NOISY of their median, or the interval of a ratio is wider than NOISY of the ratio. From fewer
+repeats than FEWEST there is no interval, and nothing is concluded.
 """
 
 import random
@@ -59,7 +60,17 @@ def interval(values):
 def ratios(values, others):
     """The ratio of two contenders within each repeat, in which a slow machine affects both."""
     found = [value / other for value, other in zip(values, others)]
-    return {**with_spread(found), "interval": interval(found) if len(found) >= FEWEST else None}
+    return {
+        **with_spread(found),
+        "n": len(found),
+        "interval": interval(found) if len(found) >= FEWEST else None,
+    }
+
+
+def too_few(ratio):
+    """What stands behind a ratio that has no interval."""
+    n = ratio.get("n", 0)
+    return f"{n} repeat{'s' if n > 1 else ''}" if n else "too few repeats"
 
 
 def is_noise(spread):
