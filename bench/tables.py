@@ -114,6 +114,7 @@ def column(case):
     words += [case.function if case.server != "C" else "", case.loop if case.loop != "uvloop" else ""]
     words += ["TLS" if case.tls else "", "used" if case.after_message else ""]
     words += ["two cores" if case.cores == "two" and case.function == "request_response" else ""]
+    words += ["one core" if case.cores == "same" and case.function == "batch" else ""]
     return ", ".join(word for word in words if word) or case.function
 
 

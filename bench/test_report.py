@@ -1,5 +1,6 @@
 """What becomes of measured data: statistics, kept files, tables, plots and the page."""
 
+import dataclasses
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -45,6 +46,13 @@ def test_the_suite_measures_what_each_goal_speaks_of():
             names = contenders.contenders(case, section)
             assert goal.of in names, goal
             assert goal.to in ("", goals.C, "inflate_alone") or goal.to in names, goal
+
+
+def test_no_two_columns_of_a_table_are_called_the_same():
+    for section in sections.SECTIONS.values():
+        if section.cases[0].function != "primitive":
+            columns = [tables.column(dataclasses.asdict(case)) for case in section.cases]
+            assert len({*columns}) == len(columns), columns
 
 
 def test_an_interval_is_around_the_median_and_repeats():
