@@ -1,7 +1,8 @@
 """Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c.
 
 Two rules say when a figure means nothing, and a report prints "noise" instead of it: the middle half of the bursts
-spreads over more than NOISY of their median, or the interval of a ratio is wider than NOISY of the ratio.
+spreads over more than NOISY of their median, or the interval of a ratio is wider than NOISY of the ratio. From fewer
+bursts than FEWEST there is no interval, and nothing is concluded.
 """
 
 import random
@@ -59,7 +60,17 @@ def interval(values):
 def ratios(values, others):
     """The ratio of two contenders in neighbouring bursts, in which a slow machine affects both."""
     found = [value / other for value, other in zip(values, others)]
-    return {**with_spread(found), "interval": interval(found) if len(found) >= FEWEST else None}
+    return {
+        **with_spread(found),
+        "n": len(found),
+        "interval": interval(found) if len(found) >= FEWEST else None,
+    }
+
+
+def too_few(ratio):
+    """What stands behind a ratio that has no interval."""
+    n = ratio.get("n", 0)
+    return f"{n} burst{'s' if n > 1 else ''}" if n else "too few bursts"
 
 
 def bounds(ratio):
@@ -68,9 +79,11 @@ def bounds(ratio):
 
 
 def shown(ratio):
-    """The ratio with its bounds, if it has more than one burst."""
-    low, high = bounds(ratio)
-    return f"{ratio['median']:.2f}" + (f" ({low:.2f}-{high:.2f})" if ratio["interval"] or low < high else "")
+    """The ratio with its interval, or with the reason why there is none."""
+    if not ratio["interval"]:
+        return f"{ratio['median']:.2f} ({too_few(ratio)})"
+    low, high = ratio["interval"]
+    return f"{ratio['median']:.2f} ({low:.2f}-{high:.2f})"
 
 
 def is_slower(ratio):

@@ -112,6 +112,7 @@ def column(case):
     words += [case.function if case.server != "C" else "", case.loop if case.loop != "uvloop" else ""]
     words += ["TLS" if case.tls else "", "used" if case.after_message else ""]
     words += ["two cores" if case.cores == "two" and case.function == "request_response" else ""]
+    words += ["one core" if case.cores == "same" and case.function == "batch" else ""]
     return ", ".join(word for word in words if word) or case.function
 
 
@@ -190,9 +191,10 @@ def reached_goals(results):
             words += [number(found["median"]), "yes" if found["median"] <= goal.goal else "no"]
         elif stats.is_noise(found):
             words += [ratio(found), "unknown"]
+        elif not found["interval"]:
+            words += [ratio(found), "too few bursts"]
         else:
-            low = found["interval"][0] if found["interval"] else found["median"]
-            missed = "within the noise" if low <= goal.goal else "no"
+            missed = "within the noise" if found["interval"][0] <= goal.goal else "no"
             words += [ratio(found), "yes" if found["median"] <= goal.goal else missed]
         rows.append(words)
     yield "#### Goals"
@@ -219,9 +221,9 @@ def slower_rows(results):
 
 def verdict(found):
     """Whether wsfast is faster (-1) or slower (1) than a peer, or neither; None if there is no telling."""
-    if found is None or stats.is_noise(found):
+    if found is None or not found["interval"] or stats.is_noise(found):
         return None
-    low, high = found["interval"] or (found["low"], found["high"])
+    low, high = found["interval"]
     return (low > 1) - (high < 1)
 
 
@@ -250,12 +252,13 @@ def other_servers(results):
     verdicts = [{verdict(ratios.get(server)) for server in SERVERS} - {None} for *_, ratios in found]
     agree = sum(len(one) == 1 for one in verdicts)
     contrary = sum({-1, 1} <= one for one in verdicts)
+    silent = sum(not one for one in verdicts)
     yield "#### With other servers"
     yield ""
     yield (
-        f"Does a result hang on the server? In {agree} of {len(found)} comparisons every server that gave a figure "
-        f"gives the same answer: wsfast is faster, slower, or neither. In {contrary} of them wsfast is faster with one "
-        "server and slower with another."
+        f"Does a result hang on the server? In {agree} of {len(found)} comparisons every server that gives an answer "
+        f"gives the same one: wsfast is faster, slower, or neither. In {contrary} of them wsfast is faster with one "
+        f"server and slower with another, and {silent} have no answer: noise, or fewer than {stats.FEWEST} bursts."
     )
     yield ""
     yield from grid(

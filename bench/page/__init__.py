@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 
 from bench import stats
+from bench.sections import SECTIONS
+from bench.tables import column
 
 HERE = Path(__file__).parent
 ROW = (
@@ -32,8 +34,9 @@ def slim(report):
     """What the page shows of a report."""
     results = [
         {
-            "section": result["section"],
+            "work": SECTIONS[result["section"]].title,
             "title": result["title"],
+            "label": column(result["case"]),
             "unit": result["unit"],
             "size": result["case"]["size"],
             "count": result["case"]["count"],
@@ -53,12 +56,13 @@ def slim(report):
 
 
 def ratios(found):
-    """The ratios of neighbouring bursts, of wsfast's clients to others: [median, low, high, noise]."""
+    """The ratios of neighbouring bursts, of wsfast's clients to others: [median, its interval in words, noise]."""
     pairs = {}
     for one in found:
-        interval = one["interval"] or (one["low"], one["high"])
-        pair = [*(round(value, 3) for value in (one["median"], *interval)), stats.is_noise(one)]
-        pairs.setdefault(one["of"], {})[one["to"]] = pair
+        words = (
+            f"{one['interval'][0]:.3g}-{one['interval'][1]:.3g}" if one["interval"] else stats.too_few(one)
+        )
+        pairs.setdefault(one["of"], {})[one["to"]] = [round(one["median"], 3), words, stats.is_noise(one)]
     return pairs
 
 

@@ -2,13 +2,15 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points, requires, version
+from types import SimpleNamespace
 
 import pytest
 
-from wsfast.cli import bench, doctor
+from wsfast.cli import bench, doctor, machine
 from wsfast.cli.doctor import Fact
 
 
@@ -93,6 +95,23 @@ def test_a_noisy_row_is_said_to_be_one():
     assert bench.quartiles([1, 2, 3, 4, 5]) == (2, 3, 4)
     assert bench.noisy([1, 2, 3, 4, 5])
     assert not bench.noisy([100, 101, 102, 103, 104])
+
+
+def test_noise_is_no_ratio(monkeypatch):
+    monkeypatch.setattr(bench, "_WORKS", bench._WORKS[:1])
+
+    def client(name, *rounds):
+        return SimpleNamespace(name=name, failure=None, rounds={bench._WORKS[0].name: list(rounds)})
+
+    clients = [
+        client("wsfast listener", 100, 101, 102, 103, 104),
+        client("picows", 100, 150, 200, 250, 300),
+        client("aiohttp", 200, 202, 204, 206, 208),
+    ]
+    text, doubtful = bench._report(clients, [], {"machine": machine.summary(), "event_loop": "uvloop"})
+    assert doubtful
+    assert re.search(r"^picows .* 200\.0  150\.0-250\.0 +noise  NOISY$", text, re.MULTILINE)
+    assert re.search(r"^aiohttp .* x 2\.00 \(2\.00-2\.00\)$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,8 @@ def _report(clients: list[_Client], missing: list[str], content: dict[str, Any])
             if reference is not None:
                 # In pairs of the same round, which had the same machine.
                 pairs = zip(values, reference.rounds[work.name], strict=True)
-                ratio = "x {1:.2f} ({0:.2f}-{2:.2f})".format(*quartiles([mine / its for mine, its in pairs]))
+                ratios = [mine / its for mine, its in pairs]
+                ratio = "noise" if noisy(ratios) else "x {1:.2f} ({0:.2f}-{2:.2f})".format(*quartiles(ratios))
             note = "NOISY" if noisy(values) else ""
             doubtful |= bool(note)
             version = machine.version_of(CONTENDERS[client.name].package) or ""
