@@ -62,6 +62,7 @@ cdef class Inbox(WSListener):
         readonly Py_ssize_t dropped  # messages that were received, and that the program will not get
         readonly Py_ssize_t conflated  # of these: for a newer one of their key
 
+    @cython.nonecheck(False)
     cdef inline Slot *_at(self, Py_ssize_t i) noexcept:
         """The slot of the frame with i frames before it."""
         return &self._ring[(self._head + i) & (self._capacity - 1)]
@@ -74,7 +75,7 @@ cdef class Inbox(WSListener):
     cdef object _text_or_none(self, bytes payload)
 
     cdef int _read_handed_on(self) except -1
-    cdef int _pong_received(self, WSFrame frame) except -1
+    cdef object _on_other_frame(self, WSFrame frame)
     cdef int _push(self, WSFrame frame) except -1
     @cython.nonecheck(False)
     cdef inline int _queued(self, Slot *slot, bint fin) except -1:

@@ -22,7 +22,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
@@ -40,6 +40,7 @@ from wsfast.exceptions import InvalidText
 
 
 cdef extern from "Python.h":
+    PyObject *Py_NewRef(object)
     void PyErr_Clear()
     Py_ssize_t PY_SSIZE_T_MAX
 
@@ -103,29 +104,24 @@ cdef class Inbox(WSListener):
 
     @cython.nonecheck(False)  # the frame is looked at here
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
-        # Most frames end here. It has no local variable for an object: each would cost a reference counted up and down.
+        # A frame that is a message, and for which there is a slot. No local variable is an object: each would cost a
+        # reference counted up and down.
         cdef:
             Slot *slot
             WSMsgType msg_type
         if frame is None:
             raise TypeError("on_ws_frame() is for the engine to call")
         msg_type = (<FrameFields>frame).msg_type
-        if (self._takes_frames and (<FrameFields>frame).fin
-                and (msg_type == WSMsgType.TEXT or msg_type == WSMsgType.BINARY)):
-            if self.frames == self._capacity:
-                self._grow()
-            slot = self._at(self.frames)
-            slot.opcode = msg_type
-            Py_INCREF((<FrameFields>frame).buffer)
-            slot.owner = <PyObject *>(<FrameFields>frame).buffer
-            slot.info = NULL
-            slot.data = (<FrameFields>frame).payload_ptr
-            slot.size = (<FrameFields>frame).payload_size
-            self._queued(slot, True)
-        elif not msg_type & 0x08:
-            self._push(frame)
-        elif msg_type == WSMsgType.PONG:
-            self._pong_received(frame)
+        if (not self._takes_frames or not (<FrameFields>frame).fin or self.frames == self._capacity
+                or (msg_type != WSMsgType.TEXT and msg_type != WSMsgType.BINARY)):
+            return self._on_other_frame(frame)
+        slot = self._at(self.frames)
+        slot.opcode = msg_type
+        slot.owner = Py_NewRef((<FrameFields>frame).buffer)
+        slot.info = NULL
+        slot.data = (<FrameFields>frame).payload_ptr
+        slot.size = (<FrameFields>frame).payload_size
+        self._queued(slot, True)
 
     cdef int _read_done(self, WSTransport transport) except -1:
         """All frames of a read are here, or held back."""
@@ -175,13 +171,15 @@ cdef class Inbox(WSListener):
         """True if the queue has the message, or the frame, that the receiver waits for."""
         return self.frames > 0 if self.streaming else self.messages > 0
 
-    cdef int _pong_received(self, WSFrame frame) except -1:
-        self.owner._pong_received(frame.get_payload_as_bytes())
-        return 0
+    cdef object _on_other_frame(self, WSFrame frame):
+        if not (<FrameFields>frame).msg_type & 0x08:
+            self._push(frame)
+        elif (<FrameFields>frame).msg_type == WSMsgType.PONG:
+            self.owner._pong_received(frame.get_payload_as_bytes())
 
     @cython.nonecheck(False)  # on_ws_frame() has looked at the frame, and the others are looked at here
     cdef int _push(self, WSFrame frame) except -1:
-        """Queue a frame that may be a fragment, compressed, or looked at; or drop it."""
+        """Queue any frame with data, unless messages are discarded."""
         cdef:
             Slot *slot
             Slot part
@@ -204,19 +202,15 @@ cdef class Inbox(WSListener):
             self._grow()
         slot = self._at(self.frames)
         slot[0] = part
-        Py_INCREF(owner)
-        slot.owner = <PyObject *>owner
-        slot.info = NULL
-        if info is not None:
-            Py_INCREF(info)
-            slot.info = <PyObject *>info
+        slot.owner = Py_NewRef(owner)
+        slot.info = NULL if info is None else Py_NewRef(info)
         self._queued(slot, fin)
         if fin and self._look is not None:
             self._show()
         return 0
 
     cdef int _choose(self) except -1:
-        """Choose the frames that on_ws_frame() queues as they are."""
+        """Choose whether on_ws_frame() may queue frames as they are."""
         self._takes_frames = self._incoming.is_plain and not self._stamps and not self._discarding
         return 0
 
@@ -341,8 +335,7 @@ cdef class Inbox(WSListener):
                 payload = PyBytes_FromStringAndSize(slot.data, slot.size)
                 slot.data = PyBytes_AS_STRING(payload)
                 Py_DECREF(<object>slot.owner)
-                Py_INCREF(payload)
-                slot.owner = <PyObject *>payload
+                slot.owner = Py_NewRef(payload)
             if slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
                 payload = <object>slot.owner
                 self._drop_from(i)
