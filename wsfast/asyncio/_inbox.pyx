@@ -388,8 +388,8 @@ cdef class Inbox(WSListener):
         return 0
 
     # Only the receiver calls take() and take_frame(), while it is `receiving`. They make what they return before the
-    # frame leaves the queue: if there is no memory, it stays. Meanwhile frames may arrive, and the ring may grow: no Slot
-    # is looked at afterwards. None: text is not UTF-8, see `invalid_text`.
+    # frame leaves the queue: if there is no memory, it stays. Meanwhile frames may arrive, and the ring may grow, so no
+    # Slot is looked at afterwards. None: text is not UTF-8, see `invalid_text`.
 
     @cython.nonecheck(False)  # there is only self
     cdef object take(self, int decode):
