@@ -12,7 +12,8 @@ on time.
 
 How many reads a batch is cut into does depend on time, and the awaitable client wakes for each read. On a busy machine
 the counts of this work vary by some percent, so compare several runs. A flood comes from bench/fed.py: its reads are of
-one size, and its clocks stand still.
+one size, and its clocks stand still. The C library allocates its objects: what CPython's allocator costs depends on
+which of its pools happens to be full, up to 1 % of a frame.
 """
 
 import argparse
@@ -76,7 +77,8 @@ def flooded(client, size, few, many):
     with tempfile.TemporaryDirectory() as directory:
         words = ["--instr-atstart=no", f"--callgrind-out-file={directory}/out"]
         words += [sys.executable, "-m", "bench.fed", client, size, counted.library("callgrind"), few, many]
-        under_valgrind(words, f"{client}, a flood,", LD_PRELOAD=str(counted.library("still_clock")))
+        still = str(counted.library("still_clock"))
+        under_valgrind(words, f"{client}, a flood,", LD_PRELOAD=still, PYTHONMALLOC="malloc")
         counts = {}
         for file in sorted(Path(directory).glob("out.*")):
             text = file.read_text(errors="replace")

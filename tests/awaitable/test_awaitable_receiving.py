@@ -574,8 +574,10 @@ async def test_what_is_held_back_when_the_connection_ends_is_received(last):
 
 
 @pytest.mark.parametrize("end", ["close", "abort", "send"])
-async def test_what_nobody_receives_of_it_is_given_up(end):
-    async with held_back_at_the_end(b"") as ws:
+@pytest.mark.parametrize("more", [b"", texts(*HELD)], ids=["what the queue may hold", "more"])
+async def test_what_nobody_receives_of_it_is_given_up(more, end):
+    """close() reads on, but no further than the queue may grow. The rest is held back until `close_timeout`."""
+    async with held_back_at_the_end(more) as ws:
         if end == "send":
             sending = asyncio.ensure_future(ws.send("late"))
             await turns(3)
@@ -667,6 +669,21 @@ async def test_ping_works_while_reading_is_paused():
         await turns(5)
         assert ws.listener.paused
         assert [await ws.recv() for _ in range(61)] == [str(number) for number in range(61)]
+
+
+async def test_ping_works_while_the_queue_holds_as_many_bytes_as_it_may():
+    """A mebibyte, and another one for the sake of the ping."""
+    async with awaitable(max_queue=4, compression=None) as (ws, far):
+        await feed(ws, frames.binary(bytes(1024 * KIB)) + texts(*range(10)))
+        assert ws.listener.paused
+        assert ws.listener.frames == 1
+        answer = await ws.ping(b"?")
+        assert not ws.listener.paused
+        assert await far.frames(1) == [Sent(PING, b"?")]
+        await far.send(texts(*range(10, 20)) + frames.frame(PONG, b"?"))
+        assert await asyncio.wait_for(answer, 5) > 0
+        assert len(await ws.recv()) == 1024 * KIB
+        assert [await ws.recv() for _ in range(20)] == [str(number) for number in range(20)]
 
 
 async def test_a_ping_does_not_open_the_gates():

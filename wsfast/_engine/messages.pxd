@@ -57,8 +57,8 @@ cdef class Messages(WSListener):
         Incoming _incoming
         Fragments _fragments
 
+    cdef object _pass_on(self, WSTransport transport, WSFrame frame)
     cdef object _add(self, WSFrame frame)
-    cdef object _of_frame(self, WSFrame frame)
     cdef object _of_fragments(self)
     cdef object _of_bytes(self, bytes payload, bint is_valid)
 

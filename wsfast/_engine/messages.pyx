@@ -138,6 +138,19 @@ cdef class Fragments:
         self.size = self._capacity = 0
 
 
+@cython.nonecheck(False)  # Messages has looked at `frame`
+cdef inline object _of_frame(WSFrame frame, int payload_type):
+    """The payload of a whole message that lies in the read buffer."""
+    if (<FrameFields>frame).msg_type == WSMsgType.TEXT:
+        if payload_type == AS_TEXT:
+            return decode(frame.payload_ptr, (<FrameFields>frame).payload_size)
+        if not is_text(frame.payload_ptr, (<FrameFields>frame).payload_size):
+            decode(frame.payload_ptr, (<FrameFields>frame).payload_size)  # raises what is wrong
+    if payload_type == AS_VIEW:
+        return PyMemoryView_FromObject(frame)
+    return PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
+
+
 @cython.final
 @cython.no_gc_clear  # so what was set is there; the transport's reference is cleared, and the program's listener
 cdef class Messages(WSListener):
@@ -155,21 +168,20 @@ cdef class Messages(WSListener):
         self._stamps = transport._stamp_frames
         self._takes_frames = self._incoming.is_plain and not self._stamps
 
-    @cython.nonecheck(False)  # __cinit__() sets _incoming after _listener, and nothing clears them
+    @cython.nonecheck(False)  # what may be None here is looked at here, and nothing clears what __cinit__() sets
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
             int msg_type
             object payload
-        if self._incoming is None or transport is None or frame is None:
+        if transport is None or frame is None:
             raise TypeError("on_ws_frame() is for the engine to call")
         msg_type = (<FrameFields>frame).msg_type
         if msg_type & 0x08:
-            self._listener.on_ws_frame(transport, frame)
-            return
+            return self._pass_on(transport, frame)
         transport._begin_message()
         try:
             if (<FrameFields>frame).fin and self._takes_frames and msg_type != WSMsgType.CONTINUATION:
-                payload = self._of_frame(frame)
+                payload = _of_frame(frame, self._payload_type)
             else:
                 payload = self._add(frame)
                 if payload is None:
@@ -184,6 +196,9 @@ cdef class Messages(WSListener):
         else:
             self._on_message(transport, _msg_types[msg_type], payload)
 
+    cdef object _pass_on(self, WSTransport transport, WSFrame frame):
+        self._listener.on_ws_frame(transport, frame)
+
     cdef object _add(self, WSFrame frame):
         """Take a frame that may be a fragment, or compressed. Returns the payload of the message that it ends, else
         None."""
@@ -192,24 +207,12 @@ cdef class Messages(WSListener):
             bint fin = (<FrameFields>frame).fin
             bytes payload = self._incoming.add(frame)
         if is_first and fin:
-            return self._of_frame(frame) if payload is None else self._of_bytes(payload, False)
+            return _of_frame(frame, self._payload_type) if payload is None else self._of_bytes(payload, False)
         if payload is None:
             self._fragments.append(frame.payload_ptr, (<FrameFields>frame).payload_size)
         else:
             self._fragments.append(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         return self._of_fragments() if fin else None
-
-    @cython.nonecheck(False)  # on_ws_frame() has looked at `frame`
-    cdef object _of_frame(self, WSFrame frame):
-        """The payload of a whole message that lies in the read buffer."""
-        if (<FrameFields>frame).msg_type == WSMsgType.TEXT:
-            if self._payload_type == AS_TEXT:
-                return decode(frame.payload_ptr, (<FrameFields>frame).payload_size)
-            if not is_text(frame.payload_ptr, (<FrameFields>frame).payload_size):
-                decode(frame.payload_ptr, (<FrameFields>frame).payload_size)  # raises what is wrong
-        if self._payload_type == AS_VIEW:
-            return PyMemoryView_FromObject(frame)
-        return PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
 
     cdef object _of_fragments(self):
         try:

@@ -1,5 +1,5 @@
 cimport cython
-from cpython.ref cimport Py_DECREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
 
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport WSFrame
@@ -34,7 +34,7 @@ cdef class Inbox(WSListener):
         readonly Py_ssize_t bytes   # that the queued frames cost
         bint _unsettled             # the last frames are not settled
         bint _stamps                # what is known of each message is kept
-        bint _takes_frames          # a frame that is a whole message is queued as it is; False before __init__()
+        bint _takes_frames          # see _choose(); False before __init__()
 
         Incoming _incoming          # the message that is arriving
         object _look                # a function that is shown each complete message; None: messages are not shown
@@ -62,6 +62,7 @@ cdef class Inbox(WSListener):
         readonly Py_ssize_t dropped  # messages that were received, and that the program will not get
         readonly Py_ssize_t conflated  # of these: for a newer one of their key
 
+    @cython.nonecheck(False)
     cdef inline Slot *_at(self, Py_ssize_t i) noexcept:
         """The slot of the frame with i frames before it."""
         return &self._ring[(self._head + i) & (self._capacity - 1)]
@@ -74,7 +75,22 @@ cdef class Inbox(WSListener):
     cdef object _text_or_none(self, bytes payload)
 
     cdef int _read_handed_on(self) except -1
+    cdef object _on_other_frame(self, WSFrame frame)
     cdef int _push(self, WSFrame frame) except -1
+    @cython.nonecheck(False)
+    cdef inline int _queued(self, Slot *slot, bint fin) except -1:
+        """The next frame has filled this slot."""
+        slot.fin = fin
+        slot.settled = False
+        self._unsettled = True
+        self.frames += 1
+        self.messages += fin
+        self.bytes += slot.size + FRAME_COST
+        if self.bytes > self._most:
+            self._overflow()
+        return 0
+
+    cdef int _choose(self) except -1
     cdef int _show(self) except -1
     cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count)
     cdef object _note_part(self, WSFrame frame, Slot *part)
@@ -90,14 +106,21 @@ cdef class Inbox(WSListener):
         """The slot is no longer in the ring."""
         self.messages -= slot.fin
         self.bytes -= slot.size + FRAME_COST
-        if slot.data == NULL:
-            self._forget_fragments()
-        else:
-            Py_DECREF(<object>slot.owner)
+        if slot.owner == NULL:
+            self._fragments.clear()
+        Py_XDECREF(slot.owner)
         Py_XDECREF(slot.info)
 
-    cdef void _forget_fragments(self) noexcept
-    cdef void _pop(self) noexcept
+    @cython.nonecheck(False)
+    cdef inline void _pop(self) noexcept:
+        """Forget the first frame."""
+        cdef Slot *first = self._at(0)
+        self._head += 1
+        self.frames -= 1
+        if first.info != NULL and self.transport is not None:
+            self.transport._gave_message(<object>first.info)
+        self._release(first)
+
     cdef int _popped(self) except -1
     cdef bint _has_room(self) noexcept
     cdef int _control_flow(self) except -1

@@ -22,7 +22,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
@@ -40,6 +40,7 @@ from wsfast.exceptions import InvalidText
 
 
 cdef extern from "Python.h":
+    PyObject *Py_NewRef(object)
     void PyErr_Clear()
     Py_ssize_t PY_SSIZE_T_MAX
 
@@ -85,7 +86,7 @@ cdef class Inbox(WSListener):
         self._fragments = Fragments.__new__(Fragments)
         self._incoming = Incoming(transport, max_message, max_fragment)
         self._stamps = transport._stamp_frames
-        self._takes_frames = self._incoming.is_plain and not self._stamps
+        self._choose()
         transport._notify_read_done()
         if not self._incoming.is_plain:
             transport._read_at_most(min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
@@ -101,11 +102,26 @@ cdef class Inbox(WSListener):
 
     # ---- called by the engine
 
+    @cython.nonecheck(False)  # the frame is looked at here
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
-        if not (<FrameFields>frame).msg_type & 0x08:
-            self._push(frame)
-        elif (<FrameFields>frame).msg_type == WSMsgType.PONG:
-            self.owner._pong_received(frame.get_payload_as_bytes())
+        # A frame that is a message, and for which there is a slot. No local variable is an object: each would cost a
+        # reference counted up and down.
+        cdef:
+            Slot *slot
+            WSMsgType msg_type
+        if frame is None:
+            raise TypeError("on_ws_frame() is for the engine to call")
+        msg_type = (<FrameFields>frame).msg_type
+        if (not self._takes_frames or not (<FrameFields>frame).fin or self.frames == self._capacity
+                or (msg_type != WSMsgType.TEXT and msg_type != WSMsgType.BINARY)):
+            return self._on_other_frame(frame)
+        slot = self._at(self.frames)
+        slot.opcode = msg_type
+        slot.owner = Py_NewRef((<FrameFields>frame).buffer)
+        slot.info = NULL
+        slot.data = (<FrameFields>frame).payload_ptr
+        slot.size = (<FrameFields>frame).payload_size
+        self._queued(slot, True)
 
     cdef int _read_done(self, WSTransport transport) except -1:
         """All frames of a read are here, or held back."""
@@ -155,69 +171,54 @@ cdef class Inbox(WSListener):
         """True if the queue has the message, or the frame, that the receiver waits for."""
         return self.frames > 0 if self.streaming else self.messages > 0
 
-    @cython.nonecheck(False)  # on_ws_frame() has looked into the frame, and the others are looked at here
+    cdef object _on_other_frame(self, WSFrame frame):
+        if not (<FrameFields>frame).msg_type & 0x08:
+            self._push(frame)
+        elif (<FrameFields>frame).msg_type == WSMsgType.PONG:
+            self.owner._pong_received(frame.get_payload_as_bytes())
+
+    @cython.nonecheck(False)  # on_ws_frame() has looked at the frame, and the others are looked at here
     cdef int _push(self, WSFrame frame) except -1:
+        """Queue any frame with data, unless messages are discarded."""
         cdef:
             Slot *slot
             Slot part
-            FrameFields fields = frame
-            bint is_shown = False, ends
+            bint fin = (<FrameFields>frame).fin
         if self._discarding:
-            self.dropped += fields.fin
+            self.dropped += fin
             return 0
-        if fields.fin and fields.msg_type != WSMsgType.CONTINUATION and self._takes_frames:
-            if self.frames == self._capacity:
-                self._grow()
-            slot = self._at(self.frames)
-            slot.opcode = fields.msg_type
-            Py_INCREF(fields.buffer)
-            slot.owner = <PyObject *>fields.buffer
-            slot.info = NULL
-            slot.data = fields.payload_ptr
-            slot.size = fields.payload_size
-        else:
-            if self._incoming is None or self.transport is None:
-                raise RuntimeError("the inbox was not initialised")
-            self.transport._begin_message()
-            try:
-                # These may run anything, so no slot is taken before.
-                owner = self._note_part(frame, &part)
-                ends = self._stamps and fields.fin
-                info = message_info(self.transport, frame, self._incoming.msg_type) if ends else None
-            finally:
-                self.transport._end_message()
-            if owner is None:
-                return 0
-            if self.frames == self._capacity:
-                self._grow()
-            slot = self._at(self.frames)
-            slot.opcode = part.opcode
-            Py_INCREF(owner)
-            slot.owner = <PyObject *>owner
-            slot.info = NULL
-            if info is not None:
-                Py_INCREF(info)
-                slot.info = <PyObject *>info
-            slot.data = part.data
-            slot.size = part.size
-            is_shown = fields.fin and self._look is not None
-        slot.fin = fields.fin
-        slot.settled = False
-        self._unsettled = True
-        self.frames += 1
-        self.messages += fields.fin
-        self.bytes += slot.size + FRAME_COST
-        if self.bytes > self._most:
-            self._overflow()
-        if is_shown:
+        if self._incoming is None or self.transport is None:
+            raise RuntimeError("the inbox was not initialised")
+        self.transport._begin_message()
+        try:
+            # These may run anything, so no slot is taken before.
+            owner = self._note_part(frame, &part)
+            info = message_info(self.transport, frame, self._incoming.msg_type) if self._stamps and fin else None
+        finally:
+            self.transport._end_message()
+        if owner is None:
+            return 0
+        if self.frames == self._capacity:
+            self._grow()
+        slot = self._at(self.frames)
+        slot[0] = part
+        slot.owner = Py_NewRef(owner)
+        slot.info = NULL if info is None else Py_NewRef(info)
+        self._queued(slot, fin)
+        if fin and self._look is not None:
             self._show()
+        return 0
+
+    cdef int _choose(self) except -1:
+        """Choose whether on_ws_frame() may queue frames as they are."""
+        self._takes_frames = self._incoming.is_plain and not self._stamps and not self._discarding
         return 0
 
     def _show_to(self, look):
         """See show_messages(). While `look` is set, frames that are whole messages must be shown as well."""
         self._look = look
         self._incoming.is_plain = look is None and self.transport._inflater is None
-        self._takes_frames = self._incoming.is_plain and not self._stamps
+        self._choose()
 
     cdef int _show(self) except -1:
         """Show the message that is complete now, the last one of the queue, and forget it if it is not wanted."""
@@ -334,8 +335,7 @@ cdef class Inbox(WSListener):
                 payload = PyBytes_FromStringAndSize(slot.data, slot.size)
                 slot.data = PyBytes_AS_STRING(payload)
                 Py_DECREF(<object>slot.owner)
-                Py_INCREF(payload)
-                slot.owner = <PyObject *>payload
+                slot.owner = Py_NewRef(payload)
             if slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
                 payload = <object>slot.owner
                 self._drop_from(i)
@@ -379,30 +379,19 @@ cdef class Inbox(WSListener):
             self._release(slot)
         return 0
 
-    cdef void _forget_fragments(self) noexcept:
-        self._fragments.clear()
-
-    @cython.nonecheck(False)  # there is only self
-    cdef inline void _pop(self) noexcept:
-        """Forget the first frame."""
-        cdef Slot *slot = self._at(0)
-        self._head += 1
-        self.frames -= 1
-        if slot.info != NULL and self.transport is not None:
-            self.transport._gave_message(<object>slot.info)
-        self._release(slot)
-
-    @cython.nonecheck(False)
-    cdef inline int _popped(self) except -1:
-        if self._above and self._has_room():
+    cdef int _popped(self) except -1:
+        """The queue was above its high-water mark, and is shorter now."""
+        if self._has_room():
             self._above = self._announced = False
             if self.paused:
                 self.resume()
         return 0
 
     # Only the receiver calls take() and take_frame(), while it is `receiving`. They make what they return before the
-    # frame leaves the queue: if there is no memory, it stays. None: text is not UTF-8, see `invalid_text`.
+    # frame leaves the queue: if there is no memory, it stays. Meanwhile frames may arrive, and the ring may grow, so no
+    # Slot is looked at afterwards. None: text is not UTF-8, see `invalid_text`.
 
+    @cython.nonecheck(False)  # there is only self
     cdef object take(self, int decode):
         """The first message, which is complete."""
         cdef:
@@ -421,7 +410,7 @@ cdef class Inbox(WSListener):
                     return self._take_invalid()
                 message = take_reference(text)
             else:
-                message = viewed(slot, self._fragments) if decode == AS_VIEW else undecoded(slot, self._fragments)
+                message = viewed(slot) if decode == AS_VIEW else undecoded(slot)
                 if message is None:
                     return self._take_invalid()
             self._pop()
@@ -433,7 +422,11 @@ cdef class Inbox(WSListener):
         """The first frame: its opcode, its payload, and whether it ends a message."""
         cdef:
             Slot *slot = self._at(0)
-            object payload = undecoded(slot, self._fragments)
+            object payload
+        if slot.data == NULL:
+            payload = PyBytes_FromStringAndSize(self._fragments.data, slot.size)
+        else:
+            payload = undecoded(slot)
         if payload is None:
             return self._take_invalid()
         frame = (slot.opcode, payload, <bint>slot.fin)
@@ -555,6 +548,7 @@ cdef class Inbox(WSListener):
     cdef int _discard(self) except -1:
         """Drop the messages that come now: the program may never receive them, and the server's CLOSE is behind."""
         self._discarding = True
+        self._choose()
         self._incoming.forget()
         if self.paused or self.transport._held is not None:
             self.resume()

@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.frame cimport WSMsgType, view_of
 from wsfast._engine.memory cimport ReadBuffer
-from wsfast._engine.messages cimport Fragments, is_text
+from wsfast._engine.messages cimport is_text
 
 
 # `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload. Both are NULL for
@@ -43,10 +43,8 @@ cdef inline bint is_valid(Slot *slot) noexcept:
     return is_text(slot.data, slot.size)
 
 
-cdef inline object undecoded(Slot *slot, Fragments fragments):
+cdef inline object undecoded(Slot *slot):
     """The payload of a message or frame; None if that is text and is not UTF-8."""
-    if slot.data == NULL:
-        return PyBytes_FromStringAndSize(fragments.data, slot.size)
     if not is_valid(slot):
         return None
     if PyBytes_CheckExact(<object>slot.owner):
@@ -54,9 +52,9 @@ cdef inline object undecoded(Slot *slot, Fragments fragments):
     return PyBytes_FromStringAndSize(slot.data, slot.size)
 
 
-cdef inline object viewed(Slot *slot, Fragments fragments):
+cdef inline object viewed(Slot *slot):
     """As undecoded(), as a memoryview; what lies in a read buffer is not copied."""
-    if slot.data != NULL and not PyBytes_CheckExact(<object>slot.owner):
+    if not PyBytes_CheckExact(<object>slot.owner):
         return view_of(<ReadBuffer>slot.owner, slot.data, slot.size) if is_valid(slot) else None
-    payload = undecoded(slot, fragments)
+    payload = undecoded(slot)
     return None if payload is None else PyMemoryView_FromObject(payload)
