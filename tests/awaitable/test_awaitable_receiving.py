@@ -573,6 +573,15 @@ async def test_what_is_held_back_when_the_connection_ends_is_received(last):
         assert isinstance(raised.value.__cause__, type(None) if last else EOFError)
 
 
+async def test_a_program_that_sends_before_it_receives_learns_of_the_end():
+    """It would wait for itself: the end lies behind what it has yet to receive. Nothing of that is lost."""
+    async with held_back_at_the_end(b"") as ws:
+        for call in (ws.send("late"), ws.ping(), ws.send_many(["late"])):
+            with pytest.raises(ConnectionClosedError):
+                await asyncio.wait_for(call, 5)
+        assert [await ws.recv() for _ in HELD] == HELD
+
+
 @pytest.mark.parametrize("end", ["close", "abort", "send"])
 @pytest.mark.parametrize("more", [b"", texts(*HELD)], ids=["what the queue may hold", "more"])
 async def test_what_nobody_receives_of_it_is_given_up(more, end):

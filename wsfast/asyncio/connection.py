@@ -530,11 +530,14 @@ class ClientConnection(Connection, Identity):
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed."""
-        if self._state == _CLOSED and self._lost is None:
-            return
-        if self._lost is None:
+        if (lost := self._future_of_loss()) is not None:
+            await asyncio.shield(lost)
+
+    def _future_of_loss(self) -> asyncio.Future[None] | None:
+        """Done when the connection is closed; None if it is."""
+        if self._lost is None and self._state != _CLOSED:
             self._lost = self._loop.create_future()
-        await asyncio.shield(self._lost)
+        return self._lost
 
     def _closed(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
@@ -542,7 +545,10 @@ class ClientConnection(Connection, Identity):
         return connection_closed(*self._closes, None if info is None else info.cause)
 
     async def _raise_closed(self) -> NoReturn:
-        await self.wait_closed()
+        """Raise when it is known why the connection is closed, and at the latest after `close_timeout`: the end may lie
+        behind messages that the program has yet to receive."""
+        if (lost := self._future_of_loss()) is not None:
+            await asyncio.wait([lost], timeout=self._close_timeout)
         raise self._closed()
 
     def _connection_lost(self) -> None:
