@@ -113,8 +113,7 @@ def test_nothing_is_concluded_from_one_burst():
     assert "| round trip, 512 B | listener | 1.20 (1 burst) | - | - | 2.40 (1 burst) |" in first
     text = "\n".join(tables.markdown(made))
     assert (
-        "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 2.40 (1 burst) | too few bursts |"
-        in text
+        "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 2.40 (1 burst) | too few bursts |" in text
     )
     assert "slower of" not in text
 
