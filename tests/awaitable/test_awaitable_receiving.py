@@ -551,9 +551,11 @@ HELD = [f"{number}:" + "x" * 5 * KIB for number in range(400)]
 
 
 @asynccontextmanager
-async def held_back_at_the_end(last: bytes):
-    """The server has sent all of HELD and `last`, and the connection beneath is gone, as TLS tells of it at once."""
+async def held_back_at_the_end(last: bytes, before=lambda ws: None):
+    """The server has sent all of HELD and `last`, and the connection beneath is gone, as TLS tells of it at once.
+    `before(ws)` is called while it is there."""
     async with awaitable(close_timeout=0.2) as (ws, _):
+        before(ws)
         await feed(ws, texts(*HELD) + last)
         assert ws.listener.paused
         assert ws.listener.frames < len(HELD)
@@ -579,6 +581,20 @@ async def test_a_program_that_sends_before_it_receives_learns_of_the_end():
         for call in (ws.send("late"), ws.ping(), ws.send_many(["late"])):
             with pytest.raises(ConnectionClosedError):
                 await asyncio.wait_for(call, 5)
+        assert [await ws.recv() for _ in HELD] == HELD
+
+
+async def test_a_send_that_waits_for_room_learns_of_the_end():
+    """The transport beneath never says that it has room again."""
+    sending = []
+
+    def send(ws):
+        ws.protocol.pause_writing()
+        sending.append(asyncio.ensure_future(ws.send("late")))
+
+    async with held_back_at_the_end(b"", send) as ws:
+        with pytest.raises(ConnectionClosedError):
+            await asyncio.wait_for(sending[0], 5)
         assert [await ws.recv() for _ in HELD] == HELD
 
 

@@ -14,7 +14,7 @@ from support import certificates, frames, proxies
 from support.faces import FACES
 from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
-from support.tls_peer import TLSPeer, cut, text
+from support.tls_peer import WRONG, TLSPeer, cut, text, until_it_ends
 from sync_support.servers import in_thread
 
 from wsfast import TLS, ConnectionClosed, WSMsgType, ws_connect
@@ -74,17 +74,6 @@ async def closing(server: TLSPeer) -> None:
 async def finish(transport) -> None:
     transport.disconnect()
     await transport.wait_disconnected()
-
-
-async def until_it_ends(server: TLSPeer) -> str:
-    """Read until the client ends TLS; how it did."""
-    try:
-        while await server.read():
-            pass
-    except (ssl.SSLError, EOFError, ConnectionError) as exc:
-        return str(exc)
-    server.send(server.end())
-    return "close_notify"
 
 
 # ---- records
@@ -244,26 +233,11 @@ async def test_renegotiation_is_refused():
 # ---- what goes wrong
 
 
-def broken(wire: bytes) -> bytes:
-    return wire[:-1] + bytes([wire[-1] ^ 1])
-
-
-WRONG: dict[str, Callable[[TLSPeer], bytes]] = {
-    "a changed record": lambda server: broken(server.records(text("x"))),
-    "no record": lambda server: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40,
-    "too long a record": lambda server: b"\x17\x03\x03\xff\xff" + b"x" * 100,
-    "an empty record": lambda server: b"\x17\x03\x03\x00\x00",
-    "a record again": lambda server: 2 * server.records(text("first")),
-}
-
-
 @versions
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_what_is_no_record_ends_the_connection(wrong, context):
-    make = WRONG[wrong]
-
     async def script(server):
-        server.send(server.records(text("good")) + make(server))
+        server.send(server.records(text("good")) + WRONG[wrong](server))
         return await until_it_ends(server)
 
     listener = Recorder()

@@ -13,7 +13,7 @@ import pytest
 from support import certificates, frames
 from support.faces import FACES, End
 from support.servers import Peer, serve
-from support.tls_peer import ALERT, DATA, HANDSHAKE, Forger, TLSPeer, cut, text
+from support.tls_peer import ALERT, DATA, HANDSHAKE, WRONG, Forger, TLSPeer, cut, text, until_it_ends
 
 WAYS = {"rustls": certificates.client_settings, "openssl": certificates.client_context}
 
@@ -68,17 +68,6 @@ async def finish(server: TLSPeer) -> None:
     server.send(server.records(frames.close(1000)))
     await server.frames(1)
     server.send(server.end())
-
-
-async def until_it_ends(server: TLSPeer) -> str:
-    """Read until the client ends TLS. Returns how."""
-    try:
-        while await server.read():
-            pass
-    except (ssl.SSLError, EOFError, ConnectionError) as exc:
-        return str(exc)
-    server.send(server.end())
-    return "close_notify"
 
 
 LONG = frames.pattern(50_000)
@@ -173,19 +162,6 @@ async def test_an_end_between_two_fragments(face, way, old, notify):
     messages, end, _ = await trade(face, way, script, context=server_context(old))
     assert messages == ["whole"]
     assert (end.received, type(end.cause)) == (None, EOFError)
-
-
-def broken(wire: bytes) -> bytes:
-    return wire[:-1] + bytes([wire[-1] ^ 1])
-
-
-WRONG: dict[str, Callable[[TLSPeer], bytes]] = {
-    "a changed record": lambda server: broken(server.records(text("x"))),
-    "no record": lambda server: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40,
-    "too long a record": lambda server: b"\x17\x03\x03\xff\xff" + b"x" * 100,
-    "a record without a tag": lambda server: b"\x17\x03\x03\x00\x00",
-    "a record again": lambda server: 2 * server.records(text("good")),
-}
 
 
 @pytest.mark.parametrize("old", BOTH, ids=["1.3", "1.2"])

@@ -6,6 +6,7 @@ import _ssl
 import contextlib
 import ctypes
 import ssl
+from collections.abc import Callable
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -193,3 +194,28 @@ def cut(wire: bytes) -> list[bytes]:
         found.append(wire[:size])
         wire = wire[size:]
     return found
+
+
+async def until_it_ends(server: TLSPeer) -> str:
+    """Read until the client ends TLS. Returns how."""
+    try:
+        while await server.read():
+            pass
+    except (ssl.SSLError, EOFError, ConnectionError) as exc:
+        return str(exc)
+    server.send(server.end())
+    return "close_notify"
+
+
+def _broken(wire: bytes) -> bytes:
+    return wire[:-1] + bytes([wire[-1] ^ 1])
+
+
+# What a server may send after the record of the message "good", and must not.
+WRONG: dict[str, Callable[[TLSPeer], bytes]] = {
+    "a changed record": lambda server: _broken(server.records(text("x"))),
+    "no record": lambda server: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40,
+    "too long a record": lambda server: b"\x17\x03\x03\xff\xff" + b"x" * 100,
+    "a record without a tag": lambda server: b"\x17\x03\x03\x00\x00",
+    "a record again": lambda server: 2 * server.records(text("good")),
+}

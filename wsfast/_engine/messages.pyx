@@ -13,7 +13,14 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from wsfast._engine.core cimport wsf_is_ascii, wsf_is_text, wsf_message, wsf_message_forget, wsf_message_limit
+from wsfast._engine.core cimport (
+    WSF_CONTROL_BIT,
+    wsf_is_ascii,
+    wsf_is_text,
+    wsf_message,
+    wsf_message_forget,
+    wsf_message_limit,
+)
 from wsfast._engine.streams cimport TAIL_SIZE
 from wsfast._engine.transport cimport WSListener, WSTransport, python_override
 from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
@@ -176,7 +183,7 @@ cdef class Messages(WSListener):
         if transport is None or frame is None:
             raise TypeError("on_ws_frame() is for the engine to call")
         msg_type = (<FrameFields>frame).msg_type
-        if msg_type & 0x08:
+        if msg_type & WSF_CONTROL_BIT:
             return self._pass_on(transport, frame)
         transport._begin_message()
         try:
@@ -260,7 +267,7 @@ cdef class Messages(WSListener):
     cpdef is_user_specific_pong(self, WSFrame frame):
         # A frame that is not delivered must be a whole message that nothing later refers to.
         cdef FrameFields fields = frame
-        cdef bint is_data = not fields.msg_type & 0x08
+        cdef bint is_data = not fields.msg_type & WSF_CONTROL_BIT
         if is_data and (not fields.fin or fields.msg_type == WSMsgType.CONTINUATION or fields.rsv1):
             return False
         return self._listener.is_user_specific_pong(frame)

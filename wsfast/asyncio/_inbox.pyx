@@ -26,7 +26,7 @@ from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK
+from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK, WSF_CONTROL_BIT
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.link cimport State
@@ -172,7 +172,7 @@ cdef class Inbox(WSListener):
         return self.frames > 0 if self.streaming else self.messages > 0
 
     cdef object _on_other_frame(self, WSFrame frame):
-        if not (<FrameFields>frame).msg_type & 0x08:
+        if not (<FrameFields>frame).msg_type & WSF_CONTROL_BIT:
             self._push(frame)
         elif (<FrameFields>frame).msg_type == WSMsgType.PONG:
             self.owner._pong_received(frame.get_payload_as_bytes())

@@ -418,12 +418,18 @@ class ClientConnection(Connection, Identity):
             await self._raise_closed()
 
     async def _drain(self) -> None:
-        """Wait until the write buffer has room."""
+        """Wait until the write buffer has room.
+
+        Nobody resumes writing on a lost connection whose end lies behind messages that the program has yet to receive.
+        So the wait looks for that as often as `close_timeout`.
+        """
         while self._writing_paused and self._state != _CLOSED:
+            if self.protocol.underlying_transport.is_closing():
+                await self._raise_closed()
             room = self._loop.create_future()
             self._drains.append(room)
             try:
-                await room
+                await asyncio.wait([room], timeout=self._close_timeout)
             finally:
                 self._drains.remove(room)
         if self._state == _CLOSED:
