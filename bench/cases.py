@@ -36,9 +36,10 @@ WORKS = {
     "primitive": ("{how}", "µs", lambda case: 1000),
 }
 
-# The works that one process does in one go: those that have no rounds, last long, or have one contender.
-WHOLE = ("idle", "answers", "varied", "primitive")
+# The works that one process does in one go: those that have no rounds, keep a schedule, or have one contender.
+WHOLE = ("idle", "answers", "primitive")
 MANY = 100  # connections, which take longer to open than to use
+BURSTS = 30  # of each contender in a repeat: the shorter they are, the closer in time are two that a ratio compares
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Case:
     upto: int = 0
     rate: int = 0
     server: str = "C"
+    most_bursts: int = BURSTS
 
     @property
     def work(self):
@@ -101,7 +103,7 @@ class Case:
         """How often one process runs a part of the rounds, in turn with the other contenders."""
         if self.function in WHOLE or (self.function == "fan_in" and self.count >= MANY):
             return 1
-        return min(10, self.rounds // 2)
+        return min(self.most_bursts, self.rounds)
 
     @property
     def burst(self):
@@ -130,6 +132,7 @@ class Case:
             count=max(1, self.count // factor) if counted or self.function == "idle" else self.count,
             rounds=max(10, self.rounds // factor),
             warmup=max(3, self.warmup // factor),
+            most_bursts=max(10, BURSTS // factor),
         )
 
 
@@ -147,33 +150,34 @@ def request_response(size, **options):
 
 
 def one_way(size, cores="two", **options):
-    return Case("one_way", size, rounds=1000, warmup=100, cores=cores, **options)
+    return Case("one_way", size, rounds=3000, warmup=300, cores=cores, **options)
 
 
 def batch(size, cores="two", **options):
-    rounds = 300 if size <= 4096 else 100
-    return Case("batch", size, count=100, rounds=rounds, warmup=rounds // 10, cores=cores, **options)
+    rounds = 300 if size <= 4096 else BURSTS
+    return Case("batch", size, count=100, rounds=rounds, warmup=rounds, cores=cores, **options)
 
 
 def window(size, cores="two", **options):
-    return Case("window", size, count=100, rounds=3000, warmup=300, cores=cores, **options)
+    """A burst has several windows, since none of its messages waits before the first window is full."""
+    return Case("window", size, count=100, rounds=12_000, warmup=3000, cores=cores, **options)
 
 
 def flood(size, cores="two", **options):
-    count = min(20_000, 5_000_000 // size)
-    return Case("flood", size, count=count, rounds=10, warmup=2, cores=cores, **options)
+    count = min(5000, 1_250_000 // size)
+    return Case("flood", size, count=count, rounds=BURSTS, warmup=BURSTS, cores=cores, **options)
 
 
 def deflate(size, cores="two", **options):
-    return Case("deflate", size, count=1000, rounds=20, warmup=3, cores=cores, **options)
+    return Case("deflate", size, count=1000, rounds=BURSTS, warmup=BURSTS, cores=cores, **options)
 
 
 def objects(size, how, **options):
-    return Case("objects", size, count=2000, rounds=10, warmup=2, how=how, cores="two", **options)
+    return Case("objects", size, count=1000, rounds=BURSTS, warmup=BURSTS, how=how, cores="two", **options)
 
 
 def queued(size=128):
-    return Case("queued", size, count=10_000, rounds=10, warmup=2, cores="two")
+    return Case("queued", size, count=10_000, rounds=15, warmup=15, cores="two")
 
 
 def errors():
@@ -181,15 +185,16 @@ def errors():
 
 
 def mixed(size=1024):
-    return Case("mixed", size, rounds=2000, warmup=200)
+    return Case("mixed", size, rounds=6000, warmup=600)
 
 
 def varied(low, high, rounds):
-    return Case("varied", low, rounds=rounds, warmup=max(10, rounds // 100), upto=high)
+    return Case("varied", low, rounds=rounds, warmup=max(BURSTS, rounds // 30), upto=high)
 
 
 def fan_in(count, size=512, cores="two", **options):
-    return Case("fan_in", size, count=count, rounds=10, warmup=2, cores=cores, **options)
+    rounds = BURSTS if count < MANY else 10
+    return Case("fan_in", size, count=count, rounds=rounds, warmup=rounds, cores=cores, **options)
 
 
 def answers(rate, seconds, size=512):

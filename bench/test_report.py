@@ -174,14 +174,14 @@ def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
     ran = []
 
     def burst(name, case):
-        if len(ran) == 55:
+        if len(ran) == 5 * case.bursts + 5:  # in the third repeat
             raise KeyboardInterrupt
         ran.append(name)
         return runs(len(ran))[0]
 
     monkeypatch.setattr(harness, "Run", run_of(burst))
     case, names = cases.request_response(512), ["wsfast_listener", "C:epoll"]
-    assert case.bursts == 10
+    assert case.bursts == cases.BURSTS
 
     def save(result):
         kept.save("rr", names, result)
@@ -190,8 +190,8 @@ def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
         harness.measure(case, names, 3, kept.load("rr", case, names), save)
     ran.clear()
     result = harness.measure(case, names, 3, kept.load("rr", case, names), save)
-    assert len(ran) == 20
-    assert [len(found) for found in result.runs.values()] == [30, 30]
+    assert len(ran) == 2 * case.bursts
+    assert [len(found) for found in result.runs.values()] == [3 * case.bursts] * 2
     assert result.repeats == 3
     monkeypatch.setattr(kept, "fingerprint", lambda: "another machine")
     assert kept.load("rr", case, names) is None
@@ -211,7 +211,7 @@ def test_every_case_is_measured_once_before_one_is_measured_twice(monkeypatch, t
     def items():
         wanted = ((512, 3), (1024, 2), (2048, 1))
         return [
-            suite.Item("rr", cases.varied(size, 8192, 1000), ["wsfast_sync"], repeats, keep=True)
+            suite.Item("rr", cases.answers(20, 1, size), ["wsfast_sync"], repeats, keep=True)
             for size, repeats in wanted
         ]
 
@@ -251,11 +251,12 @@ def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
         return runs(7)[0]
 
     monkeypatch.setattr(harness, "Run", run_of(burst))
-    result = harness.measure(cases.request_response(512), ["wsfast_listener", "C:epoll"], 2)
+    case = cases.request_response(512)
+    result = harness.measure(case, ["wsfast_listener", "C:epoll"], 2)
     assert result.gaps == {"C:epoll": "C:epoll failed: no reply"}
     assert list(result.runs) == ["wsfast_listener"]
     assert ran.count("C:epoll") == 1
-    assert len(result.runs["wsfast_listener"]) == 20
+    assert len(result.runs["wsfast_listener"]) == 2 * case.bursts
 
 
 def test_bursts_alternate(monkeypatch):
@@ -264,7 +265,7 @@ def test_bursts_alternate(monkeypatch):
     monkeypatch.setattr(harness, "Run", run_of(lambda name, case: ran.append(name) or runs(7)[0]))
     harness.measure(cases.request_response(512), ["wsfast_listener", "C:epoll"], 1)
     assert ran[:4] == ["wsfast_listener", "C:epoll", "C:epoll", "wsfast_listener"]
-    assert len(ran) == 20
+    assert len(ran) == 2 * cases.BURSTS
 
 
 @pytest.mark.parametrize(

@@ -203,8 +203,8 @@ def main():
     loop = () if options.loop == "asyncio" else (options.loop,)
     packages = {name: version_of(name) for name in (client.REQUIRES, *loop)}
     facts = {"checked": True, "python": platform.python_version(), "versions": packages}
+    gc.collect()
     for _ in bursts(options):
-        gc.collect()
         print(json.dumps({**result_of(function, options, context), **facts}), flush=True)
 
 

@@ -1,12 +1,15 @@
 """The payloads. They equal those of floor/*.c and servers/echo.c, so that every client does the same work."""
 
+import functools
 import json
 import random
 
 
 def request(size: int, number: int = 0) -> bytes:
-    """The payload of request `number`. Payloads are distinct, so a check finds missing or swapped echoes."""
-    return bytes((number + i) % 251 for i in range(size))
+    """The payload of request `number`: the bytes 0 to 250 again and again, from `number` on. Payloads are distinct, so a
+    check finds missing or swapped echoes."""
+    start = number % 251
+    return (bytes(range(251)) * (size // 251 + 2))[start : start + size]
 
 
 def requests(size: int, count: int) -> list[bytes]:
@@ -21,7 +24,8 @@ def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def ticks(size: int, count: int) -> list[bytes]:
+@functools.cache
+def ticks(size: int, count: int) -> tuple[bytes, ...]:
     """Updates of an order book as exchanges send them: JSON of about `size` bytes, the same in every run."""
     rng = random.Random(size)
     price, time, update = 43000.0, 1700000000000, 10**10
@@ -39,7 +43,7 @@ def ticks(size: int, count: int) -> list[bytes]:
             length += len(compact(level)) + bool(side)  # a comma before all but the first
             side.append(level)
         made.append(compact(tick).encode())
-    return made
+    return tuple(made)
 
 
 def sizes(low: int, high: int, count: int) -> list[int]:
