@@ -166,9 +166,13 @@ def is_c(name):
     return name.split(":")[0] == "C"
 
 
-def floor(case):
-    """The floor for ratios: the C client with the same system calls as an event loop."""
-    return next(iter(floors(case)), None)
+def floor(case, name=""):
+    """The floor for ratios of the contender `name`: the C client that waits as it does. It spins beside one that spins,
+    blocks beside a blocking client, and otherwise makes the system calls of an event loop."""
+    found, (file, _, variant) = floors(case), name.partition(":")
+    blocks = variant == "sleeping_poll" or (file in clients() and clients()[file].kind == "blocking")
+    mode = "C:spin" if spins(name) else "C:blocking" if blocks else ""
+    return mode if mode in found else next(iter(found), None)
 
 
 @functools.cache

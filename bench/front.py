@@ -1,70 +1,119 @@
-"""The table and the plot of the first pages, README.md and docs/index.md: wsfast's time as a part of each peer's."""
+"""The tables and the plot of the first pages, README.md and docs/index.md: wsfast's time as a part of each peer's.
 
-from bench import stats
-from bench.contenders import is_floor
+There is a table for each face, with a row for each of ROWS that the face has.
+"""
 
-# The peers of each of wsfast's clients, by library: the clients of the same kind, and the floor with its system calls.
-LIBRARIES = ("picows", "websockets", "websocket-rs", "C")
-PEERS = {
-    "wsfast_listener": {"picows": "picows_listener", "C": "C:epoll"},
-    "wsfast_awaitable": {
-        "picows": "picows_websockets",
-        "websockets": "websockets_asyncio",
-        "websocket-rs": "websocket_rs_async",
-        "C": "C:epoll",
-    },
-    "wsfast_sync": {"websockets": "websockets_sync", "websocket-rs": "websocket_rs_sync", "C": "C:blocking"},
+from functools import partial
+
+from bench import rivals
+from bench.cases import Case
+from bench.contenders import floor
+
+# The faces: their columns of libraries. Each library's fastest client of the same kind stands for it.
+FACES = {
+    "wsfast_listener": ("listener", {"picows": "picows_listener"}),
+    "wsfast_awaitable": (
+        "awaitable",
+        {
+            "picows": "picows_websockets",
+            "websockets": "websockets_asyncio",
+            "websocket-rs": "websocket_rs_async",
+        },
+    ),
+    "wsfast_sync": ("blocking", {"websockets": "websockets_sync", "websocket-rs": "websocket_rs_sync"}),
 }
-FACES = {"wsfast_listener": "listener", "wsfast_awaitable": "awaitable", "wsfast_sync": "blocking"}
+NAMES = {
+    "aiohttp_client": "aiohttp",
+    "websocket_client": "websocket-client",
+    "wsproto_sockets": "wsproto",
+    "Rust": "tungstenite",
+    "C++": "Beast",
+}
 
-# The rows: what it is called, the section, fields of the case, and wsfast's clients.
+# The rows: what it is called, the section, and fields of the case.
 ROWS = (
-    ("round trip, 512 B", "rr", {"size": 512}, tuple(FACES)),
-    ("round trip, 64 KiB", "rr", {"size": 65536}, ("wsfast_listener", "wsfast_sync")),
-    ("round trip over TLS, 512 B", "tls", {"size": 512}, tuple(FACES)),
-    ("batch of 100, 512 B", "batch", {"size": 512}, ("wsfast_listener", "wsfast_awaitable")),
-    ("flood of 128 B as str", "flood", {"size": 128, "how": "str"}, ("wsfast_listener", "wsfast_awaitable")),
-    ("compressed feed, 300 B", "deflate", {"size": 300}, ("wsfast_awaitable",)),
-    ("opening", "connect", {"tls": False}, ("wsfast_listener", "wsfast_awaitable")),
+    ("round trip, 512 B", "rr", {"size": 512}),
+    ("round trip, 64 KiB", "rr", {"size": 65536}),
+    ("round trip over TLS, 512 B", "tls", {"size": 512}),
+    ("batch of 100, 512 B", "batch", {"size": 512}),
+    ("batch of 100 over TLS, 512 B", "tls-batch", {"size": 512, "cores": "two"}),
+    ("flood of 128 B as bytes", "flood", {"size": 128, "how": "bytes"}),
+    ("flood of 128 B as str", "flood", {"size": 128, "how": "str"}),
+    ("compressed feed, 300 B", "deflate", {"size": 300}),
+    ("opening", "connect", {"tls": False}),
+    ("opening over TLS again (session kept if the client keeps it)", "connect", {"tls": True}),
+    ("recv() on a closed connection", "errors", {}),
 )
 
 
-def cell(ratios, name):
-    """The ratio with its interval; a dash where there is none."""
-    found = next((one for one in ratios if one["to"] == name), None)
-    if found is None:
+def found(result, name, other):
+    """The ratio of wsfast's client `name` to the contender `other`; None if there is none."""
+    pairs = ((one["of"], one["to"], one) for one in result["to_others"])
+    return next((one for of, to, one in pairs if (of, to) == (name, other)), None)
+
+
+def cell(result, name, others, *, named=False):
+    """The ratio to the fastest of `others` with its interval; a dash where there is none."""
+    other = rivals.fastest([one for one in others if found(result, name, one)], result["rows"])
+    if other is None:
         return "-"
-    if stats.is_noise(found):
-        return "noise"
-    return stats.shown(found) + (", slower" if stats.is_slower(found) and not is_floor(name) else "")
+    return rivals.judged(found(result, name, other), NAMES.get(other.split(":")[0], other) if named else "")
 
 
-def rows(results):
-    for work, section, fields, ours in ROWS:
-        found = [r for r in results if r["section"] == section and fields.items() <= r["case"].items()]
-        for name in ours if found else ():
-            ratios = [ratio for ratio in found[0]["to_others"] if ratio["of"] == name]
-            # The floor of a work without modes is C.
-            peers = {
-                library: "C" if library == "C" and "C" in found[0]["rows"] else peer
-                for library, peer in PEERS[name].items()
-            }
-            yield [work, FACES[name], *(cell(ratios, peers.get(library)) for library in LIBRARIES)]
+def cells(result, name):
+    """The cells of a row: the libraries, the fastest other library, and the floor."""
+    libraries = FACES[name][1].values()
+    by_library = {library: [] for library in libraries}
+    others = []
+    for other in filter(partial(rivals.is_rival, name), result["rows"]):
+        by_library.get(other.split(":")[0], others).append(other)
+    yield from (cell(result, name, clients) for clients in by_library.values())
+    yield cell(result, name, others, named=True)
+    yield cell(result, name, [floor(Case(**result["case"]), name)])
+
+
+def shown(results, name):
+    """The results that have a row of a face, by the names of ROWS."""
+    return {
+        work: result
+        for work, section, fields in ROWS
+        for result in results
+        if result["section"] == section and fields.items() <= result["case"].items() and name in result["rows"]
+    }
+
+
+def table(results, name):
+    """The table of a face, without the columns that have no figure."""
+    face, libraries = FACES[name]
+    made = [[face, *libraries, "fastest other", "C"], *([work, *cells(result, name)] for work, result in shown(results, name).items())]
+    columns = [column for column in zip(*made) if set(column[1:]) != {"-"}]
+    return list(zip(*columns)) if len(made) > 1 and len(columns) > 1 else []
 
 
 def lines(report, drawn, docs):
     """`drawn` are the titles and files of the plots, `docs` is the way to their directory's parent."""
-    machine = report["machine"]
+    machine, results = report["machine"], report["results"]
     yield (
         f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with "
-        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time. "
-        "C does the same work with the same system calls, and nothing else."
+        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time. \"Noise\" means that the "
+        "interval is wide and has 1.00 in it. C is a client in C that does the same work and makes no Python object: the "
+        "floor, not a rival. A dash: that library has no such client or did not run; "
+        f"[the benchmarks]({docs}benchmarks.md) have the reason."
     )
     yield ""
-    yield f"| work | face | {' | '.join(LIBRARIES)} |"
-    yield "|---|---|" + "---|" * len(LIBRARIES)
-    for cells in rows(report["results"]):
-        yield f"| {' | '.join(cells)} |"
+    for name in FACES:
+        if made := table(results, name):
+            yield f"| {' | '.join(made[0])} |"
+            yield "|---" * len(made[0]) + "|"
+            for row in made[1:]:
+                yield f"| {' | '.join(row)} |"
+            yield ""
+    slower, all_of_them = len(rivals.slower(results)), len(list(rivals.comparisons(results)))
+    of_all = [one for name in FACES for result in shown(results, name).values() for one in result["to_others"]]
+    yield (
+        f"{rivals.processes(of_all)} wsfast is slower in {slower:,} of the {all_of_them:,} comparisons of the whole suite: "
+        f"[the benchmarks]({docs}benchmarks.md) list them."
+    )
     yield ""
     for title, file in drawn[:1]:
         yield f"![{title}]({docs}benchmarks/{file})"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bench import rivals, stats
 from bench.contenders import floor
 
 KIB = 1024
@@ -92,9 +93,13 @@ def reached(goal, result):
     if goal.of not in result.runs:
         return None
     if not goal.to:
+        figures = result.point(goal.of)
+        processes = len(figures) // result.case.bursts
         return {
             "to": "",
-            "median": sorted(result.point(goal.of))[len(result.runs[goal.of]) // 2],
+            **stats.with_spread(figures),
+            "n": len(figures),
+            "processes": processes,
             "interval": None,
         }
     others = (
@@ -102,9 +107,9 @@ def reached(goal, result):
         if goal.to == "inflate_alone"
         else [goal.to]
     )
-    others = [floor(result.case)] if goal.to == C else others
+    others = [floor(result.case, goal.of)] if goal.to == C else others
     others = [name for name in others if name in result.runs]
     if not others:
         return None
-    to = min(others, key=lambda name: sorted(result.point(name))[len(result.runs[name]) // 2])
+    to = rivals.fastest(others, {name: stats.with_spread(result.point(name)) for name in others})
     return {"to": to, **result.ratio(goal.of, to)}

@@ -232,7 +232,9 @@ class Result:
 
     def ratio(self, name, other):
         """The median of the ratios of neighbouring bursts, with its spread; None if the other contender did not run."""
-        return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
+        if other not in self.runs:
+            return None
+        return stats.ratios(self.point(name), self.point(other), self.case.bursts)
 
     def cpu(self, name):
         """Microseconds of processor time for one message: the median of the bursts; None if nobody counted them."""

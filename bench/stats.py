@@ -1,8 +1,9 @@
 """Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c.
 
-Two rules say when a figure means nothing, and a report prints "noise" instead of it: the middle half of the bursts
-spreads over more than NOISY of their median, or the interval of a ratio is wider than NOISY of the ratio. From fewer
-bursts than FEWEST there is no interval, and nothing is concluded.
+Two rules say when a figure means nothing, and a report marks it as "noise". A time is noise if the middle half of its
+bursts spreads over more than NOISY of their median. A ratio is noise if its interval is wider than NOISY of it and has
+1 in it: then either side may be faster. However wide, an interval on one side of 1 says which side is faster. From
+fewer bursts than FEWEST there is no interval, and nothing is concluded.
 """
 
 import random
@@ -50,20 +51,36 @@ def with_spread(values):
     }
 
 
-def interval(values):
-    """The bootstrap interval of the median: 95 of a hundred resamples have their median in it."""
+def by_process(values, bursts):
+    """The bursts of each process, if every process has had `bursts` of them."""
+    bursts = bursts or max(1, len(values))
+    return [values[start : start + bursts] for start in range(0, len(values), bursts)]
+
+
+def interval(processes):
+    """The bootstrap interval of the median: 95 of a hundred resamples have their median in it. `processes` has a list of
+    bursts for each process. The bursts of one process are alike, so a resample draws processes first, and then bursts of
+    each. From one process, the interval knows nothing of the difference between processes.
+    """
     chance = random.Random(0)  # the same report from the same data
-    medians = sorted(median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    medians = []
+    for _ in range(RESAMPLES):
+        drawn = chance.choices(processes, k=len(processes)) if len(processes) > 1 else processes
+        medians.append(median([value for bursts in drawn for value in chance.choices(bursts, k=len(bursts))]))
+    medians.sort()
     return [percentile(medians, 0.025), percentile(medians, 0.975)]
 
 
-def ratios(values, others):
-    """The ratio of two contenders in neighbouring bursts, in which a slow machine affects both."""
-    found = [value / other for value, other in zip(values, others)]
+def ratios(values, others, bursts=None):
+    """The ratio of two contenders in neighbouring bursts, in which a slow machine affects both. `bursts` is how many a
+    process has; without it, all are of one process."""
+    processes = by_process([value / other for value, other in zip(values, others)], bursts)
+    found = [value for process in processes for value in process]
     return {
         **with_spread(found),
         "n": len(found),
-        "interval": interval(found) if len(found) >= FEWEST else None,
+        "processes": len(processes),
+        "interval": interval(processes) if len(found) >= FEWEST else None,
     }
 
 
@@ -71,11 +88,6 @@ def too_few(ratio):
     """What stands behind a ratio that has no interval."""
     n = ratio.get("n", 0)
     return f"{n} burst{'s' if n > 1 else ''}" if n else "too few bursts"
-
-
-def bounds(ratio):
-    """The interval of a ratio, or its range if it has too few bursts for one."""
-    return ratio["interval"] or (ratio["low"], ratio["high"])
 
 
 def shown(ratio):
@@ -86,12 +98,27 @@ def shown(ratio):
     return f"{ratio['median']:.2f} ({low:.2f}-{high:.2f})"
 
 
+def judged(ratio):
+    """The same, or "noise" with the interval."""
+    if not is_noise_ratio(ratio):
+        return shown(ratio)
+    low, high = ratio["interval"]
+    return f"noise ({low:.2f}-{high:.2f})"
+
+
 def is_slower(ratio):
     """True if the whole interval of the ratio is above 1."""
     return bool(ratio["interval"]) and ratio["interval"][0] > 1
 
 
 def is_noise(spread):
-    """True if the spread of a row, or the interval of a ratio, leaves nothing to conclude."""
-    low, high = spread.get("interval") or (spread["q1"], spread["q3"])
-    return (high - low) > NOISY * spread["median"]
+    """True if the middle half of a row's bursts leaves nothing to conclude."""
+    return spread["q3"] - spread["q1"] > NOISY * spread["median"]
+
+
+def is_noise_ratio(ratio):
+    """True if the interval of a ratio is wide, and leaves open which side is faster."""
+    if not ratio["interval"]:
+        return False
+    low, high = ratio["interval"]
+    return low <= 1 <= high and high - low > NOISY * ratio["median"]

@@ -2,31 +2,37 @@
 
 A table has a row for each contender and a column for each case of its section: the median of the bursts, with their
 middle half. Beneath stand the ratios of wsfast's clients to the fastest peer of the same kind, and to the floor, each
-with its bootstrap interval. "noise" stands where the spread leaves nothing to conclude.
+with its bootstrap interval. "noise" stands where the spread leaves nothing to conclude (bench/stats.py).
 """
 
 from dataclasses import asdict
 from statistics import mean, stdev
 
-from bench import answers, counted, goals, stats
+from bench import answers, counted, goals, rivals, stats
 from bench.cases import SERVERS, Case, size_name
-from bench.contenders import clients, floor, is_c, is_floor, lacking
+from bench.contenders import floor, is_floor, lacking, spins
+from bench.rivals import beside
 from bench.sections import SECTIONS
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-OURS = ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")
 PARTS = ("send", "receive")
 TAIL = ("p50", "p99", "p999", "p9999", "max")
+PEER = "the fastest peer"
 
+# A point of a distribution needs so many samples of a burst beyond it, and a burst so many in all.
+BEYOND, FEWEST_SAMPLES = 10, 100
 
-def kind(name):
-    client = clients().get(name.split(":")[0])
-    return client.kind if client else "floor"
-
-
-def best(names, rows):
-    """The contender with the smallest median."""
-    return min(names, key=lambda name: rows[name]["median"], default=None)
+# What the floor of each work is, beneath the table of its section.
+FLOORS = {
+    "request_response": "C:epoll makes the system calls of an event loop, one epoll_wait(), recv() and send() for each "
+    "round trip. C:blocking makes only recv() and send(), and C:spin never sleeps.",
+    "batch": "C is not an event loop. It sends the batch in as few calls as it can, then blocks in recv(), without epoll.",
+    "flood": "C is not an event loop. It blocks in recv(), without epoll, and makes no object of a frame.",
+    "fan_in": "C has all connections in one epoll.",
+}
+FLOORS["varied"] = FLOORS["request_response"] + " C:vectored blocks, and sends header and payload from two buffers."
+FLOOR_TLS = "Over TLS the floor is on OpenSSL, through buffers in memory, and wsfast on rustls: a ratio below 1.00 is possible."
+AGAIN = "again (session kept if the client keeps it)"
 
 
 def as_data(section, result):
@@ -44,27 +50,28 @@ def as_data(section, result):
         row["system"] = stats.median(kernel) if kernel else None
         row |= {way: stats.median(parts) for way in PARTS if (parts := result.part(name, way))}
         row |= {point: stats.median(tail) for point in TAIL if (tail := result.point(name, point))}
-        curves = [run["curve"] for run in result.runs[name] if "curve" in run]
-        row["curve"] = [round(stats.median(column) / case.scale, 3) for column in zip(*curves)]
+        row["samples"] = min((run.get("n", 0) for run in result.runs[name]), default=0)
+        row["curve"] = curve(result.runs[name], case.scale, row["samples"])
         rows[name] = row
-    ratios, to_others = [], []
-    for name in [name for name in rows if name.split(":")[0] in OURS]:
-        peers = [peer for peer in rows if kind(peer) == kind(name) and peer.split(":")[0] not in OURS]
-        for other in (best(peers, rows), floor(case)):
-            if other in rows:
-                ratios.append({"of": name, "to": other, **result.ratio(name, other)})
-        variants = ("", name.partition(":")[2])
-        others = [peer for peer in peers if peer.partition(":")[2] in variants] + list(filter(is_c, rows))
-        to_others += [{"of": name, "to": other, **result.ratio(name, other)} for other in others]
+    to_others, to_floor, ratios = [], {}, []
+    for name in filter(rivals.is_ours, rows):
+        others = rivals.compared(name, rows)
+        found = {other: {"of": name, "to": other, **result.ratio(name, other)} for other in others}
+        to_others += found.values()
+        best = rivals.fastest([other for other in others if rivals.is_rival(name, other)], rows)
+        ratios += [found[other] for other in dict.fromkeys((best, floor(case, name))) if other in found]
+    if (base := floor(case)) in rows:
+        to_floor = {name: {"to": base, **result.ratio(name, base)} for name in rows}
     return {
         "section": section,
         "key": case.key,
-        "title": case.title,
+        "title": case.title + (f", {AGAIN}" if case.function == "connect" and case.tls else ""),
         "unit": case.unit,
         "case": asdict(case),
         "rows": rows,
         "ratios": ratios,
         "to_others": to_others,
+        "to_floor": to_floor,
         "goals": [
             {"number": goals.GOALS.index(goal), **found}
             for goal in goals.of_case(section, case)
@@ -73,6 +80,16 @@ def as_data(section, result):
         "gaps": {**lacking(case, SECTIONS[section]), **result.gaps},
         "runs": result.runs,
     }
+
+
+def curve(runs, scale, samples):
+    """The points of a distribution, each with enough samples of every burst beyond it; none of short bursts."""
+    if samples < FEWEST_SAMPLES:
+        return []
+    # CURVE goes on to p99.99 by tenths of a decade of the tail; 1e-9 is for the rounding of its ranks.
+    last = sum(samples * (1 - rank) >= BEYOND - 1e-9 * samples for rank in stats.CURVE)
+    found = [run["curve"][:last] for run in runs if "curve" in run]
+    return [round(stats.median(column) / scale, 3) for column in zip(*found)]
 
 
 def number(value):
@@ -90,14 +107,6 @@ def spread(row):
     return number(row["median"]) + middle
 
 
-def ratio(found):
-    """The ratio with its interval, and in a word if wsfast is slower than the peer."""
-    low, high = stats.bounds(found)
-    if stats.is_noise(found):
-        return f"noise ({low:.2f}-{high:.2f})"
-    return stats.shown(found) + (", slower" if stats.is_slower(found) and not is_floor(found["to"]) else "")
-
-
 def column(case):
     """What distinguishes a case from the others of its section."""
     case = Case(**case)
@@ -110,7 +119,8 @@ def column(case):
     words += [case.how if case.how != "bytes" and case.function != "primitive" else ""]
     words += [case.how.removeprefix("ws_") if case.function == "primitive" else ""]
     words += [case.function if case.server != "C" else "", case.loop if case.loop != "uvloop" else ""]
-    words += ["TLS" if case.tls else "", "used" if case.after_message else ""]
+    words += ["TLS" if case.tls else ""]
+    words += [AGAIN if case.tls and case.function == "connect" else "", "used" if case.after_message else ""]
     words += ["two cores" if case.cores == "two" and case.function == "request_response" else ""]
     words += ["one core" if case.cores == "same" and case.function == "batch" else ""]
     return ", ".join(word for word in words if word) or case.function
@@ -137,23 +147,37 @@ def ratio_rows(results):
     pairs = {}
     for result in results:
         for found in result["ratios"]:
-            to = found["to"] if is_floor(found["to"]) else "the fastest peer"
-            pairs.setdefault((found["of"], to), {})[result["key"]] = found
-    for (of, to), cells in pairs.items():
+            of, to = found["of"], found["to"]
+            of_floor = to == floor(Case(**result["case"]), of)
+            label = to if of_floor else f"{PEER} (which sleeps)" if beside(of, to) != to else PEER
+            pairs.setdefault((of, label), {})[result["key"]] = found
+    for (of, label), cells in pairs.items():
         words = []
         for result in results:
             found = cells.get(result["key"])
-            peer = f" of {found['to']}" if found and to == "the fastest peer" else ""
-            words.append(f"{ratio(found)}{peer}" if found else "-")
-        yield [f"{of} / {to}", *words]
+            words.append(rivals.judged(found, found["to"] if label.startswith(PEER) else "") if found else "-")
+        yield [f"{of} / {label}", *words]
+
+
+def floor_words(results):
+    """What the floors of a section do."""
+    of_works = dict.fromkeys(result["case"]["function"] for result in results if result["to_floor"])
+    words = [FLOORS[work] for work in of_works if work in FLOORS]
+    tls = any(result["case"]["tls"] for result in results if result["to_floor"])
+    return " ".join([*words, *([FLOOR_TLS] if tls else [])])
 
 
 def percentiles(results):
     for result in results:
-        yield f"{column(result['case'])}, {result['unit']}:"
+        yield f"{column(result['case'])}, {result['unit']}, with the samples of a run beside p99.99:"
         yield ""
-        rows = ([name, *(number(row.get(point)) for point in TAIL)] for name, row in result["rows"].items())
+        rows = ([name, *tail(row)] for name, row in result["rows"].items())
         yield from grid(["", "p50", "p99", "p99.9", "p99.99", "max"], rows)
+
+
+def tail(row):
+    for point in TAIL:
+        yield number(row.get(point)) + (f" (n = {row['samples']:,})" if point == "p9999" else "")
 
 
 def operations(result, row):
@@ -176,6 +200,14 @@ def processor(result, row):
     return number(row["cpu"]) + ("" if row["system"] is None else f", {row['system']:.0%}")
 
 
+def met(found, goal):
+    """Whether a goal is met, by the interval of its ratio, or by the range of a figure in KB."""
+    if found["to"] and not found["interval"]:
+        return "too few bursts"
+    low, high = found["interval"] or (found["low"], found["high"])
+    return "yes" if high <= goal else "no" if low > goal else "within the noise"
+
+
 def reached_goals(results):
     """Every goal with what was reached. A figure without a peer is in KB."""
     measured = {found["number"]: found for result in results for found in result["goals"]}
@@ -184,44 +216,46 @@ def reached_goals(results):
         found = measured.get(place)
         size = dict(goal.case).get("size")
         words = [goal.work, size_name(size) if size else "", goal.of]
-        words += [(found["to"] if found else goal.to) or "KB", number(goal.goal)]
+        words += [beside(goal.of, found["to"] if found else goal.to) if goal.to else "KB", number(goal.goal)]
         if found is None:
-            words += ["-", "not measured"]
-        elif not found["to"]:
-            words += [number(found["median"]), "yes" if found["median"] <= goal.goal else "no"]
-        elif stats.is_noise(found):
-            words += [ratio(found), "unknown"]
-        elif not found["interval"]:
-            words += [ratio(found), "too few bursts"]
+            words += ["-", "-", "not measured"]
         else:
-            missed = "within the noise" if found["interval"][0] <= goal.goal else "no"
-            words += [ratio(found), "yes" if found["median"] <= goal.goal else missed]
+            reached = stats.shown(found) if found["to"] else spread(found)
+            words += [reached, str(found["processes"]), met(found, goal.goal)]
         rows.append(words)
     yield "#### Goals"
     yield ""
-    yield from grid(["work", "size", "wsfast", "relative to", "goal", "reached", "met"], rows)
+    yield (
+        "A goal is met if the whole interval is at the goal or below it, and missed if the whole interval is above it. "
+        "Of anything else nothing is concluded: within the noise."
+    )
+    yield ""
+    yield from grid(["work", "size", "wsfast", "relative to", "goal", "reached", "processes", "met"], rows)
 
 
 def slower_rows(results):
-    """Where a peer of the same kind is faster than wsfast, beyond the noise."""
+    """Where a peer of the same kind is faster than wsfast: the whole interval of the ratio is above 1."""
     rows = [
-        [result["title"], found["of"], found["to"], ratio(found).removesuffix(", slower")]
-        for result in results
-        for found in result["to_others"]
-        if not is_floor(found["to"]) and stats.is_slower(found) and not stats.is_noise(found)
+        [result["title"], one["of"], beside(one["of"], one["to"]), stats.shown(one), str(one["processes"])]
+        for result, one in rivals.slower(results)
     ]
     yield "#### Where wsfast is slower"
     yield ""
     if rows:
-        yield from grid(["work", "wsfast", "peer", "ratio of their times"], rows)
+        yield (
+            f"In {len(rows)} of {len(list(rivals.comparisons(results))):,} comparisons with another library's client of "
+            "the same kind, the whole interval of the ratio is above 1.00."
+        )
+        yield ""
+        yield from grid(["work", "wsfast", "peer", "ratio of their times", "processes"], rows)
     else:
-        yield "No row: wsfast is nowhere slower than a peer of the same kind by more than the noise."
+        yield "No row: the interval of no ratio to a peer of the same kind is above 1.00 as a whole."
         yield ""
 
 
 def verdict(found):
     """Whether wsfast is faster (-1) or slower (1) than a peer, or neither; None if there is no telling."""
-    if found is None or not found["interval"] or stats.is_noise(found):
+    if found is None or not found["interval"] or stats.is_noise_ratio(found):
         return None
     low, high = found["interval"]
     return (low > 1) - (high < 1)
@@ -237,7 +271,7 @@ def servers_compared(results):
         found = {}
         for server, result in by_server.items():
             for one in result["to_others"]:
-                if one["of"] in OURS and not is_floor(one["to"]):
+                if one["of"] in rivals.OURS and not is_floor(one["to"]):
                     found.setdefault((one["of"], one["to"]), {})[server] = one
         for (of, to), ratios in found.items():
             if len(ratios) > 1:
@@ -268,7 +302,7 @@ def other_servers(results):
                 case.work,
                 of,
                 to,
-                *(ratio(ratios[server]) if server in ratios else "-" for server in SERVERS),
+                *(rivals.judged(ratios[server]) if server in ratios else "-" for server in SERVERS),
             ]
             for case, of, to, ratios in found
         ),
@@ -300,6 +334,10 @@ def section_text(name, results):
         yield from pivot(results, lambda result, row: spread(row))
         if found := list(ratio_rows(results)):
             yield from grid(["", *(column(result["case"]) for result in results)], found)
+            of_all = [one for result in results for one in result["ratios"]]
+            if words := " ".join(filter(None, (rivals.processes(of_all), floor_words(results)))):
+                yield words
+                yield ""
     if any("send" in row for result in results for row in result["rows"].values()):
         yield "Client to server + server to client, by the server's stamps, p50:"
         yield ""
@@ -309,7 +347,10 @@ def section_text(name, results):
         yield ""
         yield from pivot(results, operations, unit=False)
     if section.cpu:
-        yield "Processor time of the client, µs a message, and the kernel's part of it:"
+        yield (
+            "Processor time of the client for a message, µs, without opening and closing. The percentage is the "
+            "kernel's share of it, counted by its ticks:"
+        )
         yield ""
         yield from pivot(results, processor, unit=False)
     reasons = dict.fromkeys(
@@ -343,7 +384,7 @@ def markdown(report):
         yield from instructions(report["where"])
     for name in dict.fromkeys(result["section"] for result in report["results"]):
         yield from section_text(name, [result for result in report["results"] if result["section"] == name])
-    yield from answers.lines(report["results"], spread, grid)
+    yield from answers.lines(report["results"], spread, number, grid)
 
 
 def write(page, lines):

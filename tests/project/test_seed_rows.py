@@ -1,6 +1,7 @@
 """Each row of the reports that the benchmarks answer has a row in the suite (bench/seed_rows.toml)."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # `bench` is not installed
 
-from bench import answers  # noqa: E402
+from bench import answers, stats, tables  # noqa: E402
 from bench.answers import TABLES  # noqa: E402
+from bench.cases import Case  # noqa: E402
 from bench.contenders import contenders  # noqa: E402
+from bench.harness import Result  # noqa: E402
 from bench.sections import SECTIONS  # noqa: E402
 
 REPORTS = {
@@ -21,20 +24,38 @@ REPORTS = {
     "C, C++, Rust and Python",
     "websocket-rs: optimisation research",
 }
-# Their columns, and what of a section prints them.
-COLUMNS = {
-    "round trip": lambda section: True,
-    "total": lambda section: True,
-    "of the best": lambda section: True,
-    "relative": lambda section: True,
-    "connections": lambda section: section.cases[0].function == "fan_in",
-    "send": lambda section: section.cases[0].function in ("one_way", "window"),
-    "receive": lambda section: section.cases[0].function in ("one_way", "window"),
-    **dict.fromkeys(
-        ("median", "average", "peak", "standard deviation", "operations a second"),
-        lambda section: section.rates,
-    ),
+STAMPED = ("one_way", "window")  # works whose messages the server stamps
+FIGURE = r"[0-9][0-9.,]*"
+# What stands in a cell for each of their columns.
+PRINTED = {
+    **dict.fromkeys(("round trip", "total"), rf"^{FIGURE} \({FIGURE}-{FIGURE}\) (µs|ns|s|µs/message|ns/message)$"),
+    **dict.fromkeys(("of the best", "relative"), r"^1\.[0-9]{2}x$"),
+    "connections": r"^70[0-9] connections$|^768 connections$",
+    "send": rf"^send {FIGURE} µs$",
+    "receive": rf"^receive {FIGURE} µs$",
+    "operations a second": rf"^mean {FIGURE} operations/s$",
+    "average": rf"^average {FIGURE} requests/s$",
+    "median": rf"^median {FIGURE} requests/s$",
+    "peak": rf"^peak {FIGURE} requests/s$",
+    "standard deviation": rf"^standard deviation {FIGURE} (operations|requests)/s$",
+    "average of series 1": rf"^series 1: {FIGURE} requests/s$",
+    "average of series 2": rf"^series 2: {FIGURE} requests/s$",
 }
+
+
+def measured(table, wanted):
+    """The results of the table's section for a case, as the report has them, with made-up figures."""
+    section = SECTIONS[table["section"]]
+    for case in section.cases:
+        if wanted.items() <= vars(case).items():
+            names = contenders(case, section)
+            bursts = case.bursts * section.repeats
+            ways = {"send": {"p50": 400}, "receive": {"p50": 500}} if case.function in STAMPED else {}
+            runs = {
+                name: [{**stats.summary([1000 + place + burst]), **ways} for burst in range(bursts)]
+                for place, name in enumerate(names)
+            }
+            yield tables.as_data(table["section"], Result(case, runs))
 
 
 def test_every_report_is_answered():
@@ -47,13 +68,18 @@ def test_a_table(table):
     if not table["rows"]:
         return
     section = SECTIONS[table["section"]]
-    assert [column for column in table["columns"] if not COLUMNS[column](section)] == []
     assert section.repeats >= table.get("repeats", 1)
     for wanted in table["match"]:
-        cases = [case for case in section.cases if wanted.items() <= vars(case).items()]
-        assert cases, f"no case with {wanted}"
-        found = {name for case in cases for name in contenders(case, section)}
-        assert set(table["rows"].values()) <= found
+        found = list(measured(table, wanted))
+        assert found, f"no case with {wanted}"
+        for ours in table["rows"].values():
+            # One result, or a cell would have the figure of any of them.
+            assert sum(ours in result["rows"] for result in found) == 1, (ours, wanted)
+            text = answers.cell(found, ours, table, tables.spread, tables.number)
+            cells = text.split(", ")
+            assert len(cells) == len(table["columns"])
+            for column, cell in zip(table["columns"], cells):
+                assert re.search(PRINTED[column], cell), (column, cell)
 
 
 def fullest():
@@ -65,14 +91,18 @@ def fullest():
 
 
 def test_the_kept_report_has_every_row():
-    """Each has a figure, or the reason why there is none."""
+    """Each has a figure, or the reason why there is none, and the repeats that the table claims."""
     if not (results := fullest()):
         pytest.skip("no report is kept in docs/benchmarks")
-    missing = [
-        (table["name"], ours, wanted)
-        for table in TABLES
-        for found, wanted in zip(answers.found_in(results, table), table.get("match", ()))
-        for ours in table["rows"].values()
-        if answers.cell(found, ours, lambda row: "a figure") == "not measured"
-    ]
+    missing, fewer = [], []
+    for table in TABLES:
+        for found, wanted in zip(answers.found_in(results, table), table.get("match", ())):
+            for ours in table["rows"].values():
+                text = answers.cell(found, ours, table, tables.spread, tables.number)
+                if text == "not measured":
+                    missing.append((table["name"], ours, wanted))
+                elif "repeats" in table and (row := answers.row_of(found, ours)):
+                    if row[1]["n"] < table["repeats"] * Case(**row[0]["case"]).bursts:
+                        fewer.append((table["name"], ours, wanted, row[1]["n"]))
     assert missing == []
+    assert fewer == []
