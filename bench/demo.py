@@ -11,19 +11,19 @@ import os
 import platform
 import ssl
 from functools import partial
-from statistics import median, quantiles
+from statistics import median
 
 import picows
 import uvloop
 
 import wsfast
+from bench import stats
 from bench.clients import listening, picows_listener, wsfast_listener
 from bench.harness import cpus, echo_server
 from wsfast import WSListener, WSMsgType, mask_kernel, ws_connect
 
 SIZE = 512
 BURSTS = 60  # of each library; the first ten are the warm-up
-NOISY = 0.15  # half of the ratios lie within this distance of each other, or the row says nothing
 
 
 class Trader(WSListener):
@@ -97,14 +97,11 @@ def compare(ours, theirs, rounds):
 
 
 def row(name, ours, theirs, per):
-    """One line: the lower quartile of both, and the median and middle half of the ratios of neighbouring bursts."""
-    ratios = [one / other for one, other in zip(ours, theirs)]
-    low, middle, high = quantiles(ratios, n=4)
-    mine, its = quantiles(ours, n=4)[0], quantiles(theirs, n=4)[0]
-    figures = f"{mine / per:>9.2f}{its / per:>9.2f}"
-    contradict = abs(mine / its - middle) > NOISY * middle  # a slow phase was longer than a burst
-    verdict = "   too noisy to say" if high - low > NOISY * middle or contradict else ""
-    return f"{name:<34}{figures}   {middle:.2f} ({low:.2f}-{high:.2f}){verdict}"
+    """One line: the medians of both, and the median of the ratios of neighbouring bursts, judged as in a report."""
+    ratio = stats.ratios(ours, theirs)
+    figures = f"{median(ours) / per:>9.2f}{median(theirs) / per:>9.2f}"
+    verdict = "   noise" if stats.is_noise_ratio(ratio) else "   slower" if stats.is_slower(ratio) else ""
+    return f"{name:<34}{figures}   {stats.shown(ratio)}{verdict}"
 
 
 def measured(name, cores, listeners, *, tls=False, rounds=100, per=1000, **options):
@@ -152,9 +149,9 @@ def main():
         print(measured(name, cores, listeners, **options), flush=True)
         os.sched_setaffinity(0, usable)
     print(
-        f"\nwsfast is faster where the ratio is below 1: the median of {BURSTS - 10} pairs of bursts, with their "
-        f"middle\nhalf in brackets. The times are lower quartiles. A row is too noisy if other programs used the "
-        f"machine.\nAll messages have {SIZE} B, and every reply is checked.\n"
+        f"\nwsfast is faster where the ratio is below 1: the median of {BURSTS - 10} pairs of bursts, with the "
+        f"95 % interval of\nthe median in brackets. The times are medians too. Noise: the interval is wide and has 1 in it. "
+        f"All bursts\nare of one process. All messages have {SIZE} B, and every reply is checked.\n"
         "  round trip             one message out, its echo back; client and server share a processor, so the\n"
         "                         figure has every cycle of both\n"
         "  over wss               the same with TLS: wsfast on rustls, picows on OpenSSL, the server in C on OpenSSL\n"

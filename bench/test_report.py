@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import cases, contenders, front, goals, harness, kept, page, sections, stats, suite, tables
+from bench import cases, contenders, front, goals, harness, kept, page, rivals, sections, stats, suite, tables
 from bench.conftest import rows
 from bench.harness import Result, RunFailedError
 
@@ -78,6 +78,115 @@ def test_an_interval_is_around_the_median_and_repeats():
     assert found == stats.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
 
 
+def ratio_of(low, high):
+    """A ratio with this interval."""
+    middle = (low + high) / 2
+    spread = {"q1": low, "q3": high, "low": low, "high": high}
+    return {"median": middle, "interval": [low, high], "n": 30, "processes": 1, **spread}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.95, 1.05, "1.00 (0.95-1.05)"),
+        (0.80, 1.60, "noise (0.80-1.60)"),
+        (1.10, 1.90, "1.50 (1.10-1.90) of Rust, slower"),
+        (0.30, 0.90, "0.60 (0.30-0.90)"),
+    ],
+)
+def test_only_a_ratio_that_may_be_on_either_side_is_noise(low, high, shown):
+    found = {"of": "wsfast_sync", "to": "Rust", **ratio_of(low, high)}
+    assert rivals.judged(found, "Rust" if low > 1 else "") == shown
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "met"),
+    [(0.5, 1.08, "yes"), (1.09, 3, "no"), (1.0, 1.09, "within the noise"), (1.07, 3, "within the noise")],
+)
+def test_a_goal_is_judged_by_the_whole_interval(low, high, met):
+    assert tables.met({"to": "C", **ratio_of(low, high)}, 1.08) == met
+    memory = {"to": "", "low": low, "high": high, "interval": None}
+    assert tables.met(memory, 1.08) == met
+
+
+def test_a_loss_in_a_wide_interval_is_listed():
+    made = report(wsfast_listener=(12, 13, 30), picows_listener=(10, 10, 10), **{"C:epoll": (5, 5, 5)})
+    text = "\n".join(tables.slower_rows(made["results"]))
+    assert "In 2 of 2 comparisons" in text
+    assert "| wsfast_listener | picows_listener | 1.30 (1.20-3.00) | 1 |" in text
+    assert "| round trip, 512 B | 1.30 (1.20-3.00), slower |" in "\n".join(front.lines(made, [], ""))
+
+
+def test_wsfast_is_compared_with_every_rival_and_variant():
+    """With variants of peers that it has not itself, and with tungstenite and Beast, which block."""
+    steady = dict.fromkeys(("aiohttp_client:isal", "Rust", "C++", "C:epoll", "C:blocking"), (10, 10, 10))
+    ours = dict.fromkeys(("wsfast_awaitable", "wsfast_sync"), (11, 11, 11))
+    made = report(**ours, **steady)["results"]
+    found = {(one["of"], one["to"]) for _, one in rivals.slower(made)}
+    assert found == {
+        ("wsfast_awaitable", "aiohttp_client:isal"),
+        ("wsfast_sync", "Rust"),
+        ("wsfast_sync", "C++"),
+    }
+    rows = {row[0]: row[1] for row in tables.ratio_rows(made)}
+    assert rows["wsfast_sync / the fastest peer"] == "1.10 (1.10-1.10) of Rust, slower"
+    assert "wsfast_sync / C:blocking" in rows
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "floor"),
+    [
+        ("wsfast_listener", cases.request_response(512), "C:epoll"),
+        ("wsfast_sync", cases.request_response(512), "C:blocking"),
+        ("wsfast_sync", cases.batch(512), "C"),
+        ("wsfast_listener:sleeping_poll", cases.request_response(512), "C:blocking"),
+        ("wsfast_listener:busy_poll", cases.request_response(512, cores="two"), "C:spin"),
+        ("wsfast_sync:busy_poll", cases.request_response(512, cores="two", tls=True), "C:spin"),
+    ],
+)
+def test_a_contender_has_the_floor_that_waits_as_it_does(name, case, floor):
+    assert contenders.floor(case, name) == floor
+
+
+def test_a_table_says_that_a_peer_sleeps():
+    case = cases.request_response(512, tls=True, cores="two")
+    names = ("wsfast_listener:busy_poll", "picows_listener", "C:epoll", "C:spin")
+    data = tables.as_data("tls-two", Result(case, {name: runs(5, 5, 5) for name in names}))
+    labels = [row[0] for row in tables.ratio_rows([data])]
+    spinning = names[0]
+    assert labels == [f"{spinning} / the fastest peer (which sleeps)", f"{spinning} / C:spin"]
+    goals_of_it = "\n".join(tables.reached_goals([data]))
+    assert f"| {spinning} | picows_listener (which sleeps) | 0.45 | 1.00 (1.00-1.00) | 1 | no |" in goals_of_it
+
+
+def test_a_distribution_ends_where_samples_are_few():
+    def points(samples):
+        burst = stats.summary(range(1000, 1000 + samples))
+        return len(tables.curve([burst, burst], 1000, samples))
+
+    assert (points(10), points(99), points(100), points(1000), points(100_000)) == (0, 0, 11, 21, 41)
+
+
+def test_an_interval_draws_processes_and_then_bursts():
+    """Bursts of a process are alike: two processes that differ tell less than their many bursts would."""
+    values = [10] * 30 + [20] * 30
+    alone = stats.ratios(values, [10] * 60)
+    apart = stats.ratios(values, [10] * 60, 30)
+    assert (alone["processes"], apart["processes"]) == (1, 2)
+    assert apart["interval"] == [1, 2]
+    three = [10, 11, 12] * 10 + [13, 14, 15] * 10 + [16, 17, 18] * 10
+    narrow, wide = stats.ratios(three, [10] * 90)["interval"], stats.ratios(three, [10] * 90, 30)["interval"]
+    assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
+    assert rivals.processes([alone]).startswith("Each ratio is of one process")
+    assert rivals.processes([alone, apart]) == "Each ratio is of 1 to 2 processes of each client."
+
+
+def test_opening_over_tls_is_said_to_be_again():
+    data = tables.as_data("connect", Result(cases.connect(tls=True), {"wsfast_listener": runs(5, 5)}))
+    assert "again (session kept if the client keeps it)" in data["title"]
+    assert "again (session kept if the client keeps it)" in tables.column(data["case"])
+
+
 @pytest.mark.parametrize(("values", "noisy"), [((10, 10, 11, 11), False), ((10, 10, 14, 19), True)])
 def test_a_wide_spread_is_noise(values, noisy):
     assert stats.is_noise(stats.with_spread(values)) is noisy
@@ -94,15 +203,15 @@ def test_tables():
     text = "\n".join(tables.markdown(report(wsfast_listener=(9, 9, 9), **steady)))
     assert "| wsfast_listener / the fastest peer | 0.90 (0.90-0.90) of picows_listener |" in text
     assert "| wsfast_listener / C:epoll | 1.80 (1.80-1.80) |" in text
-    assert "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 1.80 (1.80-1.80) | no |" in text
-    assert "| opening |  | wsfast_listener | picows_listener | 1 | - | not measured |" in text
-    assert "No row: wsfast is nowhere slower than a peer" in text
+    assert "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 1.80 (1.80-1.80) | 1 | no |" in text
+    assert "| opening |  | wsfast_listener | picows_listener | 1 | - | - | not measured |" in text
+    assert "No row: the interval of no ratio to a peer" in text
     assert "| wsfast_listener | 20,124 | 124 |" in text
     assert "No figure: aiohttp_client cannot run: no aiohttp." in text
     slower = "\n".join(tables.markdown(report(wsfast_listener=(12, 12, 12), **steady)))
-    assert "1.20 (1.20-1.20), slower of" in slower
+    assert "1.20 (1.20-1.20) of picows_listener, slower" in slower
     title = cases.request_response(512).title
-    assert f"| {title} | wsfast_listener | picows_listener | 1.20 (1.20-1.20) |" in slower
+    assert f"| {title} | wsfast_listener | picows_listener | 1.20 (1.20-1.20) | 1 |" in slower
     noise = "\n".join(tables.markdown(report(wsfast_listener=(9, 16, 40), **steady)))
     assert "| wsfast_listener | noise (9-40) |" in noise
 
@@ -110,12 +219,12 @@ def test_tables():
 def test_nothing_is_concluded_from_one_burst():
     made = report(wsfast_listener=(12,), picows_listener=(10,), **{"C:epoll": (5,)})
     first = "\n".join(front.lines(made, [], "docs/"))
-    assert "| round trip, 512 B | listener | 1.20 (1 burst) | - | - | 2.40 (1 burst) |" in first
+    assert "| round trip, 512 B | 1.20 (1 burst) | 2.40 (1 burst) |" in first
     text = "\n".join(tables.markdown(made))
     assert (
-        "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 2.40 (1 burst) | too few bursts |" in text
+        "| round trip | 512 B | wsfast_listener | C:epoll | 1.08 | 2.40 (1 burst) | 1 | too few bursts |" in text
     )
-    assert "slower of" not in text
+    assert ", slower" not in text
 
 
 def test_whether_a_result_hangs_on_the_server():
@@ -146,7 +255,9 @@ def test_a_client_that_lacks_a_work_is_a_gap_with_its_reason():
 def test_the_first_pages_and_the_rows_of_other_reports():
     made = report(wsfast_listener=(9, 9, 9), picows_listener=(10, 10, 10), **{"C:epoll": (5, 5, 5)})
     first = "\n".join(front.lines(made, [("Round trips", "a-rr.svg"), ("Batches", "b.svg")], "docs/"))
-    assert "| round trip, 512 B | listener | 0.90 (0.90-0.90) | - | - | 1.80 (1.80-1.80) |" in first
+    assert "| listener | picows | C |" in first
+    assert "| round trip, 512 B | 0.90 (0.90-0.90) | 1.80 (1.80-1.80) |" in first
+    assert "wsfast is slower in 0 of the 2 comparisons of the whole suite" in first
     assert "![Round trips](docs/benchmarks/a-rr.svg)" in first
     assert "b.svg" not in first
     text = "\n".join(tables.markdown(made))
