@@ -155,7 +155,7 @@ def main():
         "  round trip             one message out, its echo back; client and server share a processor, so the\n"
         "                         figure has every cycle of both\n"
         "  over wss               the same with TLS: wsfast on rustls, picows on OpenSSL, the server in C on OpenSSL\n"
-        f"  with busy_poll         the event loop of wsfast does not sleep while it waits; {on_two}\n"
+        f"  with busy_poll         wsfast's event loop does not sleep while it waits, picows' does; {on_two}\n"
         f"  100 out, 100 back      wsfast corks a hundred messages, picows has one send() for each; {on_two}\n"
         f"Python {platform.python_version()}, uvloop {uvloop.__version__}, masks by {mask_kernel}, "
         f"load before {os.getloadavg()[0]:.1f}. More: make bench, docs/benchmarks.md."

@@ -6,6 +6,7 @@ matplotlib.use("svg")
 
 from matplotlib import pyplot as plt
 
+from bench import stats
 from bench.cases import size_name
 from bench.kept import slug
 
@@ -33,23 +34,28 @@ def named(results, section):
 
 
 def bars(axes, results):
-    """A group of bars for each size, each contender relative to C. A bar beyond the edge has its figure on it."""
-    names = [name for name in COLOURS if any(name in result["rows"] for result in results)]
+    """A group of bars for each size, each contender relative to the floor: the ratios of the tables, with their intervals.
+    A bar that is noise is hatched."""
+    names = [name for name in COLOURS if any(name in result["to_floor"] for result in results)]
     width = 0.8 / max(1, len(names))
-    floor = next((name for name in ("C:epoll", "C") if name in results[0]["rows"]), names[0])
+    floor = next((ratio["to"] for result in results for ratio in result["to_floor"].values()), "the floor")
     for number, name in enumerate(names):
-        found = [
-            (at, r["rows"][name]["median"] / r["rows"][floor]["median"])
-            for at, r in enumerate(results)
-            if name in r["rows"] and floor in r["rows"]
-        ]
+        found = [(at, r["to_floor"][name]) for at, r in enumerate(results) if name in r["to_floor"]]
         places = [at + number * width for at, _ in found]
-        axes.bar(places, [value for _, value in found], width, label=name, color=COLOURS[name])
+        middles = [ratio["median"] for _, ratio in found]
+        ends = [ratio["interval"] or [ratio["median"]] * 2 for _, ratio in found]
+        reach = [[middle - low for middle, (low, _) in zip(middles, ends)]]
+        reach += [[high - middle for middle, (_, high) in zip(middles, ends)]]
+        errors = {"yerr": reach, "error_kw": {"linewidth": 0.6}}
+        drawn = axes.bar(places, middles, width, label=name, color=COLOURS[name], **errors)
+        for bar, (_, ratio) in zip(drawn, found):
+            bar.set_hatch("////" if stats.is_noise_ratio(ratio) else None)
     axes.set_yscale("log", base=2)
     axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     axes.axhline(1, color="#222222", linewidth=0.8)
     axes.set_xticks([at + 0.4 for at in range(len(results))], [size_name(r["case"]["size"]) for r in results])
-    axes.set_ylabel(f"of {floor}; lower is better")
+    axes.set_ylabel(f"of {floor}, with 95 % intervals; lower is better")
+    axes.set_xlabel("a hatched bar is noise")
 
 
 def distributions(axes, results):
@@ -67,12 +73,18 @@ def distributions(axes, results):
 
 
 def scaling(axes, results):
+    """A line for each contender. A point that is noise is hollow."""
     for name in COLOURS:
-        found = [(r["case"]["count"], 1e6 / r["rows"][name]["median"]) for r in results if name in r["rows"]]
-        if found:
-            axes.plot(*zip(*found), marker="o", label=name, color=COLOURS[name])
+        found = [(r["case"]["count"], r["rows"][name]) for r in results if name in r["rows"]]
+        if not found:
+            continue
+        counts, rates = zip(*((count, 1e6 / row["median"]) for count, row in found))
+        axes.plot(counts, rates, label=name, color=COLOURS[name])
+        noise = [row["n"] > 1 and stats.is_noise(row) for _, row in found]
+        filled = ["white" if one else COLOURS[name] for one in noise]
+        axes.scatter(counts, rates, facecolors=filled, edgecolors=COLOURS[name], zorder=3)
     axes.set_xscale("log")
-    axes.set_xlabel("connections")
+    axes.set_xlabel("connections; a hollow point is noise")
     axes.set_ylabel("round trips a second")
 
 

@@ -252,6 +252,55 @@ def test_a_client_that_lacks_a_work_is_a_gap_with_its_reason():
     assert "websocket_rs_async" not in data["gaps"]  # it has a row, or a reason of its own
 
 
+def test_a_row_of_the_first_pages_is_one_case():
+    for work, section, fields in front.ROWS:
+        found = [case for case in sections.SECTIONS[section].cases if fields.items() <= vars(case).items()]
+        assert len(found) == 1, work
+
+
+def test_the_first_pages_have_each_face_and_the_fastest_other_library():
+    peers = dict.fromkeys(("websockets_sync", "websocket_client", "aiohttp_client"), (20, 20, 20))
+    languages = {"Rust": (11, 11, 11), "C++": (10, 10, 10), "C:epoll": (5, 5, 5), "C:blocking": (8, 8, 8)}
+    made = report(wsfast_awaitable=(12, 12, 12), wsfast_sync=(12, 12, 12), **peers, **languages)
+    text = "\n".join(front.lines(made, [], ""))
+    assert "| awaitable | fastest other | C |" in text
+    assert "| round trip, 512 B | 0.60 (0.60-0.60) of aiohttp | 2.40 (2.40-2.40) |" in text
+    assert "| blocking | websockets | fastest other | C |" in text
+    row = "| round trip, 512 B | 0.60 (0.60-0.60) | 1.20 (1.20-1.20) of Beast, slower | 1.50 (1.50-1.50) |"
+    assert row in text
+    assert "wsfast is slower in 4 of the 10 comparisons" in text
+    assert "A dash: that library has no such client or did not run" in text
+
+
+def test_what_the_floor_is_stands_beneath_its_table():
+    def text(section, case, floor):
+        ran = {name: runs(5, 5, 5) for name in ("wsfast_listener", floor)}
+        return "\n".join(tables.section_text(section, [tables.as_data(section, Result(case, ran))]))
+
+    assert "Over TLS the floor is on OpenSSL" in text("tls", cases.request_response(512, tls=True), "C:epoll")
+    plain = text("rr", cases.request_response(512), "C:epoll")
+    assert "Over TLS" not in plain
+    assert "without opening and closing. The percentage is the kernel's share of it" in plain
+    assert "it blocks in recv(), without epoll" in text("flood", cases.flood(128), "C").lower()
+    assert "blocks in recv(), without epoll" in text("batch", cases.batch(512), "C")
+
+
+def test_a_percentile_says_of_how_many_samples_it_is():
+    data = tables.as_data("open-loop", Result(cases.answers(5000, 4), {"wsfast_listener": runs(5, 5)}))
+    assert "| wsfast_listener | 5 | 5 | 5 | 5 (n = 2) | 5 |" in "\n".join(tables.percentiles([data]))
+
+
+def test_a_plot_has_the_ratios_of_the_tables():
+    plots = pytest.importorskip("bench.plots", reason="matplotlib is not installed", exc_type=ImportError)
+    made = report(wsfast_listener=(10, 40, 9), picows_listener=(6, 20, 20), **{"C:epoll": (5, 20, 20)})
+    axes = plots.plt.figure().add_subplot()
+    plots.bars(axes, made["results"])
+    listener, picows, _ = [one for one in axes.containers if hasattr(one, "patches")]
+    assert [bar.get_height() for bar in listener][0] == pytest.approx(2)  # the quotient of medians is 0.5
+    assert [(bar.get_hatch() or "")[:1] for bar in (listener[0], picows[0])] == ["/", ""]
+    plots.plt.close("all")
+
+
 def test_the_first_pages_and_the_rows_of_other_reports():
     made = report(wsfast_listener=(9, 9, 9), picows_listener=(10, 10, 10), **{"C:epoll": (5, 5, 5)})
     first = "\n".join(front.lines(made, [("Round trips", "a-rr.svg"), ("Batches", "b.svg")], "docs/"))
@@ -262,6 +311,7 @@ def test_the_first_pages_and_the_rows_of_other_reports():
     assert "b.svg" not in first
     text = "\n".join(tables.markdown(made))
     assert "| picows (RR) | picows_listener | 10 (10-10) µs | 10 (10-10) µs | not measured |" in text
+    assert "The nearest work: they send HTTP requests" in text
 
 
 def test_only_the_part_between_the_marks_is_written(tmp_path):
