@@ -117,8 +117,8 @@ def lines(results, spread, number, grid):
     yield "#### The rows of other reports"
     yield ""
     yield (
-        "Their tables, with the rows of this suite that do the same work, or the nearest work where a table says so. Their "
-        "figures are of other machines. `1.30x` is 1.30 times the smallest median of the table's rows in the same case."
+        "Their tables, with the rows of this suite that do the same work, or the nearest work where a table says so. "
+        "Their figures are of other machines. `1.30x` is 1.30 times the smallest median of the table's rows there."
     )
     yield ""
     for table in TABLES:

@@ -150,8 +150,8 @@ def main():
         os.sched_setaffinity(0, usable)
     print(
         f"\nwsfast is faster where the ratio is below 1: the median of {BURSTS - 10} pairs of bursts, with the "
-        f"95 % interval of\nthe median in brackets. The times are medians too. Noise: the interval is wide and has 1 in it. "
-        f"All bursts\nare of one process. All messages have {SIZE} B, and every reply is checked.\n"
+        "95 % interval of\nthe median in brackets. The times are medians too. Noise: the interval is wide and has 1 "
+        f"in it. All bursts\nare of one process. All messages have {SIZE} B, and every reply is checked.\n"
         "  round trip             one message out, its echo back; client and server share a processor, so the\n"
         "                         figure has every cycle of both\n"
         "  over wss               the same with TLS: wsfast on rustls, picows on OpenSSL, the server in C on OpenSSL\n"

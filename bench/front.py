@@ -78,27 +78,29 @@ def shown(results, name):
         work: result
         for work, section, fields in ROWS
         for result in results
-        if result["section"] == section and fields.items() <= result["case"].items() and name in result["rows"]
+        if result["section"] == section
+        and fields.items() <= result["case"].items()
+        and name in result["rows"]
     }
 
 
 def table(results, name):
     """The table of a face, without the columns that have no figure."""
     face, libraries = FACES[name]
-    made = [[face, *libraries, "fastest other", "C"], *([work, *cells(result, name)] for work, result in shown(results, name).items())]
-    columns = [column for column in zip(*made) if set(column[1:]) != {"-"}]
-    return list(zip(*columns)) if len(made) > 1 and len(columns) > 1 else []
+    found = [[work, *cells(result, name)] for work, result in shown(results, name).items()]
+    columns = list(zip([face, *libraries, "fastest other", "C"], *found))
+    return list(zip(*(column for column in columns if set(column[1:]) - {"-"}))) if found else []
 
 
 def lines(report, drawn, docs):
     """`drawn` are the titles and files of the plots, `docs` is the way to their directory's parent."""
     machine, results = report["machine"], report["results"]
+    benchmarks = f"[the benchmarks]({docs}benchmarks.md)"
     yield (
         f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with "
-        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time. \"Noise\" means that the "
-        "interval is wide and has 1.00 in it. C is a client in C that does the same work and makes no Python object: the "
-        "floor, not a rival. A dash: that library has no such client or did not run; "
-        f"[the benchmarks]({docs}benchmarks.md) have the reason."
+        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time; `noise` means that "
+        "the interval is wide and has 1.00 in it. C is the floor, not a rival: a client in C that makes no Python object. "
+        f"A dash: that library has no such client or did not run; {benchmarks} have the reason."
     )
     yield ""
     for name in FACES:
@@ -108,11 +110,13 @@ def lines(report, drawn, docs):
             for row in made[1:]:
                 yield f"| {' | '.join(row)} |"
             yield ""
-    slower, all_of_them = len(rivals.slower(results)), len(list(rivals.comparisons(results)))
-    of_all = [one for name in FACES for result in shown(results, name).values() for one in result["to_others"]]
+    measured = [
+        one for name in FACES for result in shown(results, name).values() for one in result["to_others"]
+    ]
+    slower, compared = len(rivals.slower(results)), len(list(rivals.comparisons(results)))
     yield (
-        f"{rivals.processes(of_all)} wsfast is slower in {slower:,} of the {all_of_them:,} comparisons of the whole suite: "
-        f"[the benchmarks]({docs}benchmarks.md) list them."
+        f"{rivals.processes(measured)} In the whole suite, wsfast is slower in {slower:,} of {compared:,} comparisons "
+        f"with another library's client of the same kind; {benchmarks} list them."
     )
     yield ""
     for title, file in drawn[:1]:

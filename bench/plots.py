@@ -34,8 +34,8 @@ def named(results, section):
 
 
 def bars(axes, results):
-    """A group of bars for each size, each contender relative to the floor: the ratios of the tables, with their intervals.
-    A bar that is noise is hatched."""
+    """A group of bars for each size: each contender's ratio to the floor, as in the tables, with its interval. A bar
+    that is noise is hatched."""
     names = [name for name in COLOURS if any(name in result["to_floor"] for result in results)]
     width = 0.8 / max(1, len(names))
     floor = next((ratio["to"] for result in results for ratio in result["to_floor"].values()), "the floor")

@@ -56,7 +56,8 @@ def slower(results):
 
 
 def judged(found, name=""):
-    """A ratio with its interval, of whom if the table does not say it, and in a word if wsfast is slower than the rival."""
+    """A ratio with its interval, and whether wsfast is slower than the rival. `name` is the rival's, if a table does
+    not have it elsewhere."""
     slow = stats.is_slower(found) and is_rival(found["of"], found["to"])
     return stats.judged(found) + (f" of {name}" if name else "") + (", slower" if slow else "")
 

@@ -58,9 +58,10 @@ def by_process(values, bursts):
 
 
 def interval(processes):
-    """The bootstrap interval of the median: 95 of a hundred resamples have their median in it. `processes` has a list of
-    bursts for each process. The bursts of one process are alike, so a resample draws processes first, and then bursts of
-    each. From one process, the interval knows nothing of the difference between processes.
+    """The bootstrap interval of the median: 95 of a hundred resamples have their median in it.
+
+    `processes` has a list of bursts for each process. The bursts of one process are alike, so a resample draws
+    processes first, and then bursts of each. The interval of one process does not show how processes differ.
     """
     chance = random.Random(0)  # the same report from the same data
     medians = []

@@ -10,7 +10,7 @@ from statistics import mean, stdev
 
 from bench import answers, counted, goals, rivals, stats
 from bench.cases import SERVERS, Case, size_name
-from bench.contenders import floor, is_floor, lacking, spins
+from bench.contenders import floor, is_floor, lacking
 from bench.rivals import beside
 from bench.sections import SECTIONS
 
@@ -26,12 +26,14 @@ BEYOND, FEWEST_SAMPLES = 10, 100
 FLOORS = {
     "request_response": "C:epoll makes the system calls of an event loop, one epoll_wait(), recv() and send() for each "
     "round trip. C:blocking makes only recv() and send(), and C:spin never sleeps.",
-    "batch": "C is not an event loop. It sends the batch in as few calls as it can, then blocks in recv(), without epoll.",
+    "batch": "C is not an event loop. It sends a batch in as few calls as it can and blocks in recv(), without epoll.",
     "flood": "C is not an event loop. It blocks in recv(), without epoll, and makes no object of a frame.",
     "fan_in": "C has all connections in one epoll.",
 }
-FLOORS["varied"] = FLOORS["request_response"] + " C:vectored blocks, and sends header and payload from two buffers."
-FLOOR_TLS = "Over TLS the floor is on OpenSSL, through buffers in memory, and wsfast on rustls: a ratio below 1.00 is possible."
+FLOORS["varied"] = (
+    FLOORS["request_response"] + " C:vectored blocks, and sends header and payload from two buffers."
+)
+FLOOR_TLS = "Over TLS, C is on OpenSSL, through buffers in memory (BIO), and wsfast on rustls: ratios may be below 1.00."
 AGAIN = "again (session kept if the client keeps it)"
 
 
@@ -155,7 +157,9 @@ def ratio_rows(results):
         words = []
         for result in results:
             found = cells.get(result["key"])
-            words.append(rivals.judged(found, found["to"] if label.startswith(PEER) else "") if found else "-")
+            words.append(
+                rivals.judged(found, found["to"] if label.startswith(PEER) else "") if found else "-"
+            )
         yield [f"{of} / {label}", *words]
 
 
@@ -243,8 +247,8 @@ def slower_rows(results):
     yield ""
     if rows:
         yield (
-            f"In {len(rows)} of {len(list(rivals.comparisons(results))):,} comparisons with another library's client of "
-            "the same kind, the whole interval of the ratio is above 1.00."
+            f"In {len(rows)} of {len(list(rivals.comparisons(results))):,} comparisons with another library's client "
+            "of the same kind, the whole interval of the ratio is above 1.00."
         )
         yield ""
         yield from grid(["work", "wsfast", "peer", "ratio of their times", "processes"], rows)

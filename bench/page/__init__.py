@@ -63,7 +63,11 @@ def ratios(found):
             f"{one['interval'][0]:.3g}-{one['interval'][1]:.3g}" if one["interval"] else stats.too_few(one)
         )
         words += ", one process" if one["interval"] and one["processes"] == 1 else ""
-        pairs.setdefault(one["of"], {})[one["to"]] = [round(one["median"], 3), words, stats.is_noise_ratio(one)]
+        pairs.setdefault(one["of"], {})[one["to"]] = [
+            round(one["median"], 3),
+            words,
+            stats.is_noise_ratio(one),
+        ]
     return pairs
 
 
