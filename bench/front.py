@@ -99,7 +99,7 @@ def lines(report, drawn, docs):
     yield (
         f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with "
         f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time; `noise` means that "
-        "the interval is wide and has 1.00 in it. C is the floor, not a rival: a client in C that makes no Python object. "
+        "the interval is wide and has 1.00 in it. C is the floor, not a rival: a C client that makes no Python object. "
         f"A dash: that library has no such client or did not run; {benchmarks} have the reason."
     )
     yield ""
