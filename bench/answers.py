@@ -14,8 +14,6 @@ else:
 
 WIDE = 8  # columns of figures, beyond which a table is turned
 TABLES = tomllib.loads((Path(__file__).parent / "seed_rows.toml").read_text())["table"]
-
-
 SERIES = 5  # runs, in the report of rwrk
 
 # What is printed of a row for each of their columns. Rates are those of the bursts.

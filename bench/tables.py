@@ -10,7 +10,7 @@ from statistics import mean, stdev
 
 from bench import answers, counted, goals, rivals, stats
 from bench.cases import SERVERS, Case, size_name
-from bench.contenders import floor, is_floor, lacking
+from bench.contenders import floor, lacking
 from bench.rivals import beside
 from bench.sections import SECTIONS
 
@@ -52,7 +52,7 @@ def as_data(section, result):
         row["system"] = stats.median(kernel) if kernel else None
         row |= {way: stats.median(parts) for way in PARTS if (parts := result.part(name, way))}
         row |= {point: stats.median(tail) for point in TAIL if (tail := result.point(name, point))}
-        row["samples"] = min((run.get("n", 0) for run in result.runs[name]), default=0)
+        row["samples"] = min(run.get("n", 0) for run in result.runs[name])  # of a burst
         row["curve"] = curve(result.runs[name], case.scale, row["samples"])
         rows[name] = row
     to_others, to_floor, ratios = [], {}, []
@@ -88,8 +88,7 @@ def curve(runs, scale, samples):
     """The points of a distribution, each with enough samples of every burst beyond it; none of short bursts."""
     if samples < FEWEST_SAMPLES:
         return []
-    # CURVE goes on to p99.99 by tenths of a decade of the tail; 1e-9 is for the rounding of its ranks.
-    last = sum(samples * (1 - rank) >= BEYOND - 1e-9 * samples for rank in stats.CURVE)
+    last = sum(round(samples * (1 - rank), 6) >= BEYOND for rank in stats.CURVE)
     found = [run["curve"][:last] for run in runs if "curve" in run]
     return [round(stats.median(column) / scale, 3) for column in zip(*found)]
 
@@ -157,9 +156,8 @@ def ratio_rows(results):
         words = []
         for result in results:
             found = cells.get(result["key"])
-            words.append(
-                rivals.judged(found, found["to"] if label.startswith(PEER) else "") if found else "-"
-            )
+            name = found["to"] if found and label.startswith(PEER) else ""
+            words.append(rivals.judged(found, name) if found else "-")
         yield [f"{of} / {label}", *words]
 
 
@@ -275,7 +273,7 @@ def servers_compared(results):
         found = {}
         for server, result in by_server.items():
             for one in result["to_others"]:
-                if one["of"] in rivals.OURS and not is_floor(one["to"]):
+                if rivals.is_rival(one["of"], one["to"]):
                     found.setdefault((one["of"], one["to"]), {})[server] = one
         for (of, to), ratios in found.items():
             if len(ratios) > 1:

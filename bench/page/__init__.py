@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from bench import stats
+from bench.rivals import beside
 from bench.sections import SECTIONS
 from bench.tables import column
 
@@ -63,6 +64,7 @@ def ratios(found):
             f"{one['interval'][0]:.3g}-{one['interval'][1]:.3g}" if one["interval"] else stats.too_few(one)
         )
         words += ", one process" if one["interval"] and one["processes"] == 1 else ""
+        words += ", of one which sleeps" if beside(one["of"], one["to"]) != one["to"] else ""
         pairs.setdefault(one["of"], {})[one["to"]] = [
             round(one["median"], 3),
             words,
