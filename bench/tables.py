@@ -33,7 +33,9 @@ FLOORS = {
 FLOORS["varied"] = (
     FLOORS["request_response"] + " C:vectored blocks, and sends header and payload from two buffers."
 )
-FLOOR_TLS = "Over TLS, C is on OpenSSL, through buffers (BIO), and wsfast on rustls: ratios may be below 1.00."
+FLOOR_TLS = (
+    "Over TLS, C is on OpenSSL, through buffers (BIO), and wsfast on rustls: ratios may be below 1.00."
+)
 AGAIN = "again (session kept if the client keeps it)"
 
 
