@@ -99,8 +99,7 @@ def lines(report, drawn, docs):
     yield (
         f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with "
         f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time; `noise` means that "
-        "the interval is wide and has 1.00 in it. C is the floor, not a rival: a C client that makes no Python object. "
-        f"A dash: that library has no such client or did not run; {benchmarks} have the reason."
+        "the interval is wide and has 1.00 in it."
     )
     yield ""
     for name in FACES:
@@ -114,6 +113,12 @@ def lines(report, drawn, docs):
         one for name in FACES for result in shown(results, name).values() for one in result["to_others"]
     ]
     slower, compared = len(rivals.slower(results)), len(list(rivals.comparisons(results)))
+    yield (
+        "C is the floor, not a rival: a C client that makes no Python object. It waits by epoll, or blocks beside the "
+        "blocking face. In batches and floods it always blocks, and over TLS it is on OpenSSL. A dash: that library "
+        f"has no such client or did not run; {benchmarks} have the reason."
+    )
+    yield ""
     yield (
         f"{rivals.processes(measured)} In the whole suite, wsfast is slower in {slower:,} of {compared:,} comparisons "
         f"with another library's client of the same kind; {benchmarks} list them."
