@@ -1,25 +1,28 @@
 """Runs the contenders of a case, interleaved, and compares them. In each repeat every contender is a fresh process with
 a fresh server.
 
-A repeat has several short bursts of every contender, in an order that rotates from burst to burst, so that a slow phase
-of the machine affects all of them. A ratio compares two neighbouring bursts, and tables show the median of the bursts.
+A repeat has several short bursts of every contender, by turns and in another order each turn, so that a slow phase of
+the machine affects all of them. A ratio compares two bursts of the same turn, and tables show the median of the bursts.
 """
 
 import contextlib
 import functools
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 
 import trustme
 
 from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor, gap, is_floor
+from bench.worker import ALONE
 
 TIMEOUT = 100  # seconds for one burst of one contender; longer than any on a slow machine
 LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
@@ -121,7 +124,7 @@ class Run:
     """
 
     def __init__(self, name, case):
-        self.name, self.case, self.process = name, case, None
+        self.name, self.case, self.process, self.base = name, case, None, None
         self.timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
         with contextlib.ExitStack() as stack:
             self.said = stack.enter_context(tempfile.TemporaryFile("w+"))  # on stderr
@@ -129,6 +132,7 @@ class Run:
                 server_cpu, client_cpu = cpus(case.cores)
                 self.server = stack.enter_context(server_of(case, server_cpu))
                 self.words = command(name, case.burst, self.server, client_cpu)
+                self.alone = command(name, replace(case, rounds=1, warmup=0), self.server, client_cpu)
             except SystemExit as reason:
                 raise RunFailedError(f"{name} cannot run: {reason}") from None
             if not is_floor(name):
@@ -175,17 +179,24 @@ class Run:
         raise RunFailedError(f"{self.name} failed: {said[-1] if status else 'it printed no summary'}")
 
     def prepare(self):
-        """Wait until the client has imported what it needs, so that no other contender's burst runs beside that."""
+        """Wait until the client has imported what it needs, so that no other contender's burst runs beside that. A client
+        says what a connection with one round costs; of a floor it is measured here."""
         if self.process is not None:
             self.line()
+        elif is_floor(self.name):
+            self.base = stats.median(self.summary(self.alone)["cpu"] for _ in range(ALONE))
 
     def burst(self):
         """The summary of one burst, as the client or the floor printed it.
 
         :raises RunFailedError: there is none
         """
+        summary = self.summary(self.words)
+        return summary if self.base is None else {**summary, "base": self.base}
+
+    def summary(self, words):
         if is_floor(self.name):
-            self.start(self.words)
+            self.start(words)
         try:
             if not is_floor(self.name):
                 with contextlib.suppress(BrokenPipeError):  # line() says why it has ended
@@ -235,14 +246,18 @@ class Result:
         return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
 
     def cpu(self, name):
-        """Microseconds of processor time for one message: the median of the bursts; None if nobody counted them."""
+        """Microseconds of processor time for one message: the median of the bursts, less what a connection with one round
+        costs; None if nobody counted them."""
         case = self.case.burst
-        found = [
-            run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup)
-            for run in self.runs[name]
-            if "cpu" in run
-        ]
+        rounds = case.rounds + case.warmup - 1
+        runs = [run for run in self.runs[name] if "base" in run]
+        found = [max(0, run["cpu"] - run["base"]) / 1000 / case.messages / rounds for run in runs if rounds]
         return stats.median(found) if found else None
+
+    def kernel(self, name):
+        """The kernel's part of the processor time of all bursts, which it counts by its ticks; None if nobody asked it."""
+        runs = [run for run in self.runs[name] if "kernel" in run]
+        return min(1, sum(run["kernel"] for run in runs) / sum(run["cpu"] for run in runs)) if runs else None
 
     def rows(self):
         for name in self.runs:
@@ -306,8 +321,7 @@ def together(names, case, repeat):
             with failing(found, name):
                 run.prepare()
         for burst in range(case.bursts):
-            turn = (repeat + burst) % len(names)
-            for name in [*names[turn:], *names[:turn]]:
+            for name in random.Random(f"{repeat}, {burst}").sample(names, len(names)):
                 if isinstance(found[name], list):
                     with failing(found, name):
                         found[name].append(ready[name].burst())

@@ -26,6 +26,7 @@ from types import SimpleNamespace
 from bench import stats
 
 PR_SET_PDEATHSIG = 1
+ALONE = 3  # connections with one round each, whose processor time is taken off that of a burst
 KINDS = ("listening", "awaiting", "blocking")
 
 # The arguments of each work, besides the URL and the rounds.
@@ -147,19 +148,25 @@ def more_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def worked(function, options, context, rounds):
+    """The samples of so many rounds, and the nanoseconds of processor time that all took, connection and all."""
+    given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
+    start = time.process_time_ns()
+    samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **given)
+    return samples, time.process_time_ns() - start
+
+
 def measured(function, options, context):
     """The summary of a work's samples, with the processor time of all its rounds, warm-up included."""
     rounds = options.warmup + options.rounds
-    given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    start = time.process_time_ns()
-    samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **given)
-    cpu = time.process_time_ns() - start
-    after = resource.getrusage(resource.RUSAGE_SELF)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_stime
+    samples, cpu = worked(function, options, context, rounds)
+    kernel = resource.getrusage(resource.RUSAGE_SELF).ru_stime - before
     if len(samples) != rounds:
         raise SystemExit(f"{options.client} measured {len(samples)} rounds instead of {rounds}")
-    system = (after.ru_stime - before.ru_stime) / max(1e-9, cpu / 1e9)
-    return {**stats.parts(samples[options.warmup :]), "cpu": cpu, "system": round(min(1, system), 3)}
+    # While the last window empties, nothing is sent.
+    end = max(options.warmup + 1, rounds - options.count) if options.work == "window" else rounds
+    return {**stats.parts(samples[options.warmup : end]), "cpu": cpu, "kernel": round(kernel * 1e9)}
 
 
 def result_of(function, options, context):
@@ -194,15 +201,16 @@ def main():
     trusting = getattr(client, "tls", ssl.create_default_context)
     context = trusting(cafile=options.ca) if options.ca else None
     more_files()
-    if options.work not in ("idle", "answers"):
-        # A round on another connection comes first, so that the processor time of the others contains no imports.
-        given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
-        call(function, options.loop, options.url, rounds=1, ssl=context, **given)
+    base = {}
+    if options.work not in ("idle", "answers", "primitive"):
+        # The first round imports what the client needs. The others show what a connection with one round costs.
+        alone = [worked(function, options, context, 1)[1] for _ in range(1 + ALONE)][1:]
+        base = {"base": stats.median(alone)}
     if options.work != "idle" and not options.gc:
         gc.disable()
     loop = () if options.loop == "asyncio" else (options.loop,)
     packages = {name: version_of(name) for name in (client.REQUIRES, *loop)}
-    facts = {"checked": True, "python": platform.python_version(), "versions": packages}
+    facts = {"checked": True, "python": platform.python_version(), "versions": packages, **base}
     gc.collect()
     for _ in bursts(options):
         print(json.dumps({**result_of(function, options, context), **facts}), flush=True)
