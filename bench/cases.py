@@ -120,11 +120,12 @@ class Case:
 
     def of_size(self, size):
         """The same work at another size, with a number of rounds that suits the size."""
-        made = {"request_response": request_response, "batch": batch, "flood": flood, "deflate": deflate}
+        made = {"request_response": request_response, "one_way": one_way, "batch": batch, "flood": flood}
         if size == self.size or self.function not in made:
             return replace(self, size=size)
         usual = made[self.function](size)
-        return replace(self, size=size, count=usual.count, rounds=usual.rounds, warmup=usual.warmup)
+        kept = ("count", "rounds", "warmup", "most_bursts")
+        return replace(self, size=size, **{name: getattr(usual, name) for name in kept})
 
     def shorter(self, factor):
         counted = self.function in ("flood", "deflate", "objects", "queued")

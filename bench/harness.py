@@ -22,7 +22,6 @@ import trustme
 
 from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor, gap, is_floor
-from bench.worker import ALONE
 
 TIMEOUT = 100  # seconds for one burst of one contender; longer than any on a slow machine
 LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
@@ -124,7 +123,7 @@ class Run:
     """
 
     def __init__(self, name, case):
-        self.name, self.case, self.process, self.base = name, case, None, None
+        self.name, self.case, self.process = name, case, None
         self.timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
         with contextlib.ExitStack() as stack:
             self.said = stack.enter_context(tempfile.TemporaryFile("w+"))  # on stderr
@@ -179,22 +178,21 @@ class Run:
         raise RunFailedError(f"{self.name} failed: {said[-1] if status else 'it printed no summary'}")
 
     def prepare(self):
-        """Wait until the client has imported what it needs, so that no other contender's burst runs beside that. A client
-        says what a connection with one round costs; of a floor it is measured here."""
+        """Wait until the client has imported what it needs, so that no other contender's burst runs beside that."""
         if self.process is not None:
             self.line()
-        elif is_floor(self.name):
-            self.base = stats.median(self.summary(self.alone)["cpu"] for _ in range(ALONE))
 
     def burst(self):
-        """The summary of one burst, as the client or the floor printed it.
+        """The summary of one burst, with the processor time of a connection with one round `alone`.
 
         :raises RunFailedError: there is none
         """
-        summary = self.summary(self.words)
-        return summary if self.base is None else {**summary, "base": self.base}
+        if is_floor(self.name):
+            return {"alone": self.summary(self.alone)["cpu"], **self.summary(self.words)}
+        return self.summary(self.words)
 
     def summary(self, words):
+        """What the client or the floor printed."""
         if is_floor(self.name):
             self.start(words)
         try:
@@ -246,13 +244,14 @@ class Result:
         return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
 
     def cpu(self, name):
-        """Microseconds of processor time for one message: the median of the bursts, less what a connection with one round
-        costs; None if nobody counted them."""
+        """Microseconds of processor time for one message, less the opening and the end of the connection: what all bursts
+        took beyond as many connections with one round; None if nobody counted them."""
         case = self.case.burst
-        rounds = case.rounds + case.warmup - 1
-        runs = [run for run in self.runs[name] if "base" in run]
-        found = [max(0, run["cpu"] - run["base"]) / 1000 / case.messages / rounds for run in runs if rounds]
-        return stats.median(found) if found else None
+        messages = case.messages * (case.rounds + case.warmup - 1)
+        runs = [run for run in self.runs[name] if "alone" in run]
+        if not runs or not messages:
+            return None
+        return max(0, sum(run["cpu"] - run["alone"] for run in runs)) / 1000 / messages / len(runs)
 
     def kernel(self, name):
         """The kernel's part of the processor time of all bursts, which it counts by its ticks; None if nobody asked it."""

@@ -26,7 +26,6 @@ from types import SimpleNamespace
 from bench import stats
 
 PR_SET_PDEATHSIG = 1
-ALONE = 3  # connections with one round each, whose processor time is taken off that of a burst
 KINDS = ("listening", "awaiting", "blocking")
 
 # The arguments of each work, besides the URL and the rounds.
@@ -157,8 +156,10 @@ def worked(function, options, context, rounds):
 
 
 def measured(function, options, context):
-    """The summary of a work's samples, with the processor time of all its rounds, warm-up included."""
+    """The summary of a work's samples, with the processor time of all its rounds, warm-up included, and of a connection
+    with one round alone."""
     rounds = options.warmup + options.rounds
+    _, alone = worked(function, options, context, 1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_stime
     samples, cpu = worked(function, options, context, rounds)
     kernel = resource.getrusage(resource.RUSAGE_SELF).ru_stime - before
@@ -166,7 +167,8 @@ def measured(function, options, context):
         raise SystemExit(f"{options.client} measured {len(samples)} rounds instead of {rounds}")
     # While the last window empties, nothing is sent.
     end = max(options.warmup + 1, rounds - options.count) if options.work == "window" else rounds
-    return {**stats.parts(samples[options.warmup : end]), "cpu": cpu, "kernel": round(kernel * 1e9)}
+    spent = {"cpu": cpu, "alone": alone, "kernel": round(kernel * 1e9)}
+    return {**stats.parts(samples[options.warmup : end]), **spent}
 
 
 def result_of(function, options, context):
@@ -201,16 +203,13 @@ def main():
     trusting = getattr(client, "tls", ssl.create_default_context)
     context = trusting(cafile=options.ca) if options.ca else None
     more_files()
-    base = {}
-    if options.work not in ("idle", "answers", "primitive"):
-        # The first round imports what the client needs. The others show what a connection with one round costs.
-        alone = [worked(function, options, context, 1)[1] for _ in range(1 + ALONE)][1:]
-        base = {"base": stats.median(alone)}
+    if options.work not in ("idle", "answers"):
+        worked(function, options, context, 1)  # it imports what the client needs
     if options.work != "idle" and not options.gc:
         gc.disable()
     loop = () if options.loop == "asyncio" else (options.loop,)
     packages = {name: version_of(name) for name in (client.REQUIRES, *loop)}
-    facts = {"checked": True, "python": platform.python_version(), "versions": packages, **base}
+    facts = {"checked": True, "python": platform.python_version(), "versions": packages}
     gc.collect()
     for _ in bursts(options):
         print(json.dumps({**result_of(function, options, context), **facts}), flush=True)
