@@ -115,7 +115,7 @@ def cpus(cores):
 
 class Run:
     """A contender with a server of its own, for one repeat of a case. The contenders of a case wait for their turns, so
-    that bursts of all of them alternate: a slow phase of the machine affects neighbours alike.
+    that bursts of all of them alternate: a slow phase of the machine affects all alike.
 
     A client is a process that waits between its bursts; a floor is a process for each burst.
 
@@ -240,12 +240,12 @@ class Result:
         return [run[way]["p50"] / self.case.scale for run in self.runs[name] if way in run]
 
     def ratio(self, name, other):
-        """The median of the ratios of neighbouring bursts, with its spread; None if the other contender did not run."""
+        """The median of the ratios of bursts of the same turn, with its spread; None if the other contender did not run."""
         return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
 
     def cpu(self, name):
-        """Microseconds of processor time for one message, less the opening and the end of the connection: what all bursts
-        took beyond as many connections with one round; None if nobody counted them."""
+        """Microseconds of processor time for one message, without opening and closing: what all bursts took beyond as many
+        connections with one round; None if nobody counted them."""
         case = self.case.burst
         messages = case.messages * (case.rounds + case.warmup - 1)
         runs = [run for run in self.runs[name] if "alone" in run]
@@ -254,7 +254,7 @@ class Result:
         return max(0, sum(run["cpu"] - run["alone"] for run in runs)) / 1000 / messages / len(runs)
 
     def kernel(self, name):
-        """The kernel's part of the processor time of all bursts, which it counts by its ticks; None if nobody asked it."""
+        """The kernel's part of the processor time of all bursts, as its ticks have it; None if nobody asked it."""
         runs = [run for run in self.runs[name] if "kernel" in run]
         return min(1, sum(run["kernel"] for run in runs) / sum(run["cpu"] for run in runs)) if runs else None
 
