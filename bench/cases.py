@@ -154,8 +154,8 @@ def one_way(size, cores="two", **options):
 
 
 def trips_of(size, rounds):
-    """The round trips of a case. Those of more than 16 KiB move as many bytes as all of 16 KiB, in fewer bursts. The first
-    on a connection are slower, so each burst has LEAST of them, and half as many to warm up."""
+    """The round trips of a case. Those of more than 16 KiB move as many bytes as all of 16 KiB, in fewer bursts. The
+    first on a connection are slower, so each burst has LEAST of them, and half as many to warm up."""
     rounds = min(rounds, max(6 * LEAST, rounds * 16384 // max(size, 1)))
     bursts = min(BURSTS, rounds // LEAST)
     return {"rounds": rounds, "warmup": max(bursts * LEAST // 2, rounds // 8), "most_bursts": bursts}

@@ -240,12 +240,12 @@ class Result:
         return [run[way]["p50"] / self.case.scale for run in self.runs[name] if way in run]
 
     def ratio(self, name, other):
-        """The median of the ratios of bursts of the same turn, with its spread; None if the other contender did not run."""
+        """The median of the ratios of bursts of the same turn, with its spread; None if the other one did not run."""
         return stats.ratios(self.point(name), self.point(other)) if other in self.runs else None
 
     def cpu(self, name):
-        """Microseconds of processor time for one message, without opening and closing: what all bursts took beyond as many
-        connections with one round; None if nobody counted them."""
+        """Microseconds of processor time for one message, without opening and closing: what all bursts took beyond as
+        many connections with one round; None if nobody counted them."""
         case = self.case.burst
         messages = case.messages * (case.rounds + case.warmup - 1)
         runs = [run for run in self.runs[name] if "alone" in run]
