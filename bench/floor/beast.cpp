@@ -11,6 +11,7 @@
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/websocket.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -53,6 +54,7 @@ int main(int argc, char **argv) {
     ws.next_layer().set_option(asio::ip::tcp::no_delay(true));
     ws.read_message_max(0);
     ws.auto_fragment(false);
+    ws.write_buffer_bytes(std::max<size_t>(8, high + 14)); // a frame leaves whole, not in pieces of 4 KiB
     ws.handshake("127.0.0.1:" + std::string(argv[2]), "/");
     ws.binary(true);
 
