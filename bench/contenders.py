@@ -57,7 +57,7 @@ class Client:
 
     def functions(self):
         """All its works, with their variants."""
-        works = generic(self.kind) if self.kind else ()
+        works = generic(self.kind) if self.kind and "open_one" in self.names else ()
         varied = [f"{work}_busy_poll" for work in VARIED if work in works and "open_busy_poll" in self.names]
         return dict.fromkeys([*self.names, *works, *varied])
 
@@ -219,6 +219,7 @@ def command(name, case, server, cpu):
         size = f"{case.size}-{case.upto}" if case.upto else case.size
         counted = [case.count] if case.function in ("batch", "flood", "fan_in") else []
         program, *mode = FLOORS[case.function][name]
+        mode += [case.how] if case.function == "flood" else []
         words = [*native.client(name, program, tls=case.tls), *mode, server.port, cpu, size]
         words += [*counted, case.rounds, case.warmup] + ([server.ca] if server.ca else [])
         return [str(word) for word in words]

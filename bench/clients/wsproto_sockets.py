@@ -47,7 +47,7 @@ class Connection:
             elif isinstance(event, CloseConnection):
                 raise ConnectionError("closed")
 
-    recv_raw, decodes = recv, True  # wsproto returns TEXT only as str
+    recv_raw = recv  # wsproto returns TEXT only as str
 
     def close(self):
         self.sock.sendall(self.ws.send(CloseConnection(1000)))
