@@ -41,8 +41,9 @@ def stamped(reply, payload):
     return int.from_bytes(reply[-STAMP:], "little")
 
 
-def decoder(how):
-    """The function that makes objects of JSON: `json`, `msgspec` or `orjson`."""
+def decoder(how, view=None):
+    """The function that makes objects of JSON: `json`, `msgspec` or `orjson`. `view` makes of a library's message what
+    orjson takes; the others take any buffer."""
     if how == "msgspec":
         import msgspec
 
@@ -50,7 +51,7 @@ def decoder(how):
     if how == "orjson":
         import orjson
 
-        return orjson.loads
+        return (lambda message: orjson.loads(view(message))) if view else orjson.loads
     import json
 
     return lambda payload: json.loads(payload if isinstance(payload, str) else bytes(payload))
