@@ -110,13 +110,20 @@ def contenders(case, section=None):
     return [name for name in names if case.cores == "two" or not spins(name)] + floors(case)
 
 
-# Why a kind of client lacks a work. Any other client that lacks one has no function for it in its file.
+# Why a kind of client, or a client, lacks a work.
 LACKING = {
     ("listening", "queued"): "a listener has no recv()",
     ("listening", "errors"): "a listener has no recv()",
     ("listening", "mixed"): "a listener has no recv()",
     ("blocking", "fan_in"): "a blocking client has one connection per thread",
+    ("picows_listener", "deflate"): "picows' core client does not compress",
+    ("websocket_client", "deflate"): "websocket-client has no permessage-deflate",
+    ("websocket_rs_sync", "deflate"): "websocket-rs' sync client has no permessage-deflate",
+    ("websocket_rs_async", "deflate"): "websocket-rs inflates only without context takeover, which the feed has",
+    ("websocket_rs_listener", "deflate"): "websocket-rs inflates only without context takeover, which the feed has",
 }
+# A client whose file has no `open_one` has only the works of its file.
+NOT_SHARED = "its callback has not the signature of the listeners, which share this work"
 
 
 def lacking(case, section=None):
@@ -128,11 +135,15 @@ def lacking(case, section=None):
     for name, client in clients().items():
         wanted = not (section and section.clients) or name in section.clients
         if wanted and client.kind and name not in present:
-            reason = LACKING.get(
-                (client.kind, case.function), f"its file in bench/clients has no {case.function}"
-            )
-            found[name] = f"{name}: {reason}"
+            found[name] = f"{name}: {why_lacking(name, case.function)}"
     return found
+
+
+def why_lacking(name, work):
+    """The reason why a client has no row for a work."""
+    client = clients()[name]
+    usual = f"its file in bench/clients has no {work}" if "open_one" in client.names else NOT_SHARED
+    return LACKING.get((name, work)) or LACKING.get((client.kind, work), usual)
 
 
 def spins(name):
@@ -183,6 +194,8 @@ def importable(module):
 @functools.cache
 def why_not(name):
     """The reason why a contender cannot run here, or None."""
+    if name not in known():
+        return no_such([name])
     if is_c(name):
         return None
     if is_floor(name):
@@ -234,10 +247,16 @@ def command(name, case, server, cpu):
     return [str(word) for word in words]
 
 
+def no_such(names):
+    """What to say if some of `names` are no contenders, or None."""
+    unknown = ", ".join(sorted(set(names) - known()))
+    return f"no contender {unknown}; there are {', '.join(sorted(known()))}" if unknown else None
+
+
 def chosen(case, wanted, section=None):
     """The contenders of a case, limited to `wanted` if given. Exit if one of the wanted ones does not exist."""
-    if wanted and (unknown := set(wanted) - known()):
-        raise SystemExit(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(known()))}")
+    if wanted and (problem := no_such(wanted)):
+        raise SystemExit(problem)
     if wanted:
         return [name for name in contenders(case) if name in wanted]
     return contenders(case, section)
