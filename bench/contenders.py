@@ -110,6 +110,7 @@ def contenders(case, section=None):
     return [name for name in names if case.cores == "two" or not spins(name)] + floors(case)
 
 
+NO_TAKEOVER = "websocket-rs inflates only without context takeover, which the feed has"
 # Why a kind of client, or a client, lacks a work.
 LACKING = {
     ("listening", "queued"): "a listener has no recv()",
@@ -119,8 +120,8 @@ LACKING = {
     ("picows_listener", "deflate"): "picows' core client does not compress",
     ("websocket_client", "deflate"): "websocket-client has no permessage-deflate",
     ("websocket_rs_sync", "deflate"): "websocket-rs' sync client has no permessage-deflate",
-    ("websocket_rs_async", "deflate"): "websocket-rs inflates only without context takeover, which the feed has",
-    ("websocket_rs_listener", "deflate"): "websocket-rs inflates only without context takeover, which the feed has",
+    ("websocket_rs_async", "deflate"): NO_TAKEOVER,
+    ("websocket_rs_listener", "deflate"): NO_TAKEOVER,
 }
 # A client whose file has no `open_one` has only the works of its file.
 NOT_SHARED = "its callback has not the signature of the listeners, which share this work"

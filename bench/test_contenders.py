@@ -53,7 +53,10 @@ def test_every_decoder_takes_what_a_client_receives(how):
 
 def test_every_gap_of_the_suite_has_a_reason():
     reasons = {
-        reason for section in SECTIONS.values() for case in section.cases for reason in lacking(case, section).values()
+        reason
+        for section in SECTIONS.values()
+        for case in section.cases
+        for reason in lacking(case, section).values()
     }
     assert reasons
     assert not [reason for reason in reasons if "its file in bench/clients has no" in reason]
@@ -72,7 +75,9 @@ def test_every_gap_of_the_suite_has_a_reason():
     ],
 )
 def test_what_does_not_exist_is_named(words, said):
-    done = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -57,8 +57,8 @@ def flooded(size: int) -> bytes:
 
 
 def asked_flood(size: int, count: int, how: str = "bytes") -> tuple[bytes, bytes | str, bytes | str]:
-    """The request of a flood, each of its messages, and the one that ends it. Frames are BINARY for `bytes` and TEXT for
-    `str`, so that no library decodes or validates what its user wants as bytes."""
+    """The request of a flood, each of its messages, and the one that ends it. Frames are BINARY for `bytes` and TEXT
+    for `str`, so that no library decodes or validates what its user wants as bytes."""
     payload, done = flooded(size), b"DONE"
     if how == "str":
         return f"FLOOD {count} {size} text".encode(), payload.decode(), done.decode()

@@ -1,5 +1,5 @@
-"""websocket-rs' asyncio client. `recv()` returns a view of the frame without a type, which equals bytes. `send()` is a plain
-function, so the main rounds are here: in the shared ones it would cost a coroutine."""
+"""websocket-rs' asyncio client. `recv()` returns a view of the frame without a type, which equals bytes. `send()` is a
+plain function, so the main rounds are here: in the shared ones it would cost a coroutine."""
 
 from time import perf_counter_ns as now
 

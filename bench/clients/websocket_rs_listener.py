@@ -1,6 +1,6 @@
 """websocket-rs' callback, its fastest mode: `connect(on_message=)` calls it with each message while it reads.
 
-The callback gets no connection and has no base class, so the works of listeners are not for it. It has these rounds only.
+The callback gets no connection and has no base class, so the shared works of listeners are not for it.
 """
 
 from time import perf_counter_ns as now

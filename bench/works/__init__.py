@@ -10,7 +10,8 @@ the same name here adds its works. The first parameter of a work is the client's
 
 The worker calls a work twice, first with one round. A work returns nanoseconds per round, or for each message the times
 (sent, stamped by the server, received). A connection that cannot receive TEXT as bytes by `recv(decode=False)` has
-`recv_raw()`.
+`recv_raw()`. A client without `open_one` has only the works of its file. A client whose messages are buffers of its own
+has `view`, a function that makes memoryviews of them.
 """
 
 from functools import partial
