@@ -122,6 +122,7 @@ LACKING = {
     ("websocket_rs_sync", "deflate"): "websocket-rs' sync client has no permessage-deflate",
     ("websocket_rs_async", "deflate"): NO_TAKEOVER,
     ("websocket_rs_listener", "deflate"): NO_TAKEOVER,
+    ("websocket_rs_listener", "idle"): "its connections are those of websocket_rs_async",
 }
 # A client whose file has no `open_one` has only the works of its file.
 NOT_SHARED = "its callback has not the signature of the listeners, which share this work"

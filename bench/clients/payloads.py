@@ -6,8 +6,8 @@ import random
 
 
 def request(size: int, number: int = 0) -> bytes:
-    """The payload of request `number`: the bytes 0 to 250 again and again, from `number` on. Payloads are distinct, so a
-    check finds missing or swapped echoes."""
+    """The payload of request `number`: the bytes 0 to 250 again and again, from `number` on. Payloads are distinct, so
+    a check finds missing or swapped echoes."""
     start = number % 251
     return (bytes(range(251)) * (size // 251 + 2))[start : start + size]
 

@@ -2,8 +2,9 @@
  *
  *   flood <bytes|str> <port> <cpu> <size> <count> <rounds> <warmup> [authority]
  *
- * Frames are BINARY for `bytes` and TEXT for `str`. Each frame's length and both its ends are checked,
- * which is cheaper than making any object of it. Timed from the request leaving to the frame "DONE".
+ * Frames are BINARY for `bytes` and TEXT for `str`. Each frame's length and both its ends are
+ * checked, which is cheaper than making any object of it. Timed from the request leaving to the
+ * frame "DONE".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ int main(int argc, char **argv) {
     uint64_t *ns = buffer_of(rounds * sizeof *ns);
     uint8_t request[128], last = (uint8_t)('a' + (size - 1) % 26);
     char ask[64];
-    int length = snprintf(ask, sizeof ask, "FLOOD %zu %zu %s", count, size, text ? "text" : "binary");
+    int length =
+        snprintf(ask, sizeof ask, "FLOOD %zu %zu %s", count, size, text ? "text" : "binary");
     size_t request_size = put_frame(request, (const uint8_t *)ask, (size_t)length);
 
     for (size_t i = 0; i < rounds; i++) {
