@@ -8,10 +8,10 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include <algorithm>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/websocket.hpp>
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -54,7 +54,8 @@ int main(int argc, char **argv) {
     ws.next_layer().set_option(asio::ip::tcp::no_delay(true));
     ws.read_message_max(0);
     ws.auto_fragment(false);
-    ws.write_buffer_bytes(std::max<size_t>(8, high + 14)); // a frame leaves whole, not in pieces of 4 KiB
+    // A frame leaves in one piece, or in those of 64 KiB of Asio, instead of those of 4 KiB.
+    ws.write_buffer_bytes(std::max<size_t>(8, high + 14));
     ws.handshake("127.0.0.1:" + std::string(argv[2]), "/");
     ws.binary(true);
 
