@@ -18,7 +18,7 @@ WORKS = {
     "one_way": ("request-response in its two ways, {size}", "µs", lambda case: 1000),
     "batch": ("batch of {count}, {size}", "µs/message", lambda case: 1000 * case.count),
     "window": ("sliding window of {count}, {size}", "µs", lambda case: 1000),
-    "flood": ("receiving {size} text frames as {how}", "ns/message", lambda case: case.count),
+    "flood": ("receiving {size} frames as {how}", "ns/message", lambda case: case.count),
     "deflate": ("receiving compressed updates of {size} as str", "ns/message", lambda case: case.count),
     "objects": ("updates of {size} to objects by {how}", "ns/message", lambda case: case.count),
     "queued": ("{count} messages of {size} that have arrived", "ns/message", lambda case: case.count),
