@@ -266,7 +266,7 @@ lint-rust: | check
 # The whole suite. It keeps what it has measured and goes on there if it is interrupted. It ends after MINUTES=, or when
 # each case has its repeats; REPEATS=2 wants fewer of them, and SECTIONS="rr batch" measures a part. `make bench-docs`
 # writes the tables, plots and pages again from the files in docs/benchmarks.
-MINUTES ?= 55
+MINUTES := 48
 
 bench: $(benching) $(built)
 	$(bin)/python -m bench.report $(SECTIONS) $(if $(REPEATS),--repeats $(REPEATS)) --minutes $(MINUTES) --docs

@@ -18,7 +18,7 @@ WORKS = {
     "one_way": ("request-response in its two ways, {size}", "µs", lambda case: 1000),
     "batch": ("batch of {count}, {size}", "µs/message", lambda case: 1000 * case.count),
     "window": ("sliding window of {count}, {size}", "µs", lambda case: 1000),
-    "flood": ("receiving {size} text frames as {how}", "ns/message", lambda case: case.count),
+    "flood": ("receiving {size} frames as {how}", "ns/message", lambda case: case.count),
     "deflate": ("receiving compressed updates of {size} as str", "ns/message", lambda case: case.count),
     "objects": ("updates of {size} to objects by {how}", "ns/message", lambda case: case.count),
     "queued": ("{count} messages of {size} that have arrived", "ns/message", lambda case: case.count),
@@ -38,8 +38,9 @@ WORKS = {
 
 # The works that one process does in one go: those that have no rounds, keep a schedule, or have one contender.
 WHOLE = ("idle", "answers", "primitive")
-MANY = 100  # connections, which take longer to open than to use
 BURSTS = 30  # of each contender in a repeat: the shorter they are, the closer in time are two that a ratio compares
+LEAST = 10  # round trips of a burst, so that its median means something
+MANY = 100  # connections, which take longer to open than to use
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Case:
     @property
     def bursts(self):
         """How often one process runs a part of the rounds, in turn with the other contenders."""
-        if self.function in WHOLE or (self.function == "fan_in" and self.count >= MANY):
+        if self.function in WHOLE:
             return 1
         return min(self.most_bursts, self.rounds)
 
@@ -119,20 +120,21 @@ class Case:
 
     def of_size(self, size):
         """The same work at another size, with a number of rounds that suits the size."""
-        made = {"request_response": request_response, "batch": batch, "flood": flood, "deflate": deflate}
+        made = {"request_response": request_response, "one_way": one_way, "batch": batch, "flood": flood}
         if size == self.size or self.function not in made:
             return replace(self, size=size)
         usual = made[self.function](size)
-        return replace(self, size=size, count=usual.count, rounds=usual.rounds, warmup=usual.warmup)
+        kept = ("count", "rounds", "warmup", "most_bursts")
+        return replace(self, size=size, **{name: getattr(usual, name) for name in kept})
 
     def shorter(self, factor):
         counted = self.function in ("flood", "deflate", "objects", "queued")
         return replace(
             self,
             count=max(1, self.count // factor) if counted or self.function == "idle" else self.count,
-            rounds=max(10, self.rounds // factor),
+            rounds=max(LEAST, self.rounds // factor),
             warmup=max(3, self.warmup // factor),
-            most_bursts=max(10, BURSTS // factor),
+            most_bursts=min(self.most_bursts, max(LEAST, BURSTS // factor)),
         )
 
 
@@ -144,13 +146,19 @@ def size_name(size):
 
 
 def request_response(size, **options):
-    """Long frames have fewer rounds: those of more than 16 KiB move as many bytes as 4,000 of 16 KiB."""
-    rounds = min(4000, max(60, 4000 * 16384 // max(size, 1)))
-    return Case("request_response", size, rounds=rounds, warmup=max(20, rounds // 8), **options)
+    return Case("request_response", size, **trips_of(size, 4000), **options)
 
 
 def one_way(size, cores="two", **options):
-    return Case("one_way", size, rounds=3000, warmup=300, cores=cores, **options)
+    return Case("one_way", size, **trips_of(size, 3000), cores=cores, **options)
+
+
+def trips_of(size, rounds):
+    """The round trips of a case. Those of more than 16 KiB move as many bytes as all of 16 KiB, in fewer bursts. The
+    first on a connection are slower, so each burst has LEAST of them, and half as many to warm up."""
+    rounds = min(rounds, max(6 * LEAST, rounds * 16384 // max(size, 1)))
+    bursts = min(BURSTS, rounds // LEAST)
+    return {"rounds": rounds, "warmup": max(bursts * LEAST // 2, rounds // 8), "most_bursts": bursts}
 
 
 def batch(size, cores="two", **options):
@@ -164,8 +172,9 @@ def window(size, cores="two", **options):
 
 
 def flood(size, cores="two", **options):
-    count = min(5000, 1_250_000 // size)
-    return Case("flood", size, count=count, rounds=BURSTS, warmup=BURSTS, cores=cores, **options)
+    """Long ones, beside which the request and the first wakeup are nothing."""
+    count = min(20_000, 5_000_000 // size)
+    return Case("flood", size, count=count, rounds=12, warmup=12, cores=cores, **options)
 
 
 def deflate(size, cores="two", **options):
@@ -189,11 +198,14 @@ def mixed(size=1024):
 
 
 def varied(low, high, rounds):
-    return Case("varied", low, rounds=rounds, warmup=max(BURSTS, rounds // 30), upto=high)
+    """Every burst has the same sizes, the first of the sequence."""
+    bursts = min(BURSTS, rounds // 50)
+    warmup = max(bursts, rounds // 30)
+    return Case("varied", low, rounds=rounds, warmup=warmup, upto=high, most_bursts=bursts)
 
 
 def fan_in(count, size=512, cores="two", **options):
-    rounds = BURSTS if count < MANY else 10
+    rounds = BURSTS if count < MANY else LEAST
     return Case("fan_in", size, count=count, rounds=rounds, warmup=rounds, cores=cores, **options)
 
 

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from bench.clock import advance
-from bench.contenders import contenders, gap, is_c, is_floor
+from bench.contenders import contenders, gap, is_c, is_floor, no_such
 from bench.harness import measure
 from bench.sections import SECTIONS, smoke
 
@@ -37,6 +37,8 @@ def rows(config):
     """A test for each (section, case, contender). Floors in C++ and Rust take a minute to build, which a short run does
     not have."""
     chosen = config.getoption("contenders")
+    if chosen and (problem := no_such(chosen)):
+        raise pytest.UsageError(problem)
     if config.getoption("smoke") or config.getoption("quick"):
         found = [
             (section, case, [name for name in names if not is_floor(name) or is_c(name)])
@@ -44,6 +46,10 @@ def rows(config):
         ]
     else:
         wanted = config.getoption("sections") or SECTIONS
+        if unknown := set(wanted) - set(SECTIONS):
+            raise pytest.UsageError(
+                f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}"
+            )
         found = [
             (name, case, contenders(case, SECTIONS[name])) for name in wanted for case in SECTIONS[name].cases
         ]

@@ -57,7 +57,7 @@ class Client:
 
     def functions(self):
         """All its works, with their variants."""
-        works = generic(self.kind) if self.kind else ()
+        works = generic(self.kind) if self.kind and "open_one" in self.names else ()
         varied = [f"{work}_busy_poll" for work in VARIED if work in works and "open_busy_poll" in self.names]
         return dict.fromkeys([*self.names, *works, *varied])
 
@@ -110,13 +110,22 @@ def contenders(case, section=None):
     return [name for name in names if case.cores == "two" or not spins(name)] + floors(case)
 
 
-# Why a kind of client lacks a work. Any other client that lacks one has no function for it in its file.
+NO_TAKEOVER = "websocket-rs inflates only without context takeover, which the feed has"
+# Why a kind of client, or a client, lacks a work.
 LACKING = {
     ("listening", "queued"): "a listener has no recv()",
     ("listening", "errors"): "a listener has no recv()",
     ("listening", "mixed"): "a listener has no recv()",
     ("blocking", "fan_in"): "a blocking client has one connection per thread",
+    ("picows_listener", "deflate"): "picows' core client does not compress",
+    ("websocket_client", "deflate"): "websocket-client has no permessage-deflate",
+    ("websocket_rs_sync", "deflate"): "websocket-rs' sync client has no permessage-deflate",
+    ("websocket_rs_async", "deflate"): NO_TAKEOVER,
+    ("websocket_rs_listener", "deflate"): NO_TAKEOVER,
+    ("websocket_rs_listener", "idle"): "its connections are those of websocket_rs_async",
 }
+# A client whose file has no `open_one` has only the works of its file.
+NOT_SHARED = "its callback has not the signature of the listeners, which share this work"
 
 
 def lacking(case, section=None):
@@ -128,11 +137,15 @@ def lacking(case, section=None):
     for name, client in clients().items():
         wanted = not (section and section.clients) or name in section.clients
         if wanted and client.kind and name not in present:
-            reason = LACKING.get(
-                (client.kind, case.function), f"its file in bench/clients has no {case.function}"
-            )
-            found[name] = f"{name}: {reason}"
+            found[name] = f"{name}: {why_lacking(name, case.function)}"
     return found
+
+
+def why_lacking(name, work):
+    """The reason why a client has no row for a work."""
+    client = clients()[name]
+    usual = f"its file in bench/clients has no {work}" if "open_one" in client.names else NOT_SHARED
+    return LACKING.get((name, work)) or LACKING.get((client.kind, work), usual)
 
 
 def spins(name):
@@ -187,6 +200,8 @@ def importable(module):
 @functools.cache
 def why_not(name):
     """The reason why a contender cannot run here, or None."""
+    if name not in known():
+        return no_such([name])
     if is_c(name):
         return None
     if is_floor(name):
@@ -223,6 +238,7 @@ def command(name, case, server, cpu):
         size = f"{case.size}-{case.upto}" if case.upto else case.size
         counted = [case.count] if case.function in ("batch", "flood", "fan_in") else []
         program, *mode = FLOORS[case.function][name]
+        mode += [case.how] if case.function == "flood" else []
         words = [*native.client(name, program, tls=case.tls), *mode, server.port, cpu, size]
         words += [*counted, case.rounds, case.warmup] + ([server.ca] if server.ca else [])
         return [str(word) for word in words]
@@ -237,10 +253,16 @@ def command(name, case, server, cpu):
     return [str(word) for word in words]
 
 
+def no_such(names):
+    """What to say if some of `names` are no contenders, or None."""
+    unknown = ", ".join(sorted(set(names) - known()))
+    return f"no contender {unknown}; there are {', '.join(sorted(known()))}" if unknown else None
+
+
 def chosen(case, wanted, section=None):
     """The contenders of a case, limited to `wanted` if given. Exit if one of the wanted ones does not exist."""
-    if wanted and (unknown := set(wanted) - known()):
-        raise SystemExit(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(known()))}")
+    if wanted and (problem := no_such(wanted)):
+        raise SystemExit(problem)
     if wanted:
         return [name for name in contenders(case) if name in wanted]
     return contenders(case, section)

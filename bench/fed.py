@@ -15,18 +15,18 @@ import importlib
 import sys
 
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request
 
-from bench.clients.payloads import flood_request, flooded
+from bench.clients.payloads import asked_flood
 
 BLOCK = 16 * 1024  # the kernel takes two of them at once, whatever its buffers
 
 
 class Server(asyncio.Protocol):
     def __init__(self, size, count):
-        self.asked = flood_request(size, count).decode()
-        header = bytes([0x81, size]) if size < 126 else b"\x81\x7e" + size.to_bytes(2, "big")
-        self.frame = header + flooded(size)
+        self.asked, payload, _ = asked_flood(size, count)
+        header = bytes([0x82, size]) if size < 126 else b"\x82\x7e" + size.to_bytes(2, "big")
+        self.frame = header + payload
         self.count = count
 
     def connection_made(self, transport):
@@ -38,7 +38,7 @@ class Server(asyncio.Protocol):
         for event in self.connection.events():
             if isinstance(event, Request):
                 self.transport.write(self.connection.send(AcceptConnection()))
-            elif isinstance(event, TextMessage):
+            elif isinstance(event, BytesMessage):
                 assert event.data == self.asked, event.data
                 self.left = self.count
                 self.feed()
@@ -48,7 +48,7 @@ class Server(asyncio.Protocol):
 
     def feed(self):
         if self.left == 0:
-            self.transport.write(b"\x81\x04DONE")
+            self.transport.write(b"\x82\x04DONE")
             return
         frames = min(self.left, BLOCK // len(self.frame))
         self.left -= frames

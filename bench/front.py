@@ -11,7 +11,10 @@ from bench.contenders import floor
 
 # The faces: their columns of libraries. Each library's fastest client of the same kind stands for it.
 FACES = {
-    "wsfast_listener": ("listener", {"picows": "picows_listener"}),
+    "wsfast_listener": (
+        "listener",
+        {"picows": "picows_listener", "websocket-rs": "websocket_rs_listener"},
+    ),
     "wsfast_awaitable": (
         "awaitable",
         {

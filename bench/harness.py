@@ -1,20 +1,22 @@
 """Runs the contenders of a case, interleaved, and compares them. In each repeat every contender is a fresh process with
 a fresh server.
 
-A repeat has several short bursts of every contender, in an order that rotates from burst to burst, so that a slow phase
-of the machine affects all of them. A ratio compares two neighbouring bursts, and tables show the median of the bursts.
+A repeat has several short bursts of every contender, by turns and in another order each turn, so that a slow phase of
+the machine affects all of them. A ratio compares two bursts of the same turn, and tables show the median of the bursts.
 """
 
 import contextlib
 import functools
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 
 import trustme
 
@@ -113,7 +115,7 @@ def cpus(cores):
 
 class Run:
     """A contender with a server of its own, for one repeat of a case. The contenders of a case wait for their turns, so
-    that bursts of all of them alternate: a slow phase of the machine affects neighbours alike.
+    that bursts of all of them alternate: a slow phase of the machine affects all alike.
 
     A client is a process that waits between its bursts; a floor is a process for each burst.
 
@@ -129,6 +131,7 @@ class Run:
                 server_cpu, client_cpu = cpus(case.cores)
                 self.server = stack.enter_context(server_of(case, server_cpu))
                 self.words = command(name, case.burst, self.server, client_cpu)
+                self.alone = command(name, replace(case, rounds=1, warmup=0), self.server, client_cpu)
             except SystemExit as reason:
                 raise RunFailedError(f"{name} cannot run: {reason}") from None
             if not is_floor(name):
@@ -180,12 +183,18 @@ class Run:
             self.line()
 
     def burst(self):
-        """The summary of one burst, as the client or the floor printed it.
+        """The summary of one burst, with the processor time of a connection with one round `alone`.
 
         :raises RunFailedError: there is none
         """
         if is_floor(self.name):
-            self.start(self.words)
+            return {"alone": self.summary(self.alone)["cpu"], **self.summary(self.words)}
+        return self.summary(self.words)
+
+    def summary(self, words):
+        """What the client or the floor printed."""
+        if is_floor(self.name):
+            self.start(words)
         try:
             if not is_floor(self.name):
                 with contextlib.suppress(BrokenPipeError):  # line() says why it has ended
@@ -231,20 +240,25 @@ class Result:
         return [run[way]["p50"] / self.case.scale for run in self.runs[name] if way in run]
 
     def ratio(self, name, other):
-        """The median of the ratios of neighbouring bursts, with its spread; None if the other contender did not run."""
+        """The median of the ratios of bursts of the same turn, with its spread; None if the other one did not run."""
         if other not in self.runs:
             return None
         return stats.ratios(self.point(name), self.point(other), self.case.bursts)
 
     def cpu(self, name):
-        """Microseconds of processor time for one message: the median of the bursts; None if nobody counted them."""
+        """Microseconds of processor time for one message, without opening and closing: what all bursts took beyond as
+        many connections with one round; None if nobody counted them."""
         case = self.case.burst
-        found = [
-            run["cpu"] / 1000 / case.messages / (case.rounds + case.warmup)
-            for run in self.runs[name]
-            if "cpu" in run
-        ]
-        return stats.median(found) if found else None
+        messages = case.messages * (case.rounds + case.warmup - 1)
+        runs = [run for run in self.runs[name] if "alone" in run]
+        if not runs or not messages:
+            return None
+        return max(0, sum(run["cpu"] - run["alone"] for run in runs)) / 1000 / messages / len(runs)
+
+    def kernel(self, name):
+        """The kernel's part of the processor time of all bursts, as its ticks have it; None if nobody asked it."""
+        runs = [run for run in self.runs[name] if "kernel" in run]
+        return min(1, sum(run["kernel"] for run in runs) / sum(run["cpu"] for run in runs)) if runs else None
 
     def rows(self):
         for name in self.runs:
@@ -308,8 +322,7 @@ def together(names, case, repeat):
             with failing(found, name):
                 run.prepare()
         for burst in range(case.bursts):
-            turn = (repeat + burst) % len(names)
-            for name in [*names[turn:], *names[:turn]]:
+            for name in random.Random(f"{repeat}, {burst}").sample(names, len(names)):
                 if isinstance(found[name], list):
                     with failing(found, name):
                         found[name].append(ready[name].burst())

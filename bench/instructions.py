@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import cases, counted, harness
-from bench.contenders import ROOT, why_not
+from bench.contenders import ROOT, no_such, why_not
 
 COLLECTED = re.compile(r"Collected : (\d+)")
 
@@ -103,6 +103,10 @@ def main():
     parser.add_argument("--json", help="write the counts to this file")
     parser.add_argument("--against", help="compare with the counts in this file")
     wanted = parser.parse_args()
+    if unknown := set(wanted.works) - set(WORKS):
+        parser.error(f"no work {', '.join(sorted(unknown))}; there are {', '.join(WORKS)}")
+    if problem := no_such(wanted.clients or ()):
+        parser.error(problem)
     then = json.loads(Path(wanted.against).read_text()) if wanted.against else {}
     now = {}
     for work in wanted.works or WORKS:

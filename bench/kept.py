@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from bench.contenders import ROOT
 from bench.harness import Result
 
 KEPT = ROOT / "build" / "bench" / "rows"
+MEASURING = ("worker.py", "[cw]*/*.py", "servers/*.py", "*/*.[ch]", "floor/*.cpp", "floor/rust/src/*.rs")
 LIBRARIES = (
     "picows",
     "websockets",
@@ -72,17 +74,24 @@ def machine():
     }
 
 
+def digest(*patterns):
+    found = hashlib.sha256()
+    for file in sorted(file for pattern in patterns for file in ROOT.glob(pattern)):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:8]
+
+
 def build():
-    """The version of wsfast, and a digest of its compiled modules."""
-    digest = hashlib.sha256()
-    for file in sorted((ROOT / "wsfast").rglob("*.so")):
-        digest.update(file.read_bytes())
-    return f"{installed('wsfast') or 'in place'} ({digest.hexdigest()[:8]})"
+    """The version of wsfast, and a digest of its modules."""
+    return f"{installed('wsfast') or 'in place'} ({digest('wsfast/**/*.so', 'wsfast/**/*.py')})"
 
 
+@functools.cache
 def fingerprint():
-    """The facts that two runs must share to be one."""
-    return {name: fact for name, fact in machine().items() if name not in ("date", "load before")}
+    """The facts that two runs must share to be one: the machine, the software, and what measures."""
+    measuring = digest(*(f"bench/{part}" for part in MEASURING))
+    shared = {name: fact for name, fact in machine().items() if name not in ("date", "load before")}
+    return {**shared, "measured by": measuring}
 
 
 def slug(facts):
@@ -96,12 +105,13 @@ def file_of(section, case):
 
 
 def load(section, case, names):
-    """The Result that was kept, with every contender's as many runs; None if the machine or the contenders differ."""
+    """The Result that was kept, with every contender's as many runs; None if the machine, the case or the contenders
+    differ."""
     try:
         data = json.loads(file_of(section, case).read_text())
     except (OSError, ValueError):
         return None
-    if data["fingerprint"] != fingerprint() or data["names"] != names:
+    if (data["fingerprint"], data["case"], data["names"]) != (fingerprint(), asdict(case), names):
         return None
     return Result(case, data["runs"], data["gaps"], data["failed"])
 
@@ -109,7 +119,7 @@ def load(section, case, names):
 def save(section, names, result):
     file = file_of(section, result.case)
     file.parent.mkdir(parents=True, exist_ok=True)
-    data = {"fingerprint": fingerprint(), "names": names}
+    data = {"fingerprint": fingerprint(), "case": asdict(result.case), "names": names}
     data |= {"runs": result.runs, "gaps": result.gaps, "failed": result.failed}
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(data))

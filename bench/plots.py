@@ -17,6 +17,7 @@ COLOURS = {
     "wsfast_sync": "#f4c2c2",
     "picows_listener": "#00798c",
     "picows_websockets": "#58b3bd",
+    "websocket_rs_listener": "#5e3a87",
     "websocket_rs_async": "#8d6cab",
     "websocket_rs_sync": "#c3abd6",
     "websockets_asyncio": "#edae49",

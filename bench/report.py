@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import cases, counted, front, kept, tables
-from bench.contenders import ROOT, chosen, gap
+from bench.contenders import ROOT, chosen, gap, lacking
 from bench.sections import SECTIONS
 from bench.suite import Item, run
 
@@ -100,6 +100,16 @@ def items_of(name, wanted):
             yield Item(name, case, names, repeats_of(section, wanted), keep=not changed, fresh=wanted.fresh)
 
 
+def why_nothing(names, wanted):
+    """Why the chosen sections have no row of the chosen contenders."""
+    reasons = {}
+    for case in (case for name in names for case in section_cases(name, wanted)):
+        absent = lacking(case)
+        for one in wanted.contenders:
+            reasons[absent.get(one, f"{one}: not a contender of {case.function}")] = None
+    return list(reasons)
+
+
 def kept_section(name):
     """What an earlier run kept of a section that this run does not measure."""
     section = SECTIONS[name]
@@ -112,6 +122,8 @@ def collect(wanted):
     facts, data = dict(kept.machine()), []
     names = wanted.sections or list(SECTIONS)
     items = [item for name in names for item in items_of(name, wanted)]
+    if not items:
+        raise SystemExit("\n".join(why_nothing(names, wanted)))
     try:
         run(items, wanted.minutes)
     except KeyboardInterrupt:

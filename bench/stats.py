@@ -73,8 +73,8 @@ def interval(processes):
 
 
 def ratios(values, others, bursts=None):
-    """The ratio of two contenders in neighbouring bursts, in which a slow machine affects both. `bursts` is how many a
-    process has; without it, all are of one process."""
+    """The ratio of two contenders in bursts of the same turn, in which a slow machine affects both. A process has
+    `bursts` of them; without it, all are of one process."""
     processes = by_process([value / other for value, other in zip(values, others)], bursts)
     found = [value for process in processes for value in process]
     return {

@@ -38,7 +38,7 @@ class Progress:
     """Prints what is being measured, and how long the rest will take, by the repeats that are done."""
 
     def __init__(self, items, deadline):
-        self.items, self.deadline, self.told = items, deadline, set()
+        self.items, self.deadline, self.told, self.is_over = items, deadline, set(), False
 
     def say(self, *words):
         print(*words, file=sys.stderr, flush=True)
@@ -53,6 +53,11 @@ class Progress:
         all_of_them = sum(seconds * (item.repeats - item.done) for item, seconds in a_repeat)
         once = sum(seconds for item, seconds in a_repeat if not item.done)
         return max(once, min(all_of_them, self.deadline - time.monotonic()))
+
+    def over(self, minutes):
+        if not self.is_over:
+            self.is_over = True
+            self.say(f"{minutes:g} minutes are over")
 
     def item(self, item, number, last):
         rest = self.rest()
@@ -75,9 +80,9 @@ def run(items, minutes=None):
         for item in items:
             if item.repeats < number or item.done >= number:
                 continue
-            if number > 1 and time.monotonic() > deadline:
-                progress.say(f"{minutes:g} minutes are over")
-                return
+            if number > 1 and time.monotonic() + (item.seconds or 0) * len(item.names) > deadline:
+                progress.over(minutes)
+                continue  # with what is shorter
             progress.item(item, number, last)
             item.measure(number)
             progress.gaps(item)

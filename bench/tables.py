@@ -50,8 +50,7 @@ def as_data(section, result):
         rates = [1e9 * case.messages / (value * case.scale) for value in means]
         row = {**stats.with_spread(values), "n": len(values), "cpu": result.cpu(name)}
         row["rates"] = rates
-        kernel = [run["system"] for run in result.runs[name] if "system" in run]
-        row["system"] = stats.median(kernel) if kernel else None
+        row["system"] = result.kernel(name)
         row |= {way: stats.median(parts) for way in PARTS if (parts := result.part(name, way))}
         row |= {point: stats.median(tail) for point in TAIL if (tail := result.point(name, point))}
         row["samples"] = min(run.get("n", 0) for run in result.runs[name])  # of a burst

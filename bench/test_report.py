@@ -18,7 +18,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 def runs(*figures):
     return [
-        {**stats.summary([figure * 1000, figure * 1000 + 1]), "cpu": figure * 4_500_000} for figure in figures
+        {**stats.summary([figure * 1000, figure * 1000 + 1]), "cpu": figure * 4_500_000, "alone": 0}
+        for figure in figures
     ]
 
 
@@ -431,12 +432,52 @@ def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
     assert len(result.runs["wsfast_listener"]) == 2 * case.bursts
 
 
+def test_processor_time_is_that_of_the_messages():
+    """Opening and closing are taken off. A round trip cannot take less time than its client computes."""
+    case = cases.request_response(512)
+    rounds = case.burst.rounds + case.burst.warmup
+    spent = [
+        {"cpu": 700_000 + 5000 * rounds, "alone": 700_000 + 5000, "kernel": tick} for tick in (0, 1_000_000)
+    ]
+    result = Result(case, {"wsfast_sync": spent, "C:epoll": [{"p50": 1}]})
+    assert result.cpu("wsfast_sync") == 5
+    assert result.cpu("C:epoll") is None
+    assert 0 < result.kernel("wsfast_sync") < 1
+    assert result.kernel("C:epoll") is None
+
+
+def test_what_was_kept_counts_for_the_same_case_only(monkeypatch, tmp_path):
+    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    case, names = cases.flood(128), ["wsfast_sync"]
+    kept.save("flood", names, Result(case, {"wsfast_sync": runs(1)}))
+    assert kept.load("flood", case, names).runs
+    assert kept.load("flood", dataclasses.replace(case, rounds=case.rounds + 1), names) is None
+    assert kept.load("flood", case, [*names, "C"]) is None
+
+
+def test_a_case_that_would_not_end_in_time_is_left_out(monkeypatch, tmp_path, capsys):
+    """What is shorter goes on."""
+    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    took = []
+    monkeypatch.setattr(suite.time, "monotonic", lambda: sum(took))
+    monkeypatch.setattr(
+        harness, "Run", run_of(lambda name, case: took.append({20: 40, 40: 5}[case.rate]) or runs(7)[0])
+    )
+    long, short = (
+        suite.Item("open-loop", cases.answers(rate, 1), ["wsfast_sync"], 2, keep=False) for rate in (20, 40)
+    )
+    suite.run([long, short], minutes=1)
+    assert (long.done, short.done) == (1, 2)
+    assert capsys.readouterr().err.count("1 minutes are over") == 1
+
+
 def test_bursts_alternate(monkeypatch):
     """So a slow phase of the machine affects neighbours alike."""
     ran = []
     monkeypatch.setattr(harness, "Run", run_of(lambda name, case: ran.append(name) or runs(7)[0]))
     harness.measure(cases.request_response(512), ["wsfast_listener", "C:epoll"], 1)
-    assert ran[:4] == ["wsfast_listener", "C:epoll", "C:epoll", "wsfast_listener"]
+    turns = [tuple(ran[at : at + 2]) for at in range(0, len(ran), 2)]
+    assert set(turns) == {("wsfast_listener", "C:epoll"), ("C:epoll", "wsfast_listener")}
     assert len(ran) == 2 * cases.BURSTS
 
 

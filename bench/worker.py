@@ -147,19 +147,28 @@ def more_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def measured(function, options, context):
-    """The summary of a work's samples, with the processor time of all its rounds, warm-up included."""
-    rounds = options.warmup + options.rounds
+def worked(function, options, context, rounds):
+    """The samples of so many rounds, and the nanoseconds of processor time that all took, connection and all."""
     given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
-    before = resource.getrusage(resource.RUSAGE_SELF)
     start = time.process_time_ns()
     samples = call(function, options.loop, options.url, rounds=rounds, ssl=context, **given)
-    cpu = time.process_time_ns() - start
-    after = resource.getrusage(resource.RUSAGE_SELF)
+    return samples, time.process_time_ns() - start
+
+
+def measured(function, options, context):
+    """The summary of a work's samples, with the processor time of all its rounds, warm-up included, and of a connection
+    with one round alone."""
+    rounds = options.warmup + options.rounds
+    _, alone = worked(function, options, context, 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_stime
+    samples, cpu = worked(function, options, context, rounds)
+    kernel = resource.getrusage(resource.RUSAGE_SELF).ru_stime - before
     if len(samples) != rounds:
         raise SystemExit(f"{options.client} measured {len(samples)} rounds instead of {rounds}")
-    system = (after.ru_stime - before.ru_stime) / max(1e-9, cpu / 1e9)
-    return {**stats.parts(samples[options.warmup :]), "cpu": cpu, "system": round(min(1, system), 3)}
+    # While the last window empties, nothing is sent.
+    end = max(options.warmup + 1, rounds - options.count) if options.work == "window" else rounds
+    spent = {"cpu": cpu, "alone": alone, "kernel": round(kernel * 1e9)}
+    return {**stats.parts(samples[options.warmup : end]), **spent}
 
 
 def result_of(function, options, context):
@@ -195,9 +204,7 @@ def main():
     context = trusting(cafile=options.ca) if options.ca else None
     more_files()
     if options.work not in ("idle", "answers"):
-        # A round on another connection comes first, so that the processor time of the others contains no imports.
-        given = {name: getattr(options, name) for name in ARGUMENTS[options.work]}
-        call(function, options.loop, options.url, rounds=1, ssl=context, **given)
+        worked(function, options, context, 1)  # it imports what the client needs
     if options.work != "idle" and not options.gc:
         gc.disable()
     loop = () if options.loop == "asyncio" else (options.loop,)

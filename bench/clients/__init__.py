@@ -13,6 +13,8 @@ A file defines any of these functions. Warm-up rounds are ordinary rounds; the w
 bench/works adds the works that need only `open_one(url, ssl)` of a client, and `send` and `recv` of its connection:
 one_way, window, fan_in, queued, errors, mixed, varied, objects, answers; for blocking clients batch and flood too.
 
+The frames of a flood are BINARY for `how="bytes"` and TEXT for `how="str"`, and its messages become that type.
+
 A plain `def` is a client without an event loop. A name with a suffix, such as `batch_send_many`, is a variant of its
 case and a row of its own (`wsfast_listener:send_many`). Payloads come from payloads.py. A client checks every reply:
 always the length, and the content where checking it is not timed. A file imports its library at the top, because only

@@ -1,19 +1,25 @@
-"""aiohttp's WebSocket client. Its messages have a type, which `receive_bytes()` and `receive_str()` check."""
+"""aiohttp's WebSocket client. Its messages have a type, which `receive_bytes()` and `receive_str()` check.
+
+Works that open many connections share one session among them, as aiohttp's documentation recommends.
+"""
 
 import importlib
+from functools import partial
+from types import SimpleNamespace
 
 import aiohttp
 
 from bench.clients import awaiting
+from bench.works import awaiting as works
 
 REQUIRES = "aiohttp"
 
 
 class Connection:
-    """A WebSocket and its session."""
+    """A WebSocket, and its session if it has one of its own."""
 
-    def __init__(self, session, ws):
-        self.session, self.ws = session, ws
+    def __init__(self, ws, session=None):
+        self.ws, self.session = ws, session
         self.send, self.recv, self.recv_raw = ws.send_bytes, ws.receive_bytes, ws.receive_str
 
     async def __aiter__(self):
@@ -22,12 +28,22 @@ class Connection:
 
     async def close(self):
         await self.ws.close()
-        await self.session.close()
+        if self.session:
+            await self.session.close()
 
 
-async def open_one(url, ssl):
+async def open_one(url, ssl, **options):
     session = aiohttp.ClientSession()
-    return Connection(session, await session.ws_connect(url, ssl=ssl or True, max_msg_size=0))
+    return Connection(await session.ws_connect(url, ssl=ssl or True, max_msg_size=0, **options), session)
+
+
+def new_session():
+    """A session for any number of connections: by default it has a hundred at most."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+
+async def open_on(session, url, ssl):
+    return Connection(await session.ws_connect(url, ssl=ssl or True, max_msg_size=0))
 
 
 async def request_response(url, size, rounds, ssl=None):
@@ -44,26 +60,31 @@ async def batch(url, size, count, rounds, ssl=None):
     return await awaiting.run(work, open_one, url, ssl)
 
 
-async def flood(url, size, count, rounds, how="str", ssl=None):
-    """The frames are text, and aiohttp returns text only as str."""
-
+async def flood(url, size, count, rounds, how="bytes", ssl=None):
     async def work(connection):
-        return await awaiting.flood(
-            connection.ws.send_str, connection.ws.receive_str, size, count, rounds, "str"
-        )
+        recv = connection.ws.receive_str if how == "str" else connection.recv
+        return await awaiting.flood(connection.send, recv, size, count, rounds, how)
 
     return await awaiting.run(work, open_one, url, ssl)
 
 
-async def deflate(url, size, count, rounds, ssl=None):
-    async def open_compressed(url, ssl):
-        session = aiohttp.ClientSession()
-        return Connection(session, await session.ws_connect(url, compress=15, max_msg_size=0))
+async def objects(url, size, count, rounds, how="msgspec", ssl=None):
+    """TEXT arrives as bytes, since the decoders take them."""
+    undecoded = SimpleNamespace(open_one=partial(open_one, decode_text=False))
+    return await works.objects(undecoded, url, size, count, rounds, how, ssl)
 
+
+async def fan_in(url, size, count, rounds, ssl=None):
+    async with new_session() as session:
+        shared = SimpleNamespace(open_one=partial(open_on, session))
+        return await works.fan_in(shared, url, size, count, rounds, ssl)
+
+
+async def deflate(url, size, count, rounds, ssl=None):
     async def work(connection):
         return await awaiting.deflate(connection.send, connection.ws.receive_str, size, count, rounds)
 
-    return await awaiting.run(work, open_compressed, url, ssl)
+    return await awaiting.run(work, partial(open_one, compress=15), url, ssl)
 
 
 async def deflate_zlib_ng(url, size, count, rounds, ssl=None):
@@ -77,8 +98,9 @@ async def deflate_isal(url, size, count, rounds, ssl=None):
 
 
 async def connect(url, rounds, ssl=None):
-    return await awaiting.openings(open_one, url, rounds, ssl)
+    async with new_session() as session:
+        return await awaiting.openings(partial(open_on, session), url, rounds, ssl)
 
 
 async def idle(url, count, after_message, ssl=None):
-    return await awaiting.open_many(open_one, url, count, after_message, ssl)
+    return await awaiting.open_many(partial(open_on, new_session()), url, count, after_message, ssl)

@@ -7,7 +7,7 @@ message are locals of the function.
 from functools import partial
 from time import perf_counter_ns as now
 
-from bench.clients.payloads import flood_request, flooded, request, requests, ticks
+from bench.clients.payloads import asked_flood, request, requests, ticks
 
 
 def same(reply, size, first, last):
@@ -49,16 +49,14 @@ async def batch(send, recv, size, count, rounds, send_all=None):
     return samples
 
 
-async def flood(send_text, recv, size, count, rounds, how):
-    """`recv` returns bytes or str, as `how` says."""
-    ask, payload, done = flood_request(size, count).decode(), flooded(size), b"DONE"
-    if how == "str":
-        payload, done = payload.decode(), done.decode()
+async def flood(send, recv, size, count, rounds, how):
+    """`recv` returns bytes of BINARY and str of TEXT. `how` says which of them comes."""
+    ask, payload, done = asked_flood(size, count, how)
     samples = []
     for _ in range(rounds):
         left = count
         start = now()
-        await send_text(ask)
+        await send(ask)
         while True:
             message = await recv()
             if message != payload:
@@ -70,25 +68,25 @@ async def flood(send_text, recv, size, count, rounds, how):
     return samples
 
 
-async def flood_iterated(send_text, messages, size, count, rounds):
-    """Iterating over `messages` yields str."""
-    ask, payload = flood_request(size, count).decode(), flooded(size).decode()
+async def flood_iterated(send, messages, size, count, rounds, how):
+    """The same flood with `async for`."""
+    ask, payload, done = asked_flood(size, count, how)
     samples = []
     left = count
     start = now()
-    await send_text(ask)
+    await send(ask)
     async for message in messages:
         if message == payload:
             left -= 1
             continue
         samples.append(now() - start)
-        if left or message != "DONE":
+        if left or message != done:
             raise ValueError(f"a wrong reply: {message[:40]!r}")
         if len(samples) == rounds:
             return samples
         left = count
         start = now()
-        await send_text(ask)
+        await send(ask)
     raise ConnectionError("the connection ended before the rounds did")
 
 
@@ -161,8 +159,7 @@ async def websockets_batch(open_one, url, size, count, rounds, ssl=None):
 
 async def websockets_flood(open_one, url, size, count, rounds, how="bytes", ssl=None):
     async def work(ws):
-        recv = ws.recv if how == "str" else partial(ws.recv, decode=False)
-        return await flood(ws.send, recv, size, count, rounds, how)
+        return await flood(ws.send, ws.recv, size, count, rounds, how)
 
     return await run(work, open_one, url, ssl)
 
@@ -174,11 +171,9 @@ async def websockets_deflate(open_one, url, size, count, rounds, ssl=None):
     return await run(work, open_one, url, ssl)
 
 
-async def websockets_flood_iterated(open_one, url, size, count, rounds, how="str", ssl=None):
-    """`async for` yields str, whatever `how` says."""
-
+async def websockets_flood_iterated(open_one, url, size, count, rounds, how="bytes", ssl=None):
     async def work(ws):
-        return await flood_iterated(ws.send, ws, size, count, rounds)
+        return await flood_iterated(ws.send, ws, size, count, rounds, how)
 
     return await run(work, open_one, url, ssl)
 

@@ -9,7 +9,7 @@ would cost half as much as a frame.
 import asyncio
 from time import perf_counter_ns as now
 
-from bench.clients.payloads import flood_request, flooded, request, requests, ticks
+from bench.clients.payloads import asked_flood, request, requests, ticks
 
 
 class Rounds:
@@ -112,14 +112,9 @@ def batch(base, send_batch, size, count, rounds):
     return Listener(rounds)
 
 
-def flood(base, send_text, size, count, rounds, how):
-    """`send_text(transport, payload)` sends the TEXT that requests the flood.
-
-    The callback compares every payload completely: at these sizes a comparison costs no more than len().
-    """
-    ask = flood_request(size, count)
-    payload = flooded(size)
-    text = payload.decode()
+def flood(base, send, size, count, rounds, how):
+    """The callback compares every payload completely: at these sizes a comparison costs no more than len()."""
+    ask, payload, _ = asked_flood(size, count, how)
     left = 0
 
     class Flood(Rounds, base):
@@ -127,7 +122,7 @@ def flood(base, send_text, size, count, rounds, how):
             nonlocal left
             left = count
             self.start = now()
-            send_text(transport, ask)
+            send(transport, ask)
 
         def end(self, transport, frame):
             self.samples.append(now() - self.start)
@@ -147,7 +142,7 @@ def flood(base, send_text, size, count, rounds, how):
     class AsStr(Flood):
         def on_ws_frame(self, transport, frame):
             nonlocal left
-            if frame.get_payload_as_utf8_text() == text:
+            if frame.get_payload_as_utf8_text() == payload:
                 left -= 1
             else:
                 self.end(transport, frame)
@@ -155,12 +150,9 @@ def flood(base, send_text, size, count, rounds, how):
     return {"bytes": AsBytes, "str": AsStr}[how](rounds)
 
 
-def flood_of_messages(base, send_text, size, count, rounds, how):
+def flood_of_messages(base, send, size, count, rounds, how):
     """The same flood with on_ws_message(), which only wsfast has. The type of the payload is `how`."""
-    ask = flood_request(size, count)
-    payload, done = flooded(size), b"DONE"
-    if how == "str":
-        payload, done = payload.decode(), done.decode()
+    ask, payload, done = asked_flood(size, count, how)
     left = 0
 
     class Listener(Rounds, base):
@@ -170,7 +162,7 @@ def flood_of_messages(base, send_text, size, count, rounds, how):
             nonlocal left
             left = count
             self.start = now()
-            send_text(transport, ask)
+            send(transport, ask)
 
         def on_ws_message(self, transport, msg_type, message):
             nonlocal left
@@ -186,7 +178,7 @@ def flood_of_messages(base, send_text, size, count, rounds, how):
     return Listener(rounds)
 
 
-def deflate(base, send_text, size, count, rounds):
+def deflate(base, send, size, count, rounds):
     """Compressed updates with on_ws_message()."""
     updates = [update.decode() for update in ticks(size, count)]
     due = iter(updates)
@@ -198,7 +190,7 @@ def deflate(base, send_text, size, count, rounds):
             nonlocal due
             due = iter(updates)
             self.start = now()
-            send_text(transport, b"MORE")
+            send(transport, b"MORE")
 
         def on_ws_message(self, transport, msg_type, message):
             if message == next(due, "DONE"):

@@ -6,18 +6,14 @@ import random
 
 
 def request(size: int, number: int = 0) -> bytes:
-    """The payload of request `number`: the bytes 0 to 250 again and again, from `number` on. Payloads are distinct, so a
-    check finds missing or swapped echoes."""
+    """The payload of request `number`: the bytes 0 to 250 again and again, from `number` on. Payloads are distinct, so
+    a check finds missing or swapped echoes."""
     start = number % 251
     return (bytes(range(251)) * (size // 251 + 2))[start : start + size]
 
 
 def requests(size: int, count: int) -> list[bytes]:
     return [request(size, number) for number in range(count)]
-
-
-def flood_request(size: int, count: int) -> bytes:
-    return f"FLOOD {count} {size} text".encode()
 
 
 def compact(value: object) -> str:
@@ -58,3 +54,12 @@ def sizes(low: int, high: int, count: int) -> list[int]:
 def flooded(size: int) -> bytes:
     """The payload of every frame of a flood. A frame "DONE" ends the flood."""
     return bytes(ord("a") + i % 26 for i in range(size))
+
+
+def asked_flood(size: int, count: int, how: str = "bytes") -> tuple[bytes, bytes | str, bytes | str]:
+    """The request of a flood, each of its messages, and the one that ends it. Frames are BINARY for `bytes` and TEXT
+    for `str`, so that no library decodes or validates what its user wants as bytes."""
+    payload, done = flooded(size), b"DONE"
+    if how == "str":
+        return f"FLOOD {count} {size} text".encode(), payload.decode(), done.decode()
+    return f"FLOOD {count} {size} binary".encode(), payload, done

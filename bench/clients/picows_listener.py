@@ -17,10 +17,6 @@ def send(transport, payload):
     transport.send(BINARY, payload)
 
 
-def send_text(transport, payload):
-    transport.send(WSMsgType.TEXT, payload)
-
-
 def send_each(transport, payloads):
     for payload in payloads:
         transport.send(BINARY, payload)
@@ -37,7 +33,7 @@ async def batch(url, size, count, rounds, ssl=None):
 
 
 async def flood(url, size, count, rounds, how="bytes", ssl=None):
-    listener = listening.flood(WSListener, send_text, size, count, rounds, how)
+    listener = listening.flood(WSListener, send, size, count, rounds, how)
     return await listening.run(ws_connect, listener, url, ssl)
 
 

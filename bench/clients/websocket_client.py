@@ -1,4 +1,4 @@
-"""websocket-client. `recv()` decodes TEXT, so the bytes of TEXT come from `recv_data()`."""
+"""websocket-client. `recv()` decodes TEXT, so the bytes of TEXT come from `recv_data()`, which validates them too."""
 
 from contextlib import closing
 

@@ -31,8 +31,6 @@ def open_one(url, ssl):
 class Connection:
     """A WebSocket with the names of the works. It returns TEXT only as str."""
 
-    decodes = True
-
     def __init__(self, ws):
         self.send, self.recv, self.recv_raw, self.close = ws.send, ws.recv, ws.recv, ws.close
 

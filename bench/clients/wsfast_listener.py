@@ -27,10 +27,6 @@ def send(transport, payload):
     transport.send(BINARY, payload)
 
 
-def send_text(transport, payload):
-    transport.send(WSMsgType.TEXT, payload)
-
-
 def send_corked(transport, payloads):
     with transport.cork():
         for payload in payloads:
@@ -119,17 +115,17 @@ async def batch_send_many(url, size, count, rounds, ssl=None):
 
 
 async def flood(url, size, count, rounds, how="bytes", ssl=None):
-    listener = listening.flood(WSListener, send_text, size, count, rounds, how)
+    listener = listening.flood(WSListener, send, size, count, rounds, how)
     return await listening.run(ws_connect, listener, url, ssl)
 
 
 async def flood_messages(url, size, count, rounds, how="bytes", ssl=None):
-    listener = listening.flood_of_messages(WSListener, send_text, size, count, rounds, how)
+    listener = listening.flood_of_messages(WSListener, send, size, count, rounds, how)
     return await listening.run(ws_connect, listener, url, ssl)
 
 
 async def deflate(url, size, count, rounds, ssl=None):
-    listener = listening.deflate(WSListener, send_text, size, count, rounds)
+    listener = listening.deflate(WSListener, send, size, count, rounds)
     return await listening.run(partial(ws_connect, compression="deflate"), listener, url, ssl)
 
 

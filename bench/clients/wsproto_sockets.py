@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import wsproto
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Request, TextMessage
+from wsproto.extensions import PerMessageDeflate
 
 from bench.clients import blocking
 
@@ -13,7 +14,7 @@ REQUIRES = "wsproto"
 
 
 class Connection:
-    def __init__(self, url, ssl):
+    def __init__(self, url, ssl, extensions=()):
         where = urlsplit(url)
         self.sock = socket.create_connection((where.hostname, where.port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -21,7 +22,7 @@ class Connection:
             self.sock = ssl.wrap_socket(self.sock, server_hostname=where.hostname)
         self.ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
         self.events, self.parts = iter(()), []
-        self.sock.sendall(self.ws.send(Request(host=where.netloc, target=where.path)))
+        self.sock.sendall(self.ws.send(Request(where.netloc, where.path, list(extensions))))
         if not isinstance(self.next_event(), AcceptConnection):
             raise ConnectionError("upgrade refused")
 
@@ -47,7 +48,7 @@ class Connection:
             elif isinstance(event, CloseConnection):
                 raise ConnectionError("closed")
 
-    recv_raw, decodes = recv, True  # wsproto returns TEXT only as str
+    recv_raw = recv  # wsproto returns TEXT only as str
 
     def close(self):
         self.sock.sendall(self.ws.send(CloseConnection(1000)))
@@ -62,6 +63,11 @@ open_one = Connection
 def request_response(url, size, rounds, ssl=None):
     with closing(open_one(url, ssl)) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
+
+
+def deflate(url, size, count, rounds, ssl=None):
+    with closing(open_one(url, ssl, [PerMessageDeflate()])) as connection:
+        return blocking.deflate(connection, size, count, rounds)
 
 
 def connect(url, rounds, ssl=None):

@@ -57,7 +57,7 @@ def slim(report):
 
 
 def ratios(found):
-    """The ratios of neighbouring bursts, of wsfast's clients to others: [median, its interval in words, noise]."""
+    """The ratios of bursts of the same turn, of wsfast's clients to others: [median, its interval in words, noise]."""
     pairs = {}
     for one in found:
         words = (

@@ -10,7 +10,8 @@ the same name here adds its works. The first parameter of a work is the client's
 
 The worker calls a work twice, first with one round. A work returns nanoseconds per round, or for each message the times
 (sent, stamped by the server, received). A connection that cannot receive TEXT as bytes by `recv(decode=False)` has
-`recv_raw()`.
+`recv_raw()`. A client without `open_one` has only the works of its file. A client whose messages are buffers of its own
+has `view`, a function that makes memoryviews of them.
 """
 
 from functools import partial
@@ -41,8 +42,9 @@ def stamped(reply, payload):
     return int.from_bytes(reply[-STAMP:], "little")
 
 
-def decoder(how):
-    """The function that makes objects of JSON: `json`, `msgspec` or `orjson`."""
+def decoder(how, view=None):
+    """The function that makes objects of JSON: `json`, `msgspec` or `orjson`. `view` makes of a library's message what
+    orjson takes; the others take any buffer."""
     if how == "msgspec":
         import msgspec
 
@@ -50,7 +52,7 @@ def decoder(how):
     if how == "orjson":
         import orjson
 
-        return orjson.loads
+        return (lambda message: orjson.loads(view(message))) if view else orjson.loads
     import json
 
     return lambda payload: json.loads(payload if isinstance(payload, str) else bytes(payload))

@@ -4,7 +4,7 @@ import asyncio
 from time import perf_counter_ns as now
 
 from bench.clients import awaiting
-from bench.clients.payloads import flooded, request, sizes, ticks
+from bench.clients.payloads import asked_flood, request, sizes, ticks
 from bench.works import decoder, recv_raw, stamped, trips
 
 ARRIVING = 0.05  # seconds until all messages of `queued` have come: not timed
@@ -62,7 +62,7 @@ async def queued(client, url, size, count, rounds, ssl=None):
     """Receives `count` messages that have arrived before the first `recv()`."""
 
     async def work(ws):
-        ask, payload = f"FLOOD {count} {size} binary".encode(), flooded(size)
+        ask, payload, done = asked_flood(size, count)
         recv = ws.recv
         samples = []
         for _ in range(rounds):
@@ -73,7 +73,7 @@ async def queued(client, url, size, count, rounds, ssl=None):
             while (message := await recv()) == payload:
                 left -= 1
             samples.append(now() - start)
-            if left or message != b"DONE":
+            if left or message != done:
                 raise ValueError(f"a wrong reply: {message[:40]!r}")
         return samples
 
@@ -84,7 +84,7 @@ async def queued_iterated(client, url, size, count, rounds, ssl=None):
     """The same with `async for`."""
 
     async def work(ws):
-        ask, payload = f"FLOOD {count} {size} binary".encode(), flooded(size)
+        ask, payload, done = asked_flood(size, count)
         samples, left = [], count
         await ws.send(ask)
         await asyncio.sleep(ARRIVING)
@@ -94,7 +94,7 @@ async def queued_iterated(client, url, size, count, rounds, ssl=None):
                 left -= 1
                 continue
             samples.append(now() - start)
-            if left or message != b"DONE":
+            if left or message != done:
                 raise ValueError(f"a wrong reply: {message[:40]!r}")
             if len(samples) == rounds:
                 break
@@ -168,7 +168,7 @@ async def objects(client, url, size, count, rounds, how="msgspec", ssl=None):
     """From the JSON of an order-book update on the wire to a Python object."""
 
     async def work(ws):
-        decode, recv = decoder(how), recv_raw(ws)
+        decode, recv = decoder(how, getattr(client, "view", None)), recv_raw(ws)
         expected = [decode(tick)["u"] for tick in ticks(size, count)]
         samples = []
         for _ in range(rounds):

@@ -7,7 +7,7 @@ hold, the client and the server wait for each other for ever, so those sizes hav
 import time
 from time import perf_counter_ns as now
 
-from bench.clients.payloads import flood_request, flooded, request, requests, sizes, ticks
+from bench.clients.payloads import asked_flood, request, requests, sizes, ticks
 from bench.works import decoder, recv_raw, stamped
 
 ARRIVING = 0.05  # seconds until all messages of `queued` have come: not timed
@@ -86,11 +86,8 @@ def batch(client, url, size, count, rounds, ssl=None):
 
 def flood(client, url, size, count, rounds, how="bytes", ssl=None):
     def work(ws):
-        ask, payload, done = flood_request(size, count), flooded(size), b"DONE"
-        as_str = how == "str" or getattr(ws, "decodes", False)
-        recv = ws.recv if as_str else recv_raw(ws)
-        if as_str:
-            payload, done = payload.decode(), done.decode()
+        ask, payload, done = asked_flood(size, count, how)
+        recv = ws.recv
         samples = []
         for _ in range(rounds):
             left = count
@@ -110,7 +107,7 @@ def queued(client, url, size, count, rounds, ssl=None):
     """Receives `count` messages that have arrived before the first `recv()`."""
 
     def work(ws):
-        ask, payload = f"FLOOD {count} {size} binary".encode(), flooded(size)
+        ask, payload, done = asked_flood(size, count)
         samples = []
         for _ in range(rounds):
             ws.send(ask)
@@ -120,7 +117,7 @@ def queued(client, url, size, count, rounds, ssl=None):
             while (message := ws.recv()) == payload:
                 left -= 1
             samples.append(now() - start)
-            if left or message != b"DONE":
+            if left or message != done:
                 raise ValueError(f"a wrong reply: {message[:40]!r}")
         return samples
 

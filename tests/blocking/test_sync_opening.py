@@ -148,7 +148,7 @@ def test_credentials_and_hosts():
 
     with (
         scripted(script) as server,
-        connect(server.url.replace("127", "user:pass@127"), user_agent_header=None),
+        connect(server.url.replace("//", "//user:pass@"), user_agent_header=None),
     ):
         pass
     request = server.result().decode()
@@ -217,6 +217,17 @@ def test_a_subclass():
 
     with scripted(echo) as server, connect(server.url, create_connection=Mine) as ws:
         assert type(ws) is Mine
+
+
+def test_a_connection_that_the_program_never_got_is_not_called_unclosed():
+    """Its object may end before connect() aborts it, as when a signal handler raises just after it was made."""
+
+    def interrupted(*args, **kwargs):
+        ClientConnection(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with scripted(echo) as server, pytest.raises(KeyboardInterrupt):
+        connect(server.url, create_connection=interrupted)
 
 
 def test_a_connection_that_is_forgotten_warns_and_is_closed():

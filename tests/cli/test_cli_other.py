@@ -60,13 +60,14 @@ def test_bench_compares_what_is_installed(run, monkeypatch):
     done = run("bench", "--seconds", "0.01", "--only", "wsfast", "--only", "picows", "--json", "-")
     content = json.loads(done.out)
     clients = {client["name"]: client for client in content["clients"]}
-    assert list(clients) == ["wsfast listener", "wsfast awaitable", "wsfast blocking", "picows"]
+    own = ["wsfast listener", "wsfast awaitable", "wsfast blocking"]
+    assert list(clients) == [*own, "picows", "picows.websockets"]
     for client in clients.values():
         assert client["failure"] is None
         assert client["version"]
         assert len(client["us"]["round trip, 512 B"]) >= 5
     assert done.code == (1 if "NOISY" in done.err else 0)
-    assert "to wsfast listener" in done.err
+    assert "to wsfast's of its kind" in done.err
 
 
 def test_bench_says_what_fails_and_what_is_missing(run, monkeypatch):
@@ -74,7 +75,7 @@ def test_bench_says_what_fails_and_what_is_missing(run, monkeypatch):
     listener = bench.CONTENDERS["wsfast listener"]
     gone = bench.CONTENDERS | {
         "wsfast gone": listener,
-        "wsfast absent": type(listener)("absent", "absent", None),
+        "wsfast absent": type(listener)("absent", "absent", None, "wsfast listener"),
     }
     monkeypatch.setattr(bench, "CONTENDERS", gone)
     done = run("bench", "--seconds", "0.01", "--only", "gone", "--only", "absent")
@@ -98,6 +99,7 @@ def test_a_noisy_row_is_said_to_be_one():
 
 
 def test_noise_is_no_ratio(monkeypatch):
+    """A ratio is to wsfast's client of the same kind."""
     monkeypatch.setattr(bench, "_WORKS", bench._WORKS[:1])
 
     def client(name, *rounds):
@@ -106,12 +108,13 @@ def test_noise_is_no_ratio(monkeypatch):
     clients = [
         client("wsfast listener", 100, 101, 102, 103, 104),
         client("picows", 100, 150, 200, 250, 300),
+        client("wsfast awaitable", 50, 50.5, 51, 51.5, 52),
         client("aiohttp", 200, 202, 204, 206, 208),
     ]
     text, doubtful = bench._report(clients, [], {"machine": machine.summary(), "event_loop": "uvloop"})
     assert doubtful
     assert re.search(r"^picows .* 200\.0  150\.0-250\.0 +noise  NOISY$", text, re.MULTILINE)
-    assert re.search(r"^aiohttp .* x 2\.00 \(2\.00-2\.00\)$", text, re.MULTILINE)
+    assert re.search(r"^aiohttp .* x 4\.00 \(4\.00-4\.00\)$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

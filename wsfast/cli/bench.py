@@ -38,8 +38,6 @@ _NOISE = 0.25
 
 _LEAST_ROUNDS = 5
 
-_REFERENCE = "wsfast listener"
-
 
 @dataclasses.dataclass(frozen=True)
 class Work:
@@ -243,7 +241,7 @@ def _report(clients: list[_Client], missing: list[str], content: dict[str, Any])
         f"event loop: {content['event_loop']}; load when it began: {facts['load']}",
     ]
     measured = [client for client in clients if client.failure is None]
-    reference = next((client for client in measured if client.name == _REFERENCE), None)
+    by_name = {client.name: client for client in measured}
     doubtful = False
     for work in _WORKS:
         rows = []
@@ -251,6 +249,7 @@ def _report(clients: list[_Client], missing: list[str], content: dict[str, Any])
             values = client.rounds[work.name]
             first, median, third = quartiles(values)
             ratio = ""
+            reference = by_name.get(CONTENDERS[client.name].reference)
             if reference is not None:
                 # In pairs of the same round, which had the same machine.
                 pairs = zip(values, reference.rounds[work.name], strict=True)
@@ -262,7 +261,7 @@ def _report(clients: list[_Client], missing: list[str], content: dict[str, Any])
             rows.append([client.name, version, f"{median:.1f}", f"{first:.1f}-{third:.1f}", ratio, note])
         rounds = len(measured[0].rounds[work.name]) if measured else 0
         lines += ["", f"{work.name}, µs, {rounds} rounds"]
-        lines.append(table(["", "version", "median", "middle half", f"to {_REFERENCE}", ""], rows))
+        lines.append(table(["", "version", "median", "middle half", "to wsfast's of its kind", ""], rows))
     lines += [f"\n{client.name} failed: {client.failure}" for client in clients if client.failure]
     if missing:
         packages = sorted({CONTENDERS[name].package for name in missing})

@@ -20,18 +20,25 @@ from wsfast.cli import loops
 
 __all__ = ["CONTENDERS", "Contender"]
 
+_LISTENER, _AWAITABLE, _BLOCKING = "wsfast listener", "wsfast awaitable", "wsfast blocking"
+
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
     """A client: the package to install, and the function that runs its rounds.
 
     :param run: called with the URL; for an `asynchronous` one a coroutine function
+    :param reference: wsfast's client of the same kind, which its figures are divided by
     """
 
     package: str
     module: str
     run: Callable[[str], Any]
-    asynchronous: bool = True
+    reference: str
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.reference != _BLOCKING
 
 
 class _Commands:
@@ -96,13 +103,17 @@ async def _listening(base: Any, ws_connect: Any, send_batch: Any, url: str) -> N
     await transport.wait_disconnected()
 
 
-async def _awaiting(send: Any, recv: Any) -> None:
+async def _awaiting(send: Any, recv: Any, sends_at_once: bool = False) -> None:
+    """`send` is a plain function if it `sends_at_once`."""
     for batch, payload, exchanges in (commands := _Commands()):
         size = len(payload)
         began = perf_counter_ns()
         for _ in range(exchanges):
             for _ in range(batch):
-                await send(payload)
+                if sends_at_once:
+                    send(payload)
+                else:
+                    await send(payload)
             for _ in range(batch):
                 if len(await recv()) != size:
                     raise _wrong(size)
@@ -156,11 +167,20 @@ def _wsfast_blocking(url: str) -> None:
 async def _picows(url: str) -> None:
     from picows import WSListener, WSMsgType, ws_connect
 
+    binary = WSMsgType.BINARY
+
     def send(transport: Any, payloads: list[bytes]) -> None:
         for payload in payloads:
-            transport.send(WSMsgType.BINARY, payload)
+            transport.send(binary, payload)
 
     await _listening(WSListener, ws_connect, send, url)
+
+
+async def _picows_websockets(url: str) -> None:
+    from picows.websockets.asyncio.client import connect
+
+    async with connect(url, compression=None, ping_interval=None) as ws:
+        await _awaiting(ws.send, ws.recv)
 
 
 async def _websockets(url: str) -> None:
@@ -199,16 +219,25 @@ def _websocket_rs(url: str) -> None:
         _blocking(ws.send, ws.recv)
 
 
+async def _websocket_rs_async(url: str) -> None:
+    from websocket_rs import connect
+
+    async with await connect(url) as ws:
+        await _awaiting(ws.send, ws.recv, sends_at_once=True)
+
+
 CONTENDERS = {
-    "wsfast listener": Contender("wsfast", "wsfast", _wsfast_listener),
-    "wsfast awaitable": Contender("wsfast", "wsfast", _wsfast_awaitable),
-    "wsfast blocking": Contender("wsfast", "wsfast", _wsfast_blocking, asynchronous=False),
-    "picows": Contender("picows", "picows", _picows),
-    "aiohttp": Contender("aiohttp", "aiohttp", _aiohttp),
-    "websockets asyncio": Contender("websockets", "websockets", _websockets),
-    "websockets sync": Contender("websockets", "websockets", _websockets_sync, asynchronous=False),
-    "websocket-client": Contender("websocket-client", "websocket", _websocket_client, asynchronous=False),
-    "websocket-rs sync": Contender("websocket-rs", "websocket_rs", _websocket_rs, asynchronous=False),
+    _LISTENER: Contender("wsfast", "wsfast", _wsfast_listener, _LISTENER),
+    _AWAITABLE: Contender("wsfast", "wsfast", _wsfast_awaitable, _AWAITABLE),
+    _BLOCKING: Contender("wsfast", "wsfast", _wsfast_blocking, _BLOCKING),
+    "picows": Contender("picows", "picows", _picows, _LISTENER),
+    "picows.websockets": Contender("picows", "picows", _picows_websockets, _AWAITABLE),
+    "aiohttp": Contender("aiohttp", "aiohttp", _aiohttp, _AWAITABLE),
+    "websockets asyncio": Contender("websockets", "websockets", _websockets, _AWAITABLE),
+    "websockets sync": Contender("websockets", "websockets", _websockets_sync, _BLOCKING),
+    "websocket-client": Contender("websocket-client", "websocket", _websocket_client, _BLOCKING),
+    "websocket-rs async": Contender("websocket-rs", "websocket_rs", _websocket_rs_async, _AWAITABLE),
+    "websocket-rs sync": Contender("websocket-rs", "websocket_rs", _websocket_rs, _BLOCKING),
 }
 
 

@@ -36,12 +36,14 @@ def _serve_one(connection: socket.socket) -> None:
             while data := connection.recv(_READ):
                 rest += data
                 answers = []
-                while (length := _frame_length(rest)) and len(rest) >= length:
-                    if rest[0] & 15 == _CLOSE:
+                at = 0
+                while (length := _frame_length(rest, at)) and len(rest) >= at + length:
+                    if rest[at] & 15 == _CLOSE:
                         connection.sendall(b"\x88\x02\x03\xe8")  # 1000
                         return
-                    answers.append(_answer(rest[0], _payload_length(rest)))
-                    rest = rest[length:]
+                    answers.append(_answer(rest[at], _payload_length(rest, at)))
+                    at += length
+                rest = rest[at:]
                 if answers:
                     connection.sendall(b"".join(answers))
         except OSError:
@@ -70,19 +72,19 @@ def _accept(connection: socket.socket) -> bytes:
     return rest
 
 
-def _payload_length(data: bytes) -> int:
-    length = data[1] & 127
+def _payload_length(data: bytes, at: int) -> int:
+    length = data[at + 1] & 127
     if length < 126:
         return length
-    return int.from_bytes(data[2:4] if length == 126 else data[2:10], "big")
+    return int.from_bytes(data[at + 2 : at + 4] if length == 126 else data[at + 2 : at + 10], "big")
 
 
-def _frame_length(data: bytes) -> int:
-    """The length of a client's frame with its header and mask; 0 if its header is incomplete."""
-    if len(data) < 2:
+def _frame_length(data: bytes, at: int) -> int:
+    """The length of the client's frame at `at` with its header and mask; 0 if its header is incomplete."""
+    if len(data) < at + 2:
         return 0
-    header = 2 + {126: 2, 127: 8}.get(data[1] & 127, 0)
-    return 0 if len(data) < header else header + 4 + _payload_length(data)
+    header = 2 + {126: 2, 127: 8}.get(data[at + 1] & 127, 0)
+    return 0 if len(data) < at + header else header + 4 + _payload_length(data, at)
 
 
 @functools.lru_cache

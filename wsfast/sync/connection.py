@@ -118,7 +118,8 @@ class ClientConnection(Connection, Identity):
         return f"<ClientConnection {self.state.name} {self.remote_address}>"
 
     def __del__(self) -> None:
-        if self._handle is not None and self.state is not State.CLOSED:
+        # One that is still CONNECTING never was the program's to close: connect() was interrupted.
+        if self._handle is not None and self.state in (State.OPEN, State.CLOSING):
             warnings.warn(f"unclosed connection {self!r}", ResourceWarning, source=self, stacklevel=2)
         sock = getattr(self, "_socket", None)
         if sock is not None:

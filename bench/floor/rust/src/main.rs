@@ -1,7 +1,8 @@
 //! tungstenite's rung: the works of floor/*.c, and a server that answers as servers/echo.c does.
 //!
 //!     bench_tungstenite rr <port> <cpu> <size[-upto]> <rounds> <warmup>
-//!     bench_tungstenite batch|flood <port> <cpu> <size> <count> <rounds> <warmup>
+//!     bench_tungstenite batch <port> <cpu> <size> <count> <rounds> <warmup>
+//!     bench_tungstenite flood <bytes|str> <port> <cpu> <size> <count> <rounds> <warmup>
 //!     bench_tungstenite serve <cpu>
 //!
 //! The payloads are those of bench/clients/payloads.py, and the client checks every reply.
@@ -103,21 +104,25 @@ fn batches(ws: &mut Socket, size: usize, count: usize, rounds: usize) -> Vec<u64
     samples
 }
 
-fn floods(ws: &mut Socket, size: usize, count: usize, rounds: usize) -> Vec<u64> {
-    let (ask, expected) = (format!("FLOOD {count} {size} text"), flooded(size));
+/// Frames are BINARY for "bytes" and TEXT for "str", whose UTF-8 tungstenite validates.
+fn floods(ws: &mut Socket, how: &str, size: usize, count: usize, rounds: usize) -> Vec<u64> {
+    let kind = if how == "str" { "text" } else { "binary" };
+    let ask = Bytes::from(format!("FLOOD {count} {size} {kind}"));
+    let expected = flooded(size);
     let mut samples = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         let start = Instant::now();
-        ws.send(Message::Text(ask.clone().into())).expect("send");
+        ws.send(Message::Binary(ask.clone())).expect("send");
         for _ in 0..count {
             assert!(
                 payload(ws) == expected.as_bytes(),
                 "a frame is not what was asked for"
             );
         }
+        let done = payload(ws);
         samples.push(start.elapsed().as_nanos() as u64);
         assert!(
-            payload(ws) == "DONE".as_bytes(),
+            done == "DONE".as_bytes(),
             "the flood does not end with DONE"
         );
     }
@@ -234,11 +239,16 @@ fn main() {
             let samples = round_trips(&mut dial(port), range, number(4) + number(5));
             print(samples[number(5)..].to_vec());
         }
-        [work, port, cpu, _, _, _, _] => {
+        ["batch", port, cpu, _, _, _, _] => {
             settle(cpu);
-            let run = if work == "batch" { batches } else { floods };
-            let samples = run(&mut dial(port), number(3), number(4), number(5) + number(6));
+            let samples = batches(&mut dial(port), number(3), number(4), number(5) + number(6));
             print(samples[number(6)..].to_vec());
+        }
+        ["flood", how, port, cpu, _, _, _, _] => {
+            settle(cpu);
+            let rounds = number(6) + number(7);
+            let samples = floods(&mut dial(port), how, number(4), number(5), rounds);
+            print(samples[number(7)..].to_vec());
         }
         _ => panic!("usage: rr|batch|flood|serve, see the head of main.rs"),
     }
