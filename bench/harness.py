@@ -23,7 +23,7 @@ import trustme
 from bench import native, stats
 from bench.contenders import REFERENCE, ROOT, command, floor, gap, is_floor
 
-TIMEOUT = 100  # seconds for one burst of one contender; longer than any on a slow machine
+TIMEOUT = 60  # seconds for one burst of one contender; longer than any on a slow machine
 LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
 
 
