@@ -39,7 +39,10 @@ def lines(results, spread, grid):
     """A table for each of theirs: their row, ours, and our figures."""
     yield "#### The rows of other reports"
     yield ""
-    yield "Their tables, with the rows of this suite that do the same work. Their figures are of other machines."
+    yield (
+        "Their tables, with the rows of this suite that do the same work. Their own figures are left out, because they "
+        "come from other machines."
+    )
     yield ""
     for table in TABLES:
         yield f"{table['report']}: {table['name']}"
