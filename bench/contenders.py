@@ -226,7 +226,10 @@ def gap(name, case):
     client = clients().get(name.split(":")[0])
     if name == "Rust" or (client and client.kind == "blocking"):
         if case.function in ("batch", "window") and case.size * case.count > UNREAD:
-            return f"{name} cannot run: it blocks, so it would send {case.count} messages before it reads one"
+            return (
+                f"{name} cannot run: it blocks, so it would send {case.count} messages before it reads one, and both "
+                "ends would wait for each other"
+            )
         if case.loop != "uvloop":
             return f"{name} has no event loop"
     return None

@@ -127,6 +127,12 @@ def lines(report, drawn, docs):
         f"with another library's client of the same kind; {benchmarks} list them."
     )
     yield ""
+    yield (
+        "A dash: that library has no client of this kind or for this work, or it did not run; "
+        f"[the benchmarks]({docs}benchmarks.md) have the reason. [benchmark_report.html]({docs}benchmark_report.html) "
+        "is a page with all figures, which works offline."
+    )
+    yield ""
     for title, file in drawn[:1]:
         yield f"![{title}]({docs}benchmarks/{file})"
         yield ""

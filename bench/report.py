@@ -174,7 +174,7 @@ def write_docs():
     drawn = plots.write(reports, DATA)[kept.slug(fullest["machine"])]
     lines = [line for title, file in drawn for line in (f"![{title}]({DATA.name}/{file})", "")]
     lines += [
-        f"An interactive page with the same figures, which works offline: {{download}}`{PAGE.name}`.",
+        f"[{PAGE.name}]({PAGE.name}) is an interactive page with the same figures, which works offline.",
         "",
     ]
     lines += [line for report in reports for line in tables.markdown(report)]

@@ -10,7 +10,7 @@ from wsfast.locust import WebSocketUser
 
 class Trader(WebSocketUser):
     wait_time = constant_throughput(10)
-    connect_options = {"subprotocols": ["orders.v2"]}  # noqa: RUF012
+    connect_options = {"subprotocols": ["orders.v2"]}
 
     @task
     def order(self):

@@ -1,6 +1,6 @@
 """Runs one step of the Makefile: says what it does and how long it takes, and keeps its output in a log.
 
-    python tools/step.py "[2/7] building" 90 build/logs/build.txt command ...
+    python tools/step.py "[2/6] building" 90 build/logs/build.txt command ...
 
 On a terminal the last line of the output is shown while the command runs. If the command fails, the end of the log is
 printed, and the log's name. This file needs only Python, because it runs before anything is installed.

@@ -1,4 +1,4 @@
-"""wsfast: the fastest WebSocket client for Python."""
+"""wsfast: a fast WebSocket client for Python."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -27,7 +27,8 @@ cdef class Link(Protocol):
     __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
 
     cdef int _wrong_thread(self, str method) except -1:
-        raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use loop.call_soon_threadsafe()")
+        instead = "send_threadsafe()" if method == "send" else "loop.call_soon_threadsafe()"
+        raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use {instead}")
 
     cdef int _event(self) except -1:
         """PollingReader notifies the poller that bytes were sent or received."""

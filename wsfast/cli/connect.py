@@ -24,7 +24,7 @@ In a pipe: each line of stdin is sent, each message is a line of stdout.
   echo hello | wsfast connect ws://127.0.0.1:8765/
   wsfast connect wss://feed.example.com/ --json --count 100 </dev/null | jq .data
 
-exit codes: 0 closed normally, 1 not connected or closed otherwise, 2 wrong usage, 130 Ctrl-C"""
+exit codes: 0 closed normally, 1 not connected or closed otherwise, 2 wrong usage or a missing extra, 130 Ctrl-C"""
 
 
 def add_to(commands: Any) -> None:

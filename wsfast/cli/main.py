@@ -13,7 +13,8 @@ from wsfast.cli import bench, connect, doctor, load, ping
 from wsfast.cli.outcome import ERRORS, INTERRUPTED, USAGE, MissingExtra, Usage, stdout_ended
 
 _EPILOG = """\
-exit codes: 0 all went well, 1 something failed, 2 wrong usage, 130 interrupted by Ctrl-C
+exit codes: 0 all went well, 1 something failed, 2 wrong usage or a missing extra,
+130 interrupted by Ctrl-C
 Each command has its own --help. The documentation is docs/cli.md."""
 
 
