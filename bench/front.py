@@ -118,19 +118,14 @@ def lines(report, drawn, docs):
     slower, compared = len(rivals.slower(results)), len(list(rivals.comparisons(results)))
     yield (
         "C is the floor, not a rival: a C client that makes no Python object. It waits by epoll, or blocks beside the "
-        "blocking face. In batches and floods it always blocks, and over TLS it is on OpenSSL. A dash: that library "
-        f"has no such client or did not run; {benchmarks} have the reason."
+        "blocking face. In batches and floods it always blocks, and over TLS it is on OpenSSL. A dash: that library has "
+        f"no client of this kind or for this work, or it did not run; {benchmarks} have the reason."
     )
     yield ""
     yield (
         f"{rivals.processes(measured)} In the whole suite, wsfast is slower in {slower:,} of {compared:,} comparisons "
-        f"with another library's client of the same kind; {benchmarks} list them."
-    )
-    yield ""
-    yield (
-        "A dash: that library has no client of this kind or for this work, or it did not run; "
-        f"[the benchmarks]({docs}benchmarks.md) have the reason. [benchmark_report.html]({docs}benchmark_report.html) "
-        "is a page with all figures, which works offline."
+        f"with another library's client of the same kind; {benchmarks} list them. "
+        f"[benchmark_report.html]({docs}benchmark_report.html) is a page with all figures, which works offline."
     )
     yield ""
     for title, file in drawn[:1]:
