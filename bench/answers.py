@@ -116,8 +116,8 @@ def lines(results, spread, number, grid):
     yield ""
     yield (
         "Their tables, with the rows of this suite that do the same work, or the nearest work where a table says so. "
-        "Their own figures are left out, because they come from other machines. `1.30x` is 1.30 times the smallest median "
-        "of the table's rows there."
+        "Their own figures are left out, because they come from other machines. `1.30x` is 1.30 times the smallest "
+        "median of the table's rows there."
     )
     yield ""
     for table in TABLES:

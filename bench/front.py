@@ -118,8 +118,8 @@ def lines(report, drawn, docs):
     slower, compared = len(rivals.slower(results)), len(list(rivals.comparisons(results)))
     yield (
         "C is the floor, not a rival: a C client that makes no Python object. It waits by epoll, or blocks beside the "
-        "blocking face. In batches and floods it always blocks, and over TLS it is on OpenSSL. A dash: that library has "
-        f"no client of this kind or for this work, or it did not run; {benchmarks} have the reason."
+        "blocking face. In batches and floods it always blocks, and over TLS it is on OpenSSL. A dash: that library "
+        f"has no client of this kind or for this work, or it did not run; {benchmarks} have the reason."
     )
     yield ""
     yield (

@@ -320,7 +320,10 @@ def test_the_first_pages_and_the_rows_of_other_reports():
     assert "| round trip, 512 B | 0.90 (0.90-0.90) | 1.80 (1.80-1.80) |" in first
     assert "In the whole suite, wsfast is slower in 0 of 2 comparisons" in first
     assert "![Round trips](docs/benchmarks/a-rr.svg)" in first
-    assert "[the benchmarks](docs/benchmarks.md) have the reason. [benchmark_report.html](docs/benchmark" in first
+    assert (
+        "[the benchmarks](docs/benchmarks.md) have the reason. [benchmark_report.html](docs/benchmark"
+        in first
+    )
     assert "b.svg" not in first
     text = "\n".join(tables.markdown(made))
     assert "| picows (RR) | picows_listener | 10 (10-10) µs | 10 (10-10) µs | not measured |" in text
