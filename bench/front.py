@@ -88,9 +88,10 @@ def shown(results, name):
 
 
 def table(results, name):
-    """The table of a face, without the columns that have no figure."""
+    """The table of a face, without the rows and columns that have no figure."""
     face, libraries = FACES[name]
     found = [[work, *cells(result, name)] for work, result in shown(results, name).items()]
+    found = [row for row in found if set(row[1:]) != {"-"}]
     columns = list(zip([face, *libraries, "fastest other", "C"], *found))
     return list(zip(*(column for column in columns if set(column[1:]) - {"-"}))) if found else []
 
