@@ -230,10 +230,9 @@ def test_a_connection_that_the_program_never_got_is_not_called_unclosed():
         peer.accept()
         return peer.rest()
 
-    with scripted(script) as server:
-        with pytest.raises(KeyboardInterrupt):
-            connect(server.url, create_connection=interrupted)
-        assert server.result() == []
+    with scripted(script) as server, pytest.raises(KeyboardInterrupt):
+        connect(server.url, create_connection=interrupted)
+    assert server.result() == []
 
 
 def test_a_connection_that_is_forgotten_warns_and_is_closed():
