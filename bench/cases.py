@@ -40,7 +40,6 @@ WORKS = {
 WHOLE = ("idle", "answers", "primitive")
 BURSTS = 30  # of each contender in a repeat: the shorter they are, the closer in time are two that a ratio compares
 LEAST = 10  # round trips of a burst, so that its median means something
-MANY = 100  # connections, which take longer to open than to use
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,8 @@ def varied(low, high, rounds):
 
 
 def fan_in(count, size=512, cores="two", **options):
-    rounds = BURSTS if count < MANY else LEAST
-    return Case("fan_in", size, count=count, rounds=rounds, warmup=rounds, cores=cores, **options)
+    """A round has a thousand messages at least."""
+    return Case("fan_in", size, count=count, rounds=LEAST, warmup=LEAST, cores=cores, **options)
 
 
 def answers(rate, seconds, size=512):
