@@ -131,7 +131,7 @@ SECTIONS = {
     },
     "loops": Section(
         "Round trips on each event loop",
-        # A loop of uringcore takes seconds to end.
+        # With CPython 3.13 a burst on uringcore takes two seconds, whatever its rounds.
         [replace(case, most_bursts=3 if case.loop == "uringcore" else cases.BURSTS) for case in ON_EACH_LOOP],
         clients=WSFAST_AND_PEERS,
     ),
