@@ -598,6 +598,19 @@ async def test_a_send_that_waits_for_room_learns_of_the_end():
         assert [await ws.recv() for _ in HELD] == HELD
 
 
+async def test_a_send_that_waits_for_room_sleeps():
+    """However short `close_timeout` is."""
+    async with awaitable(close_timeout=0) as (ws, _):
+        ws.protocol.pause_writing()
+        sending = asyncio.ensure_future(ws.send("x"))
+        await turns(3)
+        waits = list(ws._drains)
+        await turns(50)
+        assert list(ws._drains) == waits
+        ws.protocol.resume_writing()
+        await asyncio.wait_for(sending, 5)
+
+
 @pytest.mark.parametrize("end", ["close", "abort", "send"])
 @pytest.mark.parametrize("more", [b"", texts(*HELD)], ids=["what the queue may hold", "more"])
 async def test_what_nobody_receives_of_it_is_given_up(more, end):

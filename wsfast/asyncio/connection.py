@@ -43,6 +43,9 @@ _TEXT = 1
 # The engine's states that are one to the user.
 _OPEN, _CLOSED = 1, 5
 
+# Seconds between two looks at a connection on which a send waits for room.
+_LOOK = 1.0
+
 # What _next() gives at the end of an iterator.
 _END: Any = object()
 
@@ -421,7 +424,7 @@ class ClientConnection(Connection, Identity):
         """Wait until the write buffer has room.
 
         Nobody resumes writing on a lost connection whose end lies behind messages that the program has yet to receive.
-        So the wait looks for that as often as `close_timeout`.
+        So the wait looks for that, now and then.
         """
         while self._writing_paused and self._state != _CLOSED:
             if self.protocol.underlying_transport.is_closing():
@@ -429,7 +432,7 @@ class ClientConnection(Connection, Identity):
             room = self._loop.create_future()
             self._drains.append(room)
             try:
-                await asyncio.wait([room], timeout=self._close_timeout)
+                await asyncio.wait([room], timeout=_LOOK)
             finally:
                 self._drains.remove(room)
         if self._state == _CLOSED:
