@@ -36,7 +36,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -48,21 +48,31 @@ demo: $(built)
 	@$(bin)/python -m bench.demo
 	@echo && $(bin)/python examples/rollover.py
 
-# pytest runs last, so that its summary is the last thing on the screen.
-test: side-by-side checks pytest
+# Every part runs, whatever became of those before it, and build/parts keeps its output. If some failed, the last lines name
+# them and the tests that failed. In any case the last line is pytest's, with its counts.
+parts := build/parts
 
-# Runs targets that keep one processor busy two at a time, and keeps their output apart.
-beside = $(MAKE) SIDE_BY_SIDE=1 --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync)
-
-# MAKEFLAGS is empty for cargo, which cannot share make's limit and would say so.
-side-by-side: $(testing) $(tools) $(built)
+test: $(testing) $(tools) $(built)
+	@rm -rf $(parts) && mkdir -p $(parts)
 	$(call part,4,linters and documentation; C and Rust tests; a build with sanitizers,80)
-	@$(beside) lint test-rust docs $(asan)/.built test-c test-fuzz
-
-# Neither keeps both processors busy.
-checks: $(testing) $(built)
+	@$(beside) -j2 $(asan)/.built $(addprefix part-,lint-python lint-types lint-cython lint-c lint-rust test-rust docs test-c test-fuzz) || true
 	$(call part,5,memory tests under sanitizers; short bouts of the benchmarks and of chaos,100)
-	@$(beside) -j3 test-asan bench-smoke chaos-minute
+	@$(beside) -j3 part-test-asan part-bench-smoke part-chaos-minute
+	$(call part,6,all tests of the clients,280)
+	@$(call part_of_test,pytest) | tee $(parts)/pytest.txt
+	@[ ! -e $(parts)/failed ] || { \
+	    for part in $$(cat $(parts)/failed); do \
+	        echo "$$part failed. All of its output is in $(parts)/$$part.txt"; \
+	        grep -E '^(FAILED|ERROR) ' $(parts)/$$part.txt; \
+	    done; \
+	    grep -E '^=+ .* in [0-9.]+s' $(parts)/pytest.txt; exit 1; }
+
+# Runs targets side by side, each to its end.
+beside = $(MAKE) SIDE_BY_SIDE=1 --no-print-directory --keep-going
+part_of_test = { $(MAKE) --no-print-directory $(1) 2>&1 || echo $(1) >> $(parts)/failed; }
+
+part-%:
+	@$(call part_of_test,$*) > $(parts)/$*.txt; cat $(parts)/$*.txt
 
 # Tests wait more than they compute, so pytest runs three processes.
 processes := -n 3 --dist worksteal
