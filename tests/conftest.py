@@ -16,6 +16,10 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
+from support import HUNG
+
+import wsfast.asyncio.client
+import wsfast.sync.client
 
 # The run time of a test depends on what else the machine does, so hypothesis shall not judge it. The examples are the
 # same every time, so a failure is the fault of a change; `pytest --hypothesis-profile=hammer` searches at random, and
@@ -35,6 +39,16 @@ settings.register_profile(
 )
 settings.load_profile("wsfast")
 
+# Connecting and closing may take as long as a busy machine needs, unless a test gives them a time.
+for _opens in (
+    wsfast.ws_connect,
+    wsfast.asyncio.client.connect.__init__,
+    wsfast.sync.client.reconnect.__init__,
+):
+    _defaults = inspect.unwrap(_opens).__kwdefaults__
+    for _name in {"open_timeout", "close_timeout", "websocket_handshake_timeout"} & _defaults.keys():
+        _defaults[_name] = HUNG
+
 # What this process inherits from whoever started it is not to matter, here and in the processes that tests start: a
 # background job has SIGINT ignored; a proxy, other authorities or a log of keys would change how wsfast connects.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,10 +58,6 @@ for _name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "WS_PROXY", 
     os.environ.pop(_name.lower(), None)
 for _name in ("SSLKEYLOGFILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONASYNCIODEBUG"):
     os.environ.pop(_name, None)
-
-# For a test that hangs, on a machine that has other things to do; a debug build of CPython and the sanitizers are
-# several times slower.
-DEADLINE = 200 if hasattr(sys, "gettotalrefcount") or "ASAN_OPTIONS" in os.environ else 60
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,10 +96,10 @@ def _within_deadline() -> Generator[None, object, object]:
 
     def fail(signum: int, stack: object) -> None:
         faulthandler.dump_traceback()  # of all threads
-        raise TookTooLong(f"the test took longer than {DEADLINE} seconds")
+        raise TookTooLong(f"the test took longer than {HUNG} seconds")
 
     previous = signal.signal(signal.SIGALRM, fail)
-    signal.setitimer(signal.ITIMER_REAL, DEADLINE, 2)  # again and again, until it gets out
+    signal.setitimer(signal.ITIMER_REAL, HUNG, 2)  # again and again, until it gets out
     try:
         return (yield)
     finally:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import time
 from contextlib import suppress
 
 import pytest
-from support import frames
+from support import HUNG, frames
 from support.awaiting import awaitable, feed, turns
 from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, texts
 from support.servers import serve
@@ -80,7 +81,7 @@ async def test_a_pong_that_nobody_awaits_is_no_error_when_the_connection_ends():
 @pytest.mark.parametrize("late", [0, 5, 500])
 async def test_close_works_while_reading_is_paused(late):
     """The server's CLOSE is behind messages that nobody receives."""
-    async with awaitable(max_queue=4) as (ws, far):
+    async with awaitable(max_queue=4, close_timeout=None) as (ws, far):
         await feed(ws, texts(*range(10)))
         assert ws.listener.paused
         await far.send(texts(*range(10, 10 + late)))
@@ -88,7 +89,7 @@ async def test_close_works_while_reading_is_paused(late):
         assert (await far.frames(1))[0].opcode == CLOSE
         await far.send(frames.close(1000))
         far.sock.close()
-        await asyncio.wait_for(closing, 5)
+        await closing
         assert [await ws.recv() for _ in range(10 + late)] == [str(number) for number in range(10 + late)]
         with pytest.raises(ConnectionClosedOK):
             await ws.recv()
@@ -108,9 +109,9 @@ async def test_close_discards_what_a_chatty_server_still_says():
         await peer.writer.drain()
 
     async with serve(handler) as served:
-        ws = await connect(served.url, max_queue=4)
+        ws = await connect(served.url, max_queue=4, close_timeout=None)
         await ws.recv()
-        await asyncio.wait_for(ws.close(), 5)
+        await ws.close()
         left = 0
         with suppress(ConnectionClosedOK):
             while True:
@@ -140,7 +141,7 @@ BEGUN = frames.header(TEXT, 200_000) + b"a" * 50_000
     ],
 )
 async def test_what_is_discarded_is_not_judged(before, after):
-    async with awaitable(max_queue=4, max_size=1_100_000) as (ws, far):
+    async with awaitable(max_queue=4, max_size=1_100_000, close_timeout=None) as (ws, far):
         closing = asyncio.ensure_future(ws.close())
         await turns(2)
         for data in [frames.binary(b"x" * 100_000)] * 21 + before:
@@ -152,7 +153,7 @@ async def test_what_is_discarded_is_not_judged(before, after):
             await feed(ws, data)
         await feed(ws, frames.close(1000))
         far.sock.close()
-        await asyncio.wait_for(closing, 5)
+        await closing
         assert ws.close_code == 1000
 
 
@@ -172,9 +173,9 @@ async def test_text_that_is_discarded_is_not_checked():
         await peer.writer.drain()
 
     async with serve(handler) as served:
-        ws = await connect(served.url, max_queue=4, max_size=None)
+        ws = await connect(served.url, max_queue=4, max_size=None, close_timeout=None)
         assert await ws.recv() == "first"
-        await asyncio.wait_for(ws.close(), 5)
+        await ws.close()
         assert ws.close_code == 1000
 
 
@@ -193,7 +194,7 @@ async def next_by_a_task(ws):
 
 
 async def next_in_time(ws):
-    return await asyncio.wait_for(ws.recv(), 5)
+    return await asyncio.wait_for(ws.recv(), HUNG)
 
 
 async def next_after_others(ws):
@@ -215,7 +216,7 @@ NEXT = [next_by_a_task, next_in_time, next_after_others, next_after_work]
 @pytest.mark.parametrize("receive_next", [ClientConnection.recv, *NEXT])
 async def test_a_receiver_gets_everything_the_server_says_before_its_close(receive_next):
     async with serve(says_much_before_its_close) as served:
-        ws = await connect(served.url, max_queue=4)
+        ws = await connect(served.url, max_queue=4, close_timeout=None)
         received = []
 
         async def receive():
@@ -233,7 +234,7 @@ async def test_a_receiver_gets_everything_the_server_says_before_its_close(recei
 @pytest.mark.parametrize("how", ["stops", "is cancelled"])
 async def test_close_does_not_wait_for_a_receiver_that(how):
     async with serve(says_much_before_its_close) as served:
-        ws = await connect(served.url, max_queue=4)
+        ws = await connect(served.url, max_queue=4, close_timeout=None)
 
         async def receive():
             while not ws.listener.paused:
@@ -245,7 +246,7 @@ async def test_close_does_not_wait_for_a_receiver_that(how):
 
         receiving = asyncio.ensure_future(receive())
         await asyncio.sleep(0)
-        await asyncio.wait_for(ws.close(), 5)
+        await ws.close()
         await asyncio.wait([receiving])
         assert receiving.cancelled() or receiving.result() is State.CLOSING
         assert receiving.cancelled() == (how == "is cancelled")
@@ -269,19 +270,21 @@ async def test_close_timeout_is_total(server):
             await peer.rest()
 
     async with serve(handler) as served:
-        ws = await connect(served.url, close_timeout=0.1)
-        start = time.perf_counter()
-        await ws.close()
-        assert time.perf_counter() - start < 0.5
-        with pytest.raises(ConnectionClosedError):
-            await receive_all(ws)
+        took = math.inf
+        while took > 0.5:  # a busy machine may be late, but not each time
+            ws = await connect(served.url, close_timeout=0.1)
+            start = time.perf_counter()
+            await ws.close()
+            took = time.perf_counter() - start
+            with pytest.raises(ConnectionClosedError):
+                await receive_all(ws)
 
 
 async def test_close_timeout_with_a_full_write_buffer():
     async with awaitable(close_timeout=0.05) as (ws, _):
         sending = asyncio.ensure_future(ws.send(bytes(10_000_000)))
         await turns(2)
-        await asyncio.wait_for(ws.close(), 5)
+        await ws.close()
         with pytest.raises(ConnectionClosedError) as caught:
             await sending
         assert isinstance(caught.value.__cause__, TimeoutError)
@@ -355,33 +358,31 @@ async def test_a_silent_server_ends_every_waiter_with_a_typed_error():
     async with awaitable(ping_interval=0.02, ping_timeout=0.02, close_timeout=0.02) as (ws, far):
         receiving = asyncio.ensure_future(ws.recv())
         pong = await ws.ping(b"mine")
-        start = time.perf_counter()
         for waiter in (receiving, pong):
             with pytest.raises(ConnectionClosedError, match="keepalive ping timeout") as caught:
                 await waiter
             assert isinstance(caught.value.__cause__, KeepaliveTimeout)
             assert caught.value.sent.code == 1011
-        assert time.perf_counter() - start < 1
         with pytest.raises(ConnectionClosedError):
             await ws.send("x")
         assert [sent.opcode for sent in await far.frames_until_eof()] == [PING, PING, CLOSE]
 
 
 async def test_pongs_keep_the_connection_and_measure_its_latency():
-    async with awaitable(ping_interval=0.01, ping_timeout=0.5) as (ws, far):
+    async with awaitable(ping_interval=0.01, ping_timeout=HUNG) as (ws, far):
         for _ in range(4):
             ping = (await far.frames(1))[0]
             assert ping.opcode == PING
             await far.send(frames.frame(PONG, ping.payload))
         await feed(ws, b"")
         await turns(3)
-        assert 0 < ws.latency < 1
+        assert 0 < ws.latency < HUNG
         assert ws.state is State.OPEN
 
 
 async def test_a_server_that_is_busy_with_a_long_message_is_alive():
     """No pong arrives, as it would be behind the message; its bytes do."""
-    async with awaitable(ping_interval=0.02, ping_timeout=0.05, max_size=None) as (ws, far):
+    async with awaitable(ping_interval=0.02, ping_timeout=0.2, max_size=None) as (ws, far):
         message = frames.binary(frames.pattern(300))
         receiving = asyncio.ensure_future(ws.recv())
         for at in range(len(message)):
@@ -405,7 +406,7 @@ async def test_a_program_that_does_not_receive_is_not_the_server_s_fault():
 
 
 async def test_pongs_count_while_nobody_receives():
-    async with awaitable(ping_interval=0.01, ping_timeout=0.05) as (ws, far):
+    async with awaitable(ping_interval=0.01, ping_timeout=HUNG) as (ws, far):
         for _ in range(5):
             await far.send(frames.frame(PONG, (await far.frames(1))[0].payload))
         assert ws.state is State.OPEN
@@ -430,7 +431,7 @@ async def test_the_keepalive_is_not_collected_and_leaves_no_timer():
 
 async def test_a_new_connection_does_not_inherit_old_stamps():
     for _ in range(3):
-        async with awaitable(ping_interval=0.02, ping_timeout=0.02) as (ws, far):
+        async with awaitable(ping_interval=0.2, ping_timeout=0.2) as (ws, far):
             ping = (await far.frames(1))[0]
             await far.send(frames.frame(PONG, ping.payload))
             await feed(ws, b"")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import websockets.asyncio.server
+from support import HUNG
 from support.certificates import client_context, server_context
 
 HELLO = """
@@ -189,5 +190,5 @@ async def test_quick_start(program: str, package: str) -> None:
         exec(text.replace("websockets.", f"{package}."), names)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            await asyncio.wait_for(names["hello"](), 20)
+            await asyncio.wait_for(names["hello"](), HUNG)
     assert printed.getvalue() == expected

@@ -7,6 +7,7 @@ import threading
 import zlib
 
 import pytest
+from support import HUNG
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, text
 from support.servers import COMPRESSING
 from sync_support.servers import in_thread, scripted
@@ -44,7 +45,7 @@ def test_servers(peer, library):
                 ws.send(message, compress=compress)
                 assert ws.recv() == message
         ws.send(bytearray(b"x" * 5000))
-        assert ws.recv(timeout=10) == b"x" * 5000
+        assert ws.recv(timeout=HUNG) == b"x" * 5000
         ws.send(["żół", "w 🐢", ""])
         assert ws.recv(decode=False) == "żółw 🐢".encode()
 
@@ -89,7 +90,7 @@ def test_what_a_server_sends():
     messages = deflated(turtle) + text("plain") + deflated(turtle[:3], b"", turtle[3:]) + frame(PING)
     messages += deflated(turtle, kind=BINARY) + deflated(turtle) + frame(BINARY, b"\xff") + deflated(b"")
     with sends(messages) as server, connect(server.url) as ws:
-        got = [ws.recv() for _ in range(4)] + [ws.recv(decode=False), ws.recv(timeout=5), ws.recv()]
+        got = [ws.recv() for _ in range(4)] + [ws.recv(decode=False), ws.recv(timeout=HUNG), ws.recv()]
         assert got == [turtle.decode(), "plain", turtle.decode(), turtle, turtle, b"\xff", ""]
 
 
@@ -164,7 +165,7 @@ def test_the_first_fragment_is_refused_before_the_second_comes(first, cause, cod
     first = first[: len(first) - len(last_frame(first))]
     with sends(first) as server, connect(server.url, close_timeout=1) as ws:
         with pytest.raises(ConnectionClosedError) as caught:
-            ws.recv(timeout=5, decode=decode)
+            ws.recv(timeout=HUNG, decode=decode)
         assert isinstance(caught.value.__cause__, cause)
         assert caught.value.sent.code == code
 

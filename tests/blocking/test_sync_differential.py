@@ -11,6 +11,7 @@ import threading
 import pytest
 import websockets.exceptions
 import websockets.sync.client
+from support import HUNG
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
 from sync_support.servers import echo, scripted
 
@@ -27,7 +28,7 @@ def threads_of_websockets_end():
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        thread.join(20)
+        thread.join(HUNG)
 
 
 LIBRARIES = {
@@ -121,7 +122,7 @@ def exchange(library, url):
         seen.append(ws.recv(decode=False))
         seen.append(caught(lambda: ws.recv(timeout=0)))
         seen.append(caught(lambda: ws.recv(timeout=0.01)))
-        seen.append(ws.ping(b"x").wait(10))
+        seen.append(ws.ping(b"x").wait(HUNG))
         seen += [caught(lambda: ws.send({})), caught(lambda: ws.send(1)), caught(lambda: ws.ping(1))]
         ws.close(3000, "done")
         seen += [caught(ws.recv), caught(lambda: ws.send("x")), caught(ws.ping), caught(ws.pong), ws.close()]

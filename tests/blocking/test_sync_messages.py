@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 
 import pytest
+from support import HUNG
 from support.certificates import WAYS, server_context
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, frame, pattern, text
 from support.servers import PEERS
@@ -47,7 +48,7 @@ def test_sizes(ws, size):
 def test_a_large_message(ws):
     data = pattern(5_000_000)
     ws.send(data)
-    assert ws.recv(timeout=20) == data
+    assert ws.recv(timeout=HUNG) == data
 
 
 def test_types(ws):
@@ -115,7 +116,7 @@ def test_ping(peer):
         with pytest.raises(ConcurrencyError):
             ws.ping(b"1")
         ws.send("message")
-        assert second.wait(10)
+        assert second.wait(HUNG)
         assert first.is_set()
         assert ws.recv() == "message"
         ws.pong()

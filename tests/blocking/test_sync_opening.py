@@ -353,6 +353,6 @@ def test_a_rejection_whose_body_stalls():
 
     with scripted(script) as server:
         with pytest.raises(InvalidStatus) as raised:
-            connect(server.url, open_timeout=0.1)
+            connect(server.url, open_timeout=2)
         done.set()
     assert raised.value.response.body == b"beginning"

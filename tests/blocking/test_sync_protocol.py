@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from support import HUNG
 from support.frames import (
     BINARY,
     CLOSE,
@@ -305,7 +306,7 @@ def test_what_was_queued_behind_the_bad_message_is_not_delivered(decode, compres
         return peer.close_frame().payload[:2]
 
     with scripted(script) as server, connect(server.url) as ws:
-        assert ws.ping(b"both are there").wait(5)
+        assert ws.ping(b"both are there").wait(HUNG)
         assert ws.recv() == "good"
         for _ in range(2):
             with pytest.raises(ConnectionClosedError) as raised:

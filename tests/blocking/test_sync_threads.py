@@ -5,6 +5,7 @@ import socket
 import threading
 
 import pytest
+from support import HUNG
 from support.certificates import WAYS, server_context
 from support.frames import (
     BINARY,
@@ -43,7 +44,7 @@ class Gate:
         self.event.set()
 
     def wait(self):
-        assert self.event.wait(20)
+        assert self.event.wait(HUNG)
 
 
 @TLS
@@ -80,7 +81,7 @@ def test_many_senders_and_one_receiver(tls):
             with contextlib.ExitStack() as stack:
                 for sender in range(4):
                     stack.enter_context(running(lambda sender=sender: send(sender)))
-                assert {ws.recv(timeout=20) for _ in range(200)} == expected
+                assert {ws.recv(timeout=HUNG) for _ in range(200)} == expected
 
 
 def test_two_receivers():
@@ -273,7 +274,7 @@ def test_a_pong_is_waited_for_while_another_thread_receives():
 
     with scripted(script) as server, connect(server.url) as ws:
         with running(ws.recv) as outcome:
-            assert ws.ping().wait(20)
+            assert ws.ping().wait(HUNG)
             answered.open()
         assert outcome == ["end"]
 
@@ -291,7 +292,7 @@ def test_several_threads_wait_for_pongs():
 
     with scripted(script) as server, connect(server.url) as ws:
         with contextlib.ExitStack() as stack:
-            wait = [stack.enter_context(running(lambda: ws.ping().wait(20))) for _ in range(4)]
+            wait = [stack.enter_context(running(lambda: ws.ping().wait(HUNG))) for _ in range(4)]
         answered.open()
         assert wait == [[True]] * 4
 
@@ -301,7 +302,7 @@ def test_a_closed_connection_sets_events_for_all_who_wait():
         with scripted(echo) as server, connect(server.url) as ws:
             with contextlib.ExitStack() as stack:
                 wait = [
-                    stack.enter_context(running(lambda: ws.ping(ack_on_close=True).wait(20)))
+                    stack.enter_context(running(lambda: ws.ping(ack_on_close=True).wait(HUNG)))
                     for _ in range(3)
                 ]
                 ws.close()
@@ -320,7 +321,7 @@ def test_who_waits_for_the_end_learns_of_a_deadline_that_another_thread_has_set(
 
     with scripted(script) as server:
         ws = connect(server.url, close_timeout=0.2, ping_interval=None)
-        with running(lambda: ws.wait_closed(15)) as outcome:
+        with running(lambda: ws.wait_closed(HUNG)) as outcome:
             ws.send("close")
             with pytest.raises(TimeoutError):
                 ws.recv(timeout=0.1)
@@ -350,7 +351,7 @@ def test_a_fragmented_message_is_not_broken_into():
             tried.open()
         assert outcome == [None]
         assert ws.recv() == "ab"
-        assert pong.wait(10)
+        assert pong.wait(HUNG)
 
 
 def test_close_during_a_fragmented_message():
@@ -402,7 +403,7 @@ def test_big_messages_both_ways(receiver, tls):
                 ws.send(data)
 
         def receive():
-            return [ws.recv(timeout=25) == data for _ in range(3)]
+            return [ws.recv(timeout=HUNG) == data for _ in range(3)]
 
         if receiver:
             with running(receive) as outcome:
@@ -452,7 +453,7 @@ def test_max_queue_limits_what_a_blocked_sender_reads():
                 ws.send(data)
 
         with running(send) as outcome:
-            assert all(ws.recv(timeout=20) == data for _ in range(count))
+            assert all(ws.recv(timeout=HUNG) == data for _ in range(count))
         assert outcome == [None]
     assert server.result() == count
 

@@ -7,7 +7,7 @@ import zlib
 from types import ModuleType
 
 import pytest
-from support import certificates
+from support import HUNG, certificates
 from support.certificates import WAYS
 from support.faces import FACES, TAKING_FRAMES
 from support.frames import CLOSE, PONG, parse_close
@@ -43,9 +43,6 @@ SECTIONS: list[ModuleType] = [
 CASES = [case for section in SECTIONS for case in section.CASES]
 
 BEHIND = {1002: ProtocolError, 1007: InvalidText, 1009: PayloadTooBig}
-
-
-DEADLINE = 5
 
 
 def asks_for_messages(case: Case) -> bool:
@@ -110,7 +107,7 @@ async def play(case: Case, face: str, way: str = "plain") -> None:
         for piece in case.everything:
             peer.send(piece)
             await asyncio.sleep(0)  # the client may read it
-        sent = await asyncio.wait_for(peer.frames_until_close(), DEADLINE)
+        sent = await asyncio.wait_for(peer.frames_until_close(), HUNG / 2)  # an error that names the case
         # It is the server that closes (RFC 6455 section 7.1.1). asyncio's TLS has no half-close.
         peer.writer.close() if secure else peer.writer.write_eof()
         return sent + await peer.rest()

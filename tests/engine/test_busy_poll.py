@@ -36,6 +36,16 @@ async def cpu_seconds_of(seconds: float) -> float:
     return time.process_time() - start
 
 
+async def stays_awake(happens) -> bool:
+    """The process burns more than a thirtieth of the time that follows an event, which `happens()` waits for. On a busy
+    machine it may get less than that, but not each time."""
+    for _ in range(20):
+        await happens()
+        if await cpu_seconds_of(0.03) > 0.001:
+            return True
+    return False
+
+
 async def polled(transport, listener, far) -> bool:
     """The far end says something from another thread, at any time, again and again until a direct look found it; what
     arrives while the loop asks the kernel is the loop's. Without the delay a busy machine would let it arrive before
@@ -84,15 +94,18 @@ async def test_the_loop_stays_awake_within_the_window_and_sleeps_after_it(tls):
     client = tls and tls()
     async with websockets_echo(context) as url:
         transport, listener = await ws_connect(Recorder, url, ssl_context=client, busy_poll=0.1)
-        transport.send(WSMsgType.TEXT, "a")
-        await listener.received(1)
-        awake = await cpu_seconds_of(0.05)
+
+        async def answer():
+            transport.send(WSMsgType.TEXT, "a")
+            await listener.received(len(listener.frames) + 1)
+
+        assert await stays_awake(answer)
         await asyncio.sleep(0.1)
         misses = transport.stats.poll_misses
         asleep = await cpu_seconds_of(0.3)
         assert transport.stats.poll_misses == misses
         assert (misses > 0) == (tls is not certificates.client_context)  # which the loop reads
-        assert asleep < 0.015 < 10 * awake
+        assert asleep < 0.015
         transport.disconnect()
         await transport.wait_disconnected()
 
@@ -126,12 +139,15 @@ async def test_an_event_opens_the_window_again(awaken):
         misses = transport.stats.poll_misses
         await asyncio.sleep(0.05)
         assert transport.stats.poll_misses == misses
-        if awaken == "send":
-            transport.send(WSMsgType.TEXT, "question")
-        else:
-            far.sock.send(text("news"))
-            await listener.received(1)
-        await turns(3)
+        for number in range(1, 100):  # on a busy machine the window may be over before a turn
+            if awaken == "send":
+                transport.send(WSMsgType.TEXT, "question")
+            else:
+                far.sock.send(text("news"))
+                await listener.received(number)
+            await turns(3)
+            if transport.stats.poll_misses > misses:
+                break
         assert transport.stats.poll_misses > misses
         assert await polled(transport, listener, far)
 
@@ -263,7 +279,7 @@ def test_an_interrupt_in_a_callback_leaves_the_loop_and_polling_goes_on(new_loop
         staying = pair(busy_poll=math.inf)
         opened.extend([connection, staying, *await staying.__aenter__()])
         far.sock.send(text("a"))
-        await asyncio.sleep(10)
+        await asyncio.get_running_loop().create_future()
 
     async def after():
         task.cancel()
@@ -322,11 +338,14 @@ async def test_on_ws_disconnected_runs_in_the_context_of_the_opening_too(tls, en
 
 async def test_the_loop_s_own_transports_are_kept_awake_too():
     async with pair(busy_poll=0.05, use_aiofastnet=False) as (_, listener, far):
-        awake = await cpu_seconds_of(0.03)
-        far.sock.send(text("a"))
-        await listener.received(1)
+
+        async def news():
+            far.sock.send(text("a"))
+            await listener.received(len(listener.frames) + 1)
+
+        assert await stays_awake(news)
         await asyncio.sleep(0.08)
-        assert await cpu_seconds_of(0.3) < 0.015 < 10 * awake
+        assert await cpu_seconds_of(0.3) < 0.015
 
 
 @pytest.mark.parametrize("tls", certificates.WAYS.values(), ids=certificates.WAYS)

@@ -356,10 +356,10 @@ async def test_keepalive_survives_a_garbage_collection():
 @strategies
 async def test_a_program_that_blocks_its_loop_is_not_the_server_s_fault(strategy):
     """The PONG is there, and the timer is due before it is read."""
-    async with pair(**pinging(0.05, strategy=strategy)) as (transport, _, far):
+    async with pair(**pinging(0.3, strategy=strategy)) as (transport, _, far):
         ping = (await far.frames(1))[0]
         assert ping.opcode == PING
-        await far.send_and_block(frame(PONG, ping.payload), 0.1)
+        await far.send_and_block(frame(PONG, ping.payload), 0.4)
         again = (await far.frames(1))[0]
         assert again.opcode == PING
         assert not transport.is_disconnected

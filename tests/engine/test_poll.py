@@ -17,7 +17,7 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from support import certificates, frames
+from support import HUNG, certificates, frames
 from support.awaiting import awaitable
 from support.frames import BINARY, CLOSE, PING, PONG, TEXT, Sent, text
 from support.listeners import Recorder, Scripted
@@ -25,8 +25,6 @@ from support.pair import pair
 from support.servers import Peer, break_off, serve
 
 from wsfast import ConnectionClosed, WSListener, WSMsgType, ws_connect
-
-SOON = 5  # seconds, within which something happens that surely will
 
 
 async def test_a_frame_is_delivered_before_poll_returns():
@@ -57,7 +55,7 @@ async def test_it_waits_until_a_frame_is_complete_and_other_threads_run_meanwhil
         far.sock.send(text("abc")[:3])
         thread = threading.Timer(0.02, far.sock.send, [text("abc")[3:]])
         thread.start()
-        assert transport.poll(SOON) is True
+        assert transport.poll(HUNG) is True
         assert listener.payloads == [b"abc"]
         thread.join()
 
@@ -70,7 +68,7 @@ async def test_send_and_poll_is_a_round_trip_with_one_write_and_one_read():
             transport.send(WSMsgType.TEXT, "order")
             far.sock.send(text("done"))  # the server answers, as fast as can be
             before = transport.stats
-            assert transport.poll(SOON)
+            assert transport.poll(HUNG)
             after = transport.stats
             replies.append(self.payloads[-1])
             assert (after.reads - before.reads, after.poll_misses - before.poll_misses) == (1, 0)
@@ -110,7 +108,7 @@ async def test_a_frame_that_the_current_read_has_begun_is_continued(size):
     def nested(self, transport, frame):
         kept.append(frame)
         if len(self.frames) == 1:
-            assert transport.poll(SOON)
+            assert transport.poll(HUNG)
 
     async with pair(Scripted(on_ws_frame=nested)) as (_, listener, far):
         rest = threading.Thread(target=_send_all, args=[far.sock, whole[4:] + text("z")])
@@ -137,7 +135,7 @@ async def test_polls_may_be_nested_deeply_and_every_kept_frame_stays():
         if len(sent) < 50:
             sent.append(frames.pattern(100 * len(sent), len(sent)))
             far.sock.send(frames.binary(sent[-1]))
-            assert transport.poll(SOON)
+            assert transport.poll(HUNG)
 
     sent = [b"first"]
     async with pair(Scripted(on_ws_frame=nested)) as (_, listener, far):
@@ -151,7 +149,7 @@ async def test_frames_that_came_with_the_reply_are_delivered_by_a_poll_of_on_ws_
     polled = []
 
     def poll(self, transport):
-        polled.append((transport.poll(SOON), list(self.payloads)))
+        polled.append((transport.poll(HUNG), list(self.payloads)))
 
     async def glued(peer: Peer) -> None:
         await peer.accept(text("a") + text("b"))
@@ -203,11 +201,11 @@ async def test_an_exception_of_the_callback_ends_the_connection_and_not_the_poll
 
     async with pair(Scripted(on_ws_frame=explode)) as (transport, listener, far):
         far.sock.send(text("a") + text("b"))
-        assert transport.poll(SOON) is True
+        assert transport.poll(HUNG) is True
         assert listener.payloads == [b"a"]
         assert (await far.frames(1))[0].opcode == CLOSE
         with pytest.raises(ConnectionClosed):
-            transport.poll(SOON)
+            transport.poll(HUNG)
         far.sock.close()
         with pytest.raises(LookupError, match="mine"):
             await transport.wait_disconnected()
@@ -216,7 +214,7 @@ async def test_an_exception_of_the_callback_ends_the_connection_and_not_the_poll
 async def test_an_exception_inside_a_nested_poll_ends_the_connection_once():
     def nested(self, transport, frame):
         if len(self.frames) == 1:
-            assert transport.poll(SOON)
+            assert transport.poll(HUNG)
         else:
             raise LookupError("inner")
 
@@ -232,7 +230,7 @@ async def test_an_exception_inside_a_nested_poll_ends_the_connection_once():
 async def test_a_violation_that_a_nested_poll_finds_ends_the_connection():
     def nested(self, transport, frame):
         with suppress(ConnectionClosed):
-            transport.poll(SOON)
+            transport.poll(HUNG)
 
     async with pair(Scripted(on_ws_frame=nested)) as (_, listener, far):
         far.sock.send(text("a") + b"\xff\xff" + text("b"))
@@ -246,7 +244,7 @@ async def test_a_violation_that_a_nested_poll_finds_ends_the_connection():
 async def test_a_connection_that_ends_raises(end):
     def look_again(self, transport, frame):
         with pytest.raises(ConnectionClosed):
-            transport.poll(SOON)
+            transport.poll(HUNG)
         self.note("refused")
 
     async with pair(Scripted(on_ws_frame=look_again)) as (transport, listener, far):
@@ -258,7 +256,7 @@ async def test_a_connection_that_ends_raises(end):
             transport.disconnect()
         else:
             far.sock.send(frames.close(1000) + text("never delivered"))
-            assert transport.poll(SOON) is True
+            assert transport.poll(HUNG) is True
             assert listener.events == ["connected", "frame", "refused"]
             assert [got.msg_type for got in listener.frames] == [WSMsgType.CLOSE]
         with pytest.raises(ConnectionClosed):
@@ -284,7 +282,7 @@ async def test_the_server_s_close_is_received_while_closing():
     async with pair() as (transport, listener, far):
         transport.send_close(1000)
         far.sock.send(text("late") + frames.close(1000))
-        assert transport.poll(SOON) is True
+        assert transport.poll(HUNG) is True
         assert [got.msg_type for got in listener.frames] == [WSMsgType.TEXT, WSMsgType.CLOSE]
 
 
@@ -300,9 +298,9 @@ async def test_it_refuses_to_wait_for_what_is_not_read():
         transport.underlying_transport.pause_reading()
         far.sock.send(text("a"))
         with pytest.raises(RuntimeError, match="paused"):
-            transport.poll(SOON)
+            transport.poll(HUNG)
         transport.underlying_transport.resume_reading()
-        assert transport.poll(SOON) is True
+        assert transport.poll(HUNG) is True
 
 
 async def test_other_threads_are_refused():
@@ -331,7 +329,7 @@ async def test_other_threads_get_the_interpreter_whenever_they_ask_for_it():
         sys.setswitchinterval(1e-4)
         try:
             thread.start()
-            assert transport.poll(SOON) is True
+            assert transport.poll(HUNG) is True
         finally:
             sys.setswitchinterval(interval)
             thread.join()
@@ -366,7 +364,7 @@ async def test_a_sleeping_poll_looks_once_at_a_socket_that_is_ready():
         before = time.monotonic()
         thread = threading.Timer(0.05, far.sock.send, [text("a")])
         thread.start()
-        assert transport.poll(SOON, sleep=True) is True
+        assert transport.poll(HUNG, sleep=True) is True
         pulses = (time.monotonic() - before) / 0.2  # it waits about so long at once
         assert listener.payloads == [b"a"]
         assert transport.stats.poll_hits == 1
@@ -388,7 +386,7 @@ async def test_a_sleeping_poll_goes_on_until_the_frame_is_complete():
         whole = frames.binary(bytes(200_000))
         thread = threading.Thread(target=_send_all, args=[far.sock, whole])
         thread.start()
-        assert transport.poll(SOON, sleep=True) is True
+        assert transport.poll(HUNG, sleep=True) is True
         assert listener.payloads == [bytes(200_000)]
         thread.join()
 
@@ -401,7 +399,7 @@ async def test_other_threads_run_while_a_poll_sleeps():
         sys.setswitchinterval(1000)
         try:
             thread.start()
-            assert transport.poll(SOON, sleep=True) is True
+            assert transport.poll(HUNG, sleep=True) is True
         finally:
             sys.setswitchinterval(interval)
             thread.join()
@@ -448,9 +446,9 @@ async def test_a_connection_that_ends_wakes_a_sleeping_poll(end):
         thread = threading.Timer(0.02, endings[end])
         thread.start()
         if end == "close":
-            assert transport.poll(SOON, sleep=True) is True
+            assert transport.poll(HUNG, sleep=True) is True
         with pytest.raises(ConnectionClosed):
-            transport.poll(SOON, sleep=True)
+            transport.poll(HUNG, sleep=True)
         thread.join()
 
 
@@ -479,7 +477,7 @@ async def test_what_the_kernel_did_not_take_leaves_while_a_poll_sleeps():
         transport.send(WSMsgType.BINARY, bytes(size))
         assert transport.write_buffer_size > 0
         thread.start()
-        assert transport.poll(SOON, sleep=True) is True
+        assert transport.poll(HUNG, sleep=True) is True
         assert listener.payloads == [b"all"]
         thread.join()
 
@@ -493,7 +491,7 @@ async def test_a_sleeping_poll_that_waits_in_recv_goes_on_when_that_has_waited_i
         for delay in (0.3, 0.02):
             thread = threading.Timer(delay, far.sock.send, [text("a")])
             thread.start()
-            assert transport.poll(SOON, sleep=True) is True
+            assert transport.poll(HUNG, sleep=True) is True
             assert os.get_blocking(fd)
             thread.join()
             beneath.pause_reading()
@@ -507,7 +505,7 @@ async def test_a_sleeping_poll_that_waits_in_recv_goes_on_when_that_has_waited_i
 async def test_nothing_else_waits_when_a_poll_has_waited_in_recv():
     async with pair() as (transport, listener, far):
         far.sock.send(text("a"))
-        assert transport.poll(SOON, sleep=True) is True
+        assert transport.poll(HUNG, sleep=True) is True
         assert transport.poll(0) is False
         transport.underlying_transport._read_ready()
         transport.send(WSMsgType.BINARY, bytes(8_000_000))
@@ -520,7 +518,7 @@ async def test_the_awaitable_client_sleeps_as_well():
     async with awaitable() as (ws, far):
         thread = threading.Timer(0.02, far.sock.send, [text("a")])
         thread.start()
-        assert ws.poll(SOON, sleep=True) is True
+        assert ws.poll(HUNG, sleep=True) is True
         assert await ws.recv() == "a"
         thread.join()
 
@@ -530,7 +528,7 @@ async def test_it_works_from_a_task_with_the_awaitable_client_as_well():
         waiting = asyncio.ensure_future(ws.recv())
         await asyncio.sleep(0)
         far.sock.send(text("a"))
-        assert ws.protocol.poll(SOON) is True
+        assert ws.protocol.poll(HUNG) is True
         assert await waiting == "a"
 
 
@@ -540,7 +538,7 @@ async def test_tls_is_polled_through_its_transport(settings, sleep):
     def nested(self, transport, frame):
         if frame.get_payload_as_bytes() == b"a":
             peer.send(text("c"))
-            assert transport.poll(SOON, sleep)
+            assert transport.poll(HUNG, sleep)
 
     async def handler(there):
         await there.accept()
@@ -555,10 +553,10 @@ async def test_tls_is_polled_through_its_transport(settings, sleep):
         peer = await arrived
         assert transport.poll(0) is False
         peer.send(text("a") + text("b"))
-        assert transport.poll(SOON, sleep) is True
+        assert transport.poll(HUNG, sleep) is True
         assert listener.payloads[:2] == [b"a", b"b"]
         while len(listener.payloads) < 3:
-            assert transport.poll(SOON, sleep) is True
+            assert transport.poll(HUNG, sleep) is True
         assert listener.payloads == [b"a", b"b", b"c"]
         big = frames.pattern(300_000)
         peer.send(frames.binary(big)[:100_000])
@@ -595,7 +593,7 @@ async def test_whole_messages_come_in_their_order_too(payload_type):
             got.append(payload)
             if len(got) in (1, 3):
                 far.sock.send(text("from the socket"))
-                assert transport.poll(SOON)
+                assert transport.poll(HUNG)
             self.note("message")
 
     Messages.payload_type = payload_type
@@ -648,7 +646,7 @@ async def test_a_finalizer_amid_a_message_does_not_take_the_next_one(compressed)
         gc.set_threshold(1)
         try:
             go.set()
-            await asyncio.wait_for(complete.wait(), SOON)
+            await asyncio.wait_for(complete.wait(), HUNG)
         finally:
             gc.callbacks.remove(collect)
             gc.set_threshold(*threshold)

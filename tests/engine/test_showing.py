@@ -38,7 +38,7 @@ def fragmented(*parts):
 
 async def test_an_inbox_shows_whole_messages_and_forgets_the_unwanted():
     look = Look("x", "xyz")
-    async with awaitable() as (ws, far):
+    async with awaitable(close_timeout=0.05) as (ws, far):
         show_messages(ws.protocol, look)
         await far.send(texts("a", "x") + fragmented("x", "y", "z") + fragmented("b", "c") + texts("d"))
         assert [await ws.recv() for _ in range(3)] == ["a", "bc", "d"]
@@ -76,7 +76,7 @@ async def test_an_inbox_shows_compressed_messages_as_the_program_gets_them():
 
 async def test_text_that_is_not_utf8_is_not_shown_and_fails_as_ever():
     look = Look()
-    async with awaitable() as (ws, far):
+    async with awaitable(close_timeout=0.05) as (ws, far):
         show_messages(ws.protocol, look)
         await far.send(text(b"\xff"))
         with pytest.raises(ConnectionClosedError):
@@ -95,7 +95,7 @@ async def test_nobody_takes_the_message_while_it_is_shown():
             except RuntimeError as exc:  # ConcurrencyError, for the first
                 raised.append(type(exc).__name__)
 
-    async with awaitable() as (ws, far):
+    async with awaitable(close_timeout=0.05) as (ws, far):
         show_messages(ws.protocol, look)
         await far.send(texts("a"))
         assert await ws.recv() == "a"
@@ -111,7 +111,7 @@ async def test_the_connection_may_end_while_a_message_is_shown(end):
             ws.protocol._fail(1011, "enough", TimeoutError())
         return True
 
-    async with awaitable() as (ws, far):
+    async with awaitable(close_timeout=0.05) as (ws, far):
         show_messages(ws.protocol, look)
         await far.send(texts("a", "b") + fragmented("c", "d"))
         with pytest.raises(ConnectionClosedError):

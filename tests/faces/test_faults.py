@@ -82,7 +82,7 @@ async def test_coalesced_and_delayed(face, peer, secure):
 # What is not.
 
 FAULTS = pytest.mark.parametrize("fault", ["reset", "half_close", "cut"])
-STALLED = 0.2  # seconds until a test gives up what nothing moves any more
+STALLED = 0.5  # seconds until a test gives up what nothing moves any more
 
 
 async def refused(face: str, between: Proxy, context: ssl.SSLContext | TLS | None) -> BaseException:

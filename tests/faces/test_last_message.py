@@ -8,7 +8,7 @@ import time
 import zlib
 
 import pytest
-from support import certificates, frames
+from support import HUNG, certificates, frames
 from support.awaiting import awaitable
 from support.faces import FACES, TAKING_FRAMES, _Listening
 from support.frames import texts
@@ -285,7 +285,7 @@ def test_a_blocking_connection_streams_and_queues():
                     server.url, timestamps="user", compression=None, close_timeout=1
                 ) as ws:
                     ws.send("go")
-                    assert ws.ping().wait(10)  # meanwhile "a" is queued
+                    assert ws.ping().wait(HUNG)  # meanwhile "a" is queued
                     between = time.monotonic_ns()
                     assert ws.last_message is None
                     assert ws.recv() == "a"

@@ -76,7 +76,7 @@ async def test_a_reset_instead_of_a_reply_is_told(secure):
     with server(secure, lambda sock: sock.recv(4096)) as (_, url):
         tls = {"ssl_context": secure()} if secure else {}
         with pytest.raises(ConnectionResetError):
-            await ws_connect(WSListener, url, open_timeout=15, **tls)
+            await ws_connect(WSListener, url, open_timeout=None, **tls)
 
 
 async def test_what_is_held_back_comes_without_more_from_the_server(secure):

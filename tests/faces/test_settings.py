@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 
 import pytest
@@ -112,7 +111,7 @@ async def test_close_timeout_of_a_connection_counts():
         assert ws.close_timeout == 0.05
         with pytest.raises(ValueError, match="close_timeout"):
             ws.close_timeout = -1
-        await asyncio.wait_for(ws.close(), 10)
+        await ws.close()  # a test that takes longer than the deadline fails
 
 
 async def test_ping_interval_and_ping_timeout_of_a_connection_count():

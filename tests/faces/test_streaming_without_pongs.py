@@ -16,7 +16,7 @@ from support.servers import Peer, serve
 import wsfast
 import wsfast.sync.client
 
-PINGS = {"ping_interval": 0.3, "ping_timeout": 0.3}
+PINGS = {"ping_interval": 0.6, "ping_timeout": 0.6}
 ENOUGH = 3  # unanswered pings; a client that wants pongs drops the connection after one or two
 
 

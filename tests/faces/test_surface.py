@@ -717,7 +717,7 @@ async def test_every_round_trip_is_in_the_histogram(face):
 
     async with (
         serve(handler) as server,
-        connected(face, server.url, ping_interval=0.02, ping_timeout=10, ping_histogram=histogram) as handle,
+        connected(face, server.url, ping_interval=0.02, ping_timeout=1, ping_histogram=histogram) as handle,
     ):
         assert await handle.client.recv() == "done"
     assert histogram.get_total_count() == 3

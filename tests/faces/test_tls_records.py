@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from support import certificates, frames
+from support import HUNG, certificates, frames
 from support.faces import FACES, End
 from support.servers import Peer, serve
 from support.tls_peer import ALERT, DATA, HANDSHAKE, WRONG, Forger, TLSPeer, cut, text, until_it_ends
@@ -54,7 +54,7 @@ async def trade(
 
     async with serve(handler) as served:
         url = served.url.replace("ws:", "wss:")
-        async with FACES[face](url, context=WAYS[way](), close_timeout=5) as client:
+        async with FACES[face](url, context=WAYS[way](), close_timeout=HUNG) as client:
             await client.send("go")
             messages = [await client.recv() for _ in range(count)]
             if count:

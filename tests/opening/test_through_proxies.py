@@ -207,7 +207,7 @@ async def test_a_refusal_whose_body_does_not_end(face, scheme):
     with proxy(scheme, refusal=refusal, stall="body") as served:
         given = options(face, scheme, served.url)
         with pytest.raises(InvalidProxyStatus, match="503"):
-            async with connect(face, "ws://127.0.0.1:9/", open_timeout=0.5, **given):
+            async with connect(face, "ws://127.0.0.1:9/", open_timeout=2, **given):
                 pass
         assert served.stalled.is_set()
 
@@ -242,8 +242,8 @@ async def test_stalls(face, scheme, phase):
     with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
         given = options(face, scheme, served.url)
         text = f"the negotiation with the proxy {scheme}://127.0.0.1:{served.port} took too long"
-        with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 0.5 seconds"):
-            async with connect(face, origin.url, open_timeout=0.5, **given):
+        with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 1 seconds"):
+            async with connect(face, origin.url, open_timeout=1, **given):
                 pass
         assert served.stalled.is_set()
 

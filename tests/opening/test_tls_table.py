@@ -13,7 +13,7 @@ import ssl
 import threading
 
 import pytest
-from support import tls_table
+from support import HUNG, tls_table
 from support.tls_table import CONTEXTS, SERVERS, SYSTEM, Refusal, Seen, verdict
 from support.upgrade import acceptance
 
@@ -126,7 +126,7 @@ def outcome(face, tls, host, server, loop):
         refusal = Refusal.of(exc)
     else:
         refusal = None
-    assert server.served.acquire(timeout=20)
+    assert server.served.acquire(timeout=HUNG)
     return refusal or server.seen[0]
 
 

@@ -17,7 +17,7 @@ def test_a_library_runs_on_wsfast_through_a_proxy(name):
     except importlib.metadata.PackageNotFoundError:
         pytest.skip(f"{name} is not installed: see docs/howto/bots.md")
     words = [sys.executable, "examples/bots.py", name.replace("-", "_")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{name} " in done.stdout
     assert ": ok" in done.stdout

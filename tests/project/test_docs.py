@@ -92,9 +92,7 @@ def test_page(page, place):
         re.sub(r"(?<=[/ ]127\.0\.0\.1:)\d+", lambda match: ports[match[0]], script) for script in scripts
     ]
     run = RUN.format(scripts=scripts, page=str(page))
-    done = subprocess.run(
-        [*PYTHON, "-c", run], cwd=directory, capture_output=True, text=True, timeout=50, check=False
-    )
+    done = subprocess.run([*PYTHON, "-c", run], cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     # asyncio's debug mode says when a callback took long, which a busy machine may make of any.
     assert not re.sub(r"^Executing .* took .* seconds\n", "", done.stderr, flags=re.MULTILINE)
@@ -128,7 +126,6 @@ def test_example(name, place):
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=50,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -213,9 +210,7 @@ def test_picows_own_example_runs_with_its_import_changed(library, echo_port):
     source = (EXAMPLES / "echo_client.py").read_text()
     assert source.count("wsfast") == 1
     source = source.replace("from wsfast import", f"from {library} import").replace("9001", echo_port)
-    done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=50, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Echo reply: Hello world\n", "")
 
 

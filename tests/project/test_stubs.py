@@ -104,7 +104,6 @@ def test_what_type_checkers_accept(tmp_path):
         cwd=tmp_path,  # wsfast is installed, not found beside
         capture_output=True,
         text=True,
-        timeout=50,
         check=False,
     )
     assert not done.stderr

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from support import HUNG
 from support.awaiting import turns
 from support.exchange import BINANCE, Exchange, exchange, refusal
 from support.faults import Faults, faults
@@ -144,12 +145,12 @@ async def play(
             await cancelled(task)
         calm(market, network)
         try:
-            await asyncio.wait_for(in_step(market, auditor), 30)
+            await asyncio.wait_for(in_step(market, auditor), HUNG)
         except asyncio.TimeoutError:
             report.errors.append(f"the bot has not caught up: {auditor.last} of {dict(market.published)}")
         await cancelled(trading)
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(caught_up(market, auditor), 10)
+            await asyncio.wait_for(caught_up(market, auditor), HUNG)
         report.stats = feeds[0].stats
         await cancelled(running)
         audit(market, network, account, auditor, report)

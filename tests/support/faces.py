@@ -16,13 +16,12 @@ from typing import Any
 
 import wsfast.asyncio.client
 import wsfast.sync.client
+from support import HUNG
 from wsfast import TLS, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast._native import lib
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
 from wsfast.tls import TLSInfo
-
-CLOSE_TIMEOUT = 5.0
 
 
 class End(Exception):  # noqa: N818
@@ -218,7 +217,7 @@ async def listener(
     make: type[_Listening] = _Listening,
     **options: Any,
 ) -> AsyncIterator[Client]:
-    options.setdefault("close_timeout", CLOSE_TIMEOUT)
+    options.setdefault("close_timeout", HUNG)
     transport, client = await ws_connect(make, url, ssl_context=context, max_size=max_size, **options)
     try:
         yield client
@@ -230,7 +229,7 @@ async def listener(
 def _options_of(context: ssl.SSLContext | TLS | None, options: dict[str, Any]) -> dict[str, Any]:
     """The defaults of the tests, for both connections."""
     tls = {} if context is None else {"ssl": context}
-    return {"close_timeout": CLOSE_TIMEOUT, "compression": None, **options, **tls}
+    return {"close_timeout": HUNG, "compression": None, **options, **tls}
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from typing import Any
 import wsfast
 from support import certificates
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, header
+from support.memory import resident
 from support.upgrade import acceptance
 from wsfast.asyncio.client import connect
 
@@ -96,11 +97,6 @@ def serve(
                 sock.sendall(said)
         while sock.recv(65536):
             pass
-
-
-def resident() -> int:
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
 
 
 async def measure(face: str, url: str) -> tuple[int, int]:

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from support import HUNG
+
 HOST = "127.0.0.1"
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -137,7 +139,7 @@ def serve(
 
 
 def _in(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run_coroutine_threadsafe(coroutine, loop).result(10)
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result(HUNG)
 
 
 # What every proxy does.
