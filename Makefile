@@ -223,21 +223,25 @@ fuzz_python = cd $(fuzz_tree) && LD_PRELOAD="$$($(CURDIR)/$(bin)/python -c 'impo
     PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(bin)/python -m fuzz
 fuzz_targets := connection handshake location negotiation tunnel
 
+.PHONY: fuzz-kept
+fuzz-kept:
+	@$(MAKE) --no-print-directory -C tests/fuzz kept
+
 fuzz: $(fuzz_targets:%=fuzz-%)
 	$(MAKE) --no-print-directory -C tests/fuzz run FUZZ_SECONDS=$(FUZZ_SECONDS) CLANG=$(CLANG)
 
-$(fuzz_targets:%=fuzz-%): fuzz-%: $(fuzz_tree)/.built
+$(fuzz_targets:%=fuzz-%): fuzz-%: $(fuzz_tree)/.built fuzz-kept
 	@mkdir -p $(fuzzing)/corpus/$* $(fuzzing)/findings
 	$(fuzz_python) $* -max_total_time=$(FUZZ_SECONDS) -timeout=20 -max_len=2000 -print_final_stats=1 \
-	    -artifact_prefix=$(fuzzing)/findings/$*- $(fuzzing)/corpus/$* $(CURDIR)/tests/fuzz/corpus/$*
+	    -artifact_prefix=$(fuzzing)/findings/$*- $(fuzzing)/corpus/$* $(fuzzing)/kept/$*
 
 # Replaces the kept corpora with the fewest inputs that reach the same code.
-fuzz-minimise: $(fuzz_tree)/.built
+fuzz-minimise: $(fuzz_tree)/.built fuzz-kept
 	for target in $(fuzz_targets); do \
 	    rm -rf $(fuzzing)/merged && mkdir -p $(fuzzing)/merged $(fuzzing)/corpus/$$target && \
-	    ($(fuzz_python) $$target -merge=1 $(fuzzing)/merged $(CURDIR)/tests/fuzz/corpus/$$target \
-	        $(fuzzing)/corpus/$$target) && \
-	    rm -rf tests/fuzz/corpus/$$target && mv $(fuzzing)/merged tests/fuzz/corpus/$$target || exit 1; \
+	    ($(fuzz_python) $$target -merge=1 $(fuzzing)/merged $(fuzzing)/kept/$$target $(fuzzing)/corpus/$$target) && \
+	    rm -rf $(fuzzing)/kept/$$target && mv $(fuzzing)/merged $(fuzzing)/kept/$$target && \
+	    $(MAKE) --no-print-directory -C tests/fuzz pack-$$target || exit 1; \
 	done
 	$(MAKE) --no-print-directory -C tests/fuzz minimise CLANG=$(CLANG)
 

@@ -1,7 +1,7 @@
 """Writes the first corpora: every kind of frame that the tests know, legal and not, in the form that each target reads.
 
-``python -m fuzz.seeds``, with tests/ on the path; again when the input of a target changes. What the fuzzers find is
-kept beside it.
+``python -m fuzz.seeds``, with tests/ on the path; again when the input of a target changes. It writes to
+build/fuzz/corpus. `make fuzz-minimise` folds that, with what the fuzzers have found, into the kept corpora.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame,
 
 from fuzz.handshake import ACCEPT
 
-HERE = Path(__file__).parent
+FOUND = Path(__file__).parents[2] / "build/fuzz/corpus"
 
 TEXTS = [
     b"",
@@ -253,6 +253,6 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 if __name__ == "__main__":
     for target, data in seeds():
-        folder = HERE / "corpus" / target
+        folder = FOUND / target
         folder.mkdir(parents=True, exist_ok=True)
         (folder / hashlib.sha1(data).hexdigest()).write_bytes(data)
