@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 from support import HUNG
+from support.blocking import in_thread, scripted
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, text
 from support.servers import COMPRESSING
-from sync_support.servers import in_thread, scripted
 
 from wsfast import ConnectionClosedError, InvalidText, NegotiationError, PayloadTooBig, ProtocolError
 from wsfast.deflate import ClientPerMessageDeflateFactory, PerMessageDeflate

@@ -12,8 +12,8 @@ import pytest
 import websockets.exceptions
 import websockets.sync.client
 from support import HUNG
+from support.blocking import echo, scripted
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
-from sync_support.servers import echo, scripted
 
 import wsfast.exceptions
 import wsfast.sync.client

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.blocking import echo, in_thread, scripted
 from support.certificates import WAYS, server_context
 from support.memory import until_flat
 from support.servers import websockets_echo
-from sync_support.servers import echo, in_thread, scripted
 
 from wsfast import _native
 from wsfast._faces import State

@@ -4,10 +4,10 @@ from contextlib import contextmanager
 
 import pytest
 from support import HUNG
+from support.blocking import echo, in_thread, scripted
 from support.certificates import WAYS, server_context
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, frame, pattern, text
 from support.servers import PEERS
-from sync_support.servers import echo, in_thread, scripted
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedError, ConnectionClosedOK
 from wsfast.sync import ending

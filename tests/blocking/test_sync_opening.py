@@ -6,8 +6,8 @@ import socket
 import threading
 
 import pytest
+from support.blocking import echo, in_thread, scripted
 from support.certificates import WAYS, client_context, server_context
-from sync_support.servers import echo, in_thread, scripted
 
 from wsfast.exceptions import (
     InvalidHeader,

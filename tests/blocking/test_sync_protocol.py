@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from support import HUNG
+from support.blocking import scripted
 from support.frames import (
     BINARY,
     CLOSE,
@@ -19,7 +20,6 @@ from support.frames import (
     pattern,
     text,
 )
-from sync_support.servers import scripted
 
 from wsfast.exceptions import (
     ConnectionClosedError,

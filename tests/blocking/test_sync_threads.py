@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from support import HUNG
+from support.blocking import echo, in_thread, running, scripted
 from support.certificates import WAYS, server_context
 from support.frames import (
     BINARY,
@@ -22,7 +23,6 @@ from support.frames import (
     text,
 )
 from support.servers import PEERS
-from sync_support.servers import echo, in_thread, running, scripted
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedError, ConnectionClosedOK
 from wsfast.sync.client import connect

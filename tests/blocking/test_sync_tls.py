@@ -14,9 +14,9 @@ import threading
 import pytest
 import trustme
 from support import HUNG
+from support.blocking import echo, running, scripted
 from support.certificates import authority, client_context, client_settings, server_context
 from support.frames import BINARY, PING, PONG, frame, pattern, text
-from sync_support.servers import echo, running, scripted
 
 from wsfast import TLS
 from wsfast.exceptions import ConnectionClosedError, TLSUnavailable, WebSocketException

@@ -11,10 +11,10 @@ import zlib
 
 import pytest
 from support import HUNG
+from support.blocking import Peer, scripted
 from support.certificates import authority, server_context
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, header, text
 from support.kinds import kind_of
-from sync_support.servers import Peer, scripted
 
 from wsfast.exceptions import (
     ConnectionClosedError,

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from support import HUNG
+from support.blocking import echo, running, scripted
 from support.certificates import WAYS, server_context
 from support.frames import (
     BINARY,
@@ -26,7 +27,6 @@ from support.frames import (
     pattern,
     text,
 )
-from sync_support.servers import echo, running, scripted
 
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
 from wsfast.sync.client import connect

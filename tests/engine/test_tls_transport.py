@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from support import certificates, frames, proxies
+from support.blocking import in_thread
 from support.faces import FACES
 from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
 from support.tls_peer import WRONG, TLSPeer, cut, text, until_it_ends
-from sync_support.servers import in_thread
 
 from wsfast import TLS, ConnectionClosed, WSMsgType, ws_connect
 from wsfast._engine.tls import TLSSession, TLSTransport

@@ -190,7 +190,7 @@ async def test_what_a_log_handler_sends_is_not_logged_again(face, logged_to):
 
 
 def test_control_frames_that_come_while_a_line_is_logged_are_logged_behind_it(logged_to):
-    from sync_support.servers import scripted
+    from support.blocking import scripted
 
     from wsfast.sync.client import connect
 
@@ -285,7 +285,7 @@ async def test_fragments_of_recv_streaming_are_logged(face, logged_to):
 
 
 def test_ctrl_c_while_a_fragment_is_logged_loses_none(logged_to):
-    from sync_support.servers import scripted
+    from support.blocking import scripted
 
     from wsfast.sync.client import connect
 

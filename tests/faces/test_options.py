@@ -15,8 +15,8 @@ from contextlib import nullcontext, suppress
 from fractions import Fraction
 
 import pytest
+from support.blocking import echo, scripted
 from support.kinds import kind_of
-from sync_support.servers import echo, scripted
 
 import wsfast.asyncio.client
 import wsfast.sync.client

@@ -6,9 +6,9 @@ import inspect
 
 import pytest
 from support import frames
+from support.blocking import echo as blocking_echo
+from support.blocking import scripted
 from support.servers import serve
-from sync_support.servers import echo as blocking_echo
-from sync_support.servers import scripted
 
 import wsfast.asyncio.client
 import wsfast.sync.client

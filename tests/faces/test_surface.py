@@ -19,12 +19,12 @@ import websockets.frames
 from hdrh.histogram import HdrHistogram
 from support import frames
 from support.awaiting import awaitable, compares
+from support.blocking import scripted
 from support.faces import FACES, End
 from support.frames import texts
 from support.mock import Wire
 from support.servers import echo, serve, websockets_echo
 from support.surface import connected
-from sync_support.servers import scripted
 
 import wsfast
 import wsfast.sync.client

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from multidict import CIMultiDict
+from support.blocking import scripted
 from support.servers import serve
-from sync_support.servers import scripted
 
 import wsfast.asyncio.client
 import wsfast.sync.client

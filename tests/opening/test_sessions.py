@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import trustme
+from support.blocking import echo, in_thread, scripted
 from support.certificates import authority, client_settings, server_context
 from support.servers import websockets_echo
-from sync_support.servers import echo, in_thread, scripted
 
 from wsfast import TLS
 from wsfast._engine.tls import TLSSession

@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 
 import pytest
+from support.blocking import scripted
 from support.frames import TEXT, close, text
-from sync_support.servers import scripted
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedError
 from wsfast.supervisor import Heartbeat, watch

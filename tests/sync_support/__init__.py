@@ -1,1 +1,0 @@
-"""What the tests of the blocking client share: servers in threads, with and without a script."""
