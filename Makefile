@@ -179,7 +179,7 @@ DEBUG_PYTHON ?= python3-dbg
 debug_tree := $(CURDIR)/build/debug
 
 # The tests that profit most from a debug build. They take half a minute.
-debug_bout := tests/awaitable/test_awaitable_collector.py tests/project/test_fuzz.py tests/engine/test_memory.py
+debug_bout := tests/awaitable/test_collector.py tests/project/test_fuzz.py tests/engine/test_memory.py
 
 test-debug test-debug-bout: | check
 	@if $(DEBUG_PYTHON) -c 'import sys; sys.exit(not hasattr(sys, "gettotalrefcount"))' 2>/dev/null; then \

@@ -8,8 +8,8 @@ import pytest
 from support import certificates
 from support.faces import FACES
 from support.servers import serve
-from test_redirecting import arrive, headers_of, sites
 
+from opening.test_redirecting import arrive, headers_of, sites
 from wsfast.exceptions import InvalidURI
 
 faces = pytest.mark.parametrize("face", FACES)

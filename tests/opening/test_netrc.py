@@ -6,8 +6,8 @@ import base64
 
 import pytest
 from support.faces import FACES
-from test_redirecting import arrive, headers_of, sites
 
+from opening.test_redirecting import arrive, headers_of, sites
 from wsfast._opening.credentials import from_netrc
 
 faces = pytest.mark.parametrize("face", FACES)

@@ -10,8 +10,8 @@ import pytest
 from support import proxies
 from support.faces import FACES
 from support.servers import serve
-from test_redirecting import Site, arrive
 
+from opening.test_redirecting import Site, arrive
 from wsfast import AddressCache
 from wsfast._opening import blocking, redirects
 from wsfast.exceptions import SecurityError

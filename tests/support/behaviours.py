@@ -27,8 +27,8 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
         "Unix sockets",
         [
             ("listener/test_opening_sockets.py", "test_a_unix_socket_pair_will_do"),
-            ("awaitable/test_awaitable_connecting.py", "test_unix_sockets"),
-            ("blocking/test_sync_opening.py", "test_unix_sockets"),
+            ("awaitable/test_connecting.py", "test_unix_sockets"),
+            ("blocking/test_opening.py", "test_unix_sockets"),
         ],
     ),
     (
@@ -49,15 +49,15 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
         [
             (REDIRECTS, "test_a_body_that_stalls_is_bounded_by_the_deadline"),
             ("listener/test_opening_failures.py", "test_a_rejection_has_status_headers_and_body"),
-            ("blocking/test_sync_opening.py", "test_a_rejection_has_status_headers_and_body"),
+            ("blocking/test_opening.py", "test_a_rejection_has_status_headers_and_body"),
         ],
     ),
     (
         "subprotocols",
         [
             ("listener/test_opening.py", "test_a_subprotocol_is_negotiated"),
-            ("awaitable/test_awaitable_differential.py", "test_subprotocols"),
-            ("blocking/test_sync_messages.py", "test_attributes"),
+            ("awaitable/test_differential.py", "test_subprotocols"),
+            ("blocking/test_messages.py", "test_attributes"),
         ],
     ),
     (
@@ -91,8 +91,8 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
         [
             ("opening/test_sockets_of_users.py", "test_an_unconnected_socket"),
             ("listener/test_tls.py", "test_a_socket_of_the_user_s_own_gets_tls_for_the_url_s_host"),
-            ("awaitable/test_awaitable_connecting.py", "test_a_socket_of_the_user"),
-            ("blocking/test_sync_opening.py", "test_a_socket_of_the_users"),
+            ("awaitable/test_connecting.py", "test_a_socket_of_the_user"),
+            ("blocking/test_opening.py", "test_a_socket_of_the_users"),
         ],
     ),
     (
@@ -112,7 +112,7 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
         "TLS key log",
         [
             ("listener/test_tls.py", "test_key_logging_works_through_the_loop_s_own_tls"),
-            ("blocking/test_sync_tls.py", "test_key_log"),
+            ("blocking/test_tls.py", "test_key_log"),
         ],
     ),
     (
