@@ -531,7 +531,7 @@ def test_the_page_draws_in_a_browser(tmp_path):
         "--dump-dom",
         file.as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     assert "drawn: 3 series" in done.stdout
     assert "<td>wsfast_listener</td><td>9</td>" in done.stdout
     assert "<td>wsfast_awaitable</td><td>noise (12.5\u201328, 3 bursts)</td>" in done.stdout

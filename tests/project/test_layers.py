@@ -236,24 +236,6 @@ def test_core_mirror_matches_its_headers():
 DESIGN = (PACKAGE.parent / "docs" / "design.md").read_text()
 
 
-def unnamed(stems, text):
-    """The modules that a text does not name, with or without their folder and ending."""
-    return {stem for stem in stems if not re.search(rf"`(?:[\w/]*/)?{stem}(?:\.\w+)?`", text)}
-
-
-@pytest.mark.parametrize("folder", ["", "_opening", "_engine", "supervisor", "asyncio", "sync"])
-def test_the_design_page_says_what_each_module_is(folder):
-    stems = {path.stem for path in (PACKAGE / folder).iterdir() if path.suffix in (".py", ".pyx", ".pxd")}
-    assert unnamed({stem for stem in stems if not stem.startswith("__")}, DESIGN) == set()
-    assert unnamed(["no_such_module"], DESIGN)
-
-
-def test_the_crate_says_what_each_module_is():
-    folder = PACKAGE / "_tungstenite" / "src"
-    stems = {path.stem for path in folder.glob("*.rs") if not path.stem.endswith("_for_miri")} - {"lib"}
-    assert unnamed(stems, (folder / "lib.rs").read_text().split("\nmod ")[0]) == set()
-
-
 def section(title):
     return DESIGN.split(f"\n## {title}\n")[1].split("\n## ")[0]
 

@@ -49,16 +49,12 @@ def test_version():
     assert newest in ("Unreleased", PYPROJECT["project"]["version"])
 
 
-def test_setup_is_short():
-    assert len((ROOT / "setup.py").read_text().splitlines()) < 100
-
-
 def test_no_file_holds_two_ideas():
-    """Over 600 lines there are two in it."""
+    """Over 900 lines there are two in it."""
     suffixes = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".rs")
     files = [path for path in PACKAGE.rglob("*") if path.suffix in suffixes and "target" not in path.parts]
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in files}
-    assert {name: count for name, count in lines.items() if count > 600} == {}
+    assert {name: count for name, count in lines.items() if count > 900} == {}
 
 
 def import_in(prelude):
