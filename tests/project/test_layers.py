@@ -133,7 +133,7 @@ def test_what_is_below_imports_nothing_above():
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_module(path):
     outside = {name.split(".")[0] for name in imports(path)}
-    if module_of(path) != "wsfast.cli.contenders":  # which `wsfast bench` compares with wsfast
+    if module_of(path) != "wsfast.cli.bench.contenders":  # which `wsfast bench` compares with wsfast
         assert not outside & {"picows", "websockets", "aiohttp", "tests", "bench"}
     if module_of(path).removeprefix("wsfast.") in NO_INPUT_OR_OUTPUT:
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}

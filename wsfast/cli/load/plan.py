@@ -6,8 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
+from wsfast.cli.load.workload import Workload
 from wsfast.cli.target import Target
-from wsfast.cli.workload import Workload
 
 __all__ = ["Plan"]
 

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from wsfast.cli.commands import Action, from_hex
-from wsfast.cli.session import Session
+from wsfast.cli.connect.actions import Action, from_hex
+from wsfast.cli.connect.session import Session
 
 __all__ = ["BadLineError", "feed"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsfast.cli.plan import Plan
-from wsfast.cli.results import Run, Series, spread
+from wsfast.cli.load.plan import Plan
+from wsfast.cli.load.results import Run, Series, spread
 from wsfast.cli.text import bars, duration, size, table
 
 __all__ = ["settings", "text"]

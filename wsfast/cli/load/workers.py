@@ -11,8 +11,8 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
 
-from wsfast.cli.plan import Plan
-from wsfast.cli.results import Run
+from wsfast.cli.load.plan import Plan
+from wsfast.cli.load.results import Run
 
 __all__ = ["Workers"]
 
@@ -78,7 +78,7 @@ class Workers:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "wsfast.cli.worker",
+            "wsfast.cli.load.worker",
             str(number),
             self._plan.loop,
             stdin=asyncio.subprocess.PIPE,

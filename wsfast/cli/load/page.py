@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from wsfast.cli import plots
-from wsfast.cli.results import Series, spread
+from wsfast.cli.load import plots
+from wsfast.cli.load.results import Series, spread
 from wsfast.cli.text import buckets, duration
 
 __all__ = ["page"]

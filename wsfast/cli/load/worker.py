@@ -14,8 +14,8 @@ from array import array
 from typing import Any
 
 from wsfast.cli import loops
-from wsfast.cli.engine import Engine
-from wsfast.cli.plan import Plan
+from wsfast.cli.load.connections import Engine
+from wsfast.cli.load.plan import Plan
 
 __all__ = ["REPORTS_PER_SECOND"]
 

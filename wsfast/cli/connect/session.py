@@ -12,9 +12,9 @@ from typing import Any
 
 import wsfast
 from wsfast.asyncio.client import ClientConnection, process_exception
-from wsfast.cli.commands import HELP, Action
+from wsfast.cli.connect.actions import HELP, Action
+from wsfast.cli.connect.printers import Printer
 from wsfast.cli.outcome import CANNOT_CONNECT, ERRORS, INTERRUPTED, OK, cannot_connect, stdout_ended, why
-from wsfast.cli.printers import Printer
 from wsfast.cli.target import Target
 
 __all__ = ["Session"]

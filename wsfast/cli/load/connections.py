@@ -18,9 +18,9 @@ from typing import Any
 
 from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast._opening.reconnecting import Attempts, process_exception
+from wsfast.cli.load.plan import Plan
+from wsfast.cli.load.schedule import Schedule
 from wsfast.cli.outcome import why
-from wsfast.cli.plan import Plan
-from wsfast.cli.schedule import Schedule
 from wsfast.exceptions import ConnectionClosed
 from wsfast.supervisor.backoff import full_jitter
 

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from typing import Any
 
-from wsfast.cli.histogram import Histogram
+from wsfast.cli.load.histogram import Histogram
 
 __all__ = ["Run", "Series", "spread"]
 

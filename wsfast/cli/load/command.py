@@ -9,14 +9,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from wsfast.cli import loops, machine, target
+from wsfast.cli.load.plan import Plan
+from wsfast.cli.load.workload import Workload, parse_sizes
 from wsfast.cli.outcome import ERRORS, INTERRUPTED, OK, Usage, require
-from wsfast.cli.plan import Plan
 from wsfast.cli.text import beside, write_file, write_json
-from wsfast.cli.workload import Workload, parse_sizes
 
 if TYPE_CHECKING:
-    from wsfast.cli.results import Series
-    from wsfast.cli.workers import Workers
+    from wsfast.cli.load.results import Series
+    from wsfast.cli.load.workers import Workers
 
 __all__ = ["add_to"]
 
@@ -165,7 +165,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
 def _run(arguments: argparse.Namespace) -> int:
     require("hdrh", "rich")
-    from wsfast.cli import page, report
+    from wsfast.cli.load import page, report
 
     plan = _plan(arguments)
     for path in (arguments.json, arguments.html):
@@ -192,9 +192,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 async def _measure(plan: Plan, arguments: argparse.Namespace) -> tuple[Series, bool]:
     """Do all runs. Returns them, and whether Ctrl-C ended them."""
-    from wsfast.cli.results import Run, Series
-    from wsfast.cli.view import View
-    from wsfast.cli.workers import Workers
+    from wsfast.cli.load.progress import View
+    from wsfast.cli.load.results import Run, Series
+    from wsfast.cli.load.workers import Workers
 
     series = Series()
     current: list[Workers] = []

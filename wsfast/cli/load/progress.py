@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from wsfast.cli.plan import Plan
-from wsfast.cli.results import Run
+from wsfast.cli.load.plan import Plan
+from wsfast.cli.load.results import Run
 from wsfast.cli.text import bars, duration
 
 __all__ = ["View"]

@@ -9,10 +9,11 @@ import signal
 import sys
 from typing import Any
 
-from wsfast.cli import pipes, target
+from wsfast.cli import target
+from wsfast.cli.connect import pipes
+from wsfast.cli.connect.printers import JSONPrinter, LinePrinter, RichPrinter
+from wsfast.cli.connect.session import Session
 from wsfast.cli.outcome import Usage, require
-from wsfast.cli.printers import JSONPrinter, LinePrinter, RichPrinter
-from wsfast.cli.session import Session
 
 __all__ = ["add_to"]
 
@@ -84,11 +85,11 @@ def _run(arguments: argparse.Namespace) -> int:
             loop.remove_signal_handler(signal.SIGINT)
 
     async def at_the_prompt() -> int:
-        from wsfast.cli import interactive
+        from wsfast.cli.connect import prompt
 
-        with interactive.output():
+        with prompt.output():
             session = Session(where, RichPrinter(raw=arguments.raw), **shared)
-            return await session.run(interactive.feed(keep_history=not arguments.no_history))
+            return await session.run(prompt.feed(keep_history=not arguments.no_history))
 
     try:
         return asyncio.run(at_the_prompt() if by_hand else by_pipe())

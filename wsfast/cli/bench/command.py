@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from wsfast.cli import loops, machine, target
-from wsfast.cli.contenders import CONTENDERS
+from wsfast.cli.bench.contenders import CONTENDERS
 from wsfast.cli.outcome import ERRORS, OK, Usage
 from wsfast.cli.text import beside, table, write_json
 
@@ -90,7 +90,7 @@ class _Client:
         self.failure: str | None = None
         self.rounds: dict[str, list[float]] = {work.name: [] for work in _WORKS}
         self._exchanges: dict[str, int] = {}
-        command = [sys.executable, "-m", "wsfast.cli.contenders", name, url, loop]
+        command = [sys.executable, "-m", "wsfast.cli.bench.contenders", name, url, loop]
         self._process = stack.enter_context(
             subprocess.Popen(  # noqa: S603
                 [*command, "" if processor is None else str(processor)],
@@ -184,7 +184,7 @@ def _measure(names: list[str], loop: str, arguments: argparse.Namespace, stack: 
     own, servers = _processors()
     server = stack.enter_context(
         subprocess.Popen(
-            [sys.executable, "-m", "wsfast.cli.echo"],
+            [sys.executable, "-m", "wsfast.cli.bench.echo"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
