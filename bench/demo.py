@@ -19,7 +19,7 @@ import uvloop
 import wsfast
 from bench import stats
 from bench.clients import listening, picows_listener, wsfast_listener
-from bench.harness import cpus, echo_server
+from bench.measure.harness import cpus, echo_server
 from wsfast import WSListener, WSMsgType, mask_kernel, ws_connect
 
 SIZE = 512

@@ -10,7 +10,7 @@ A file defines any of these functions. Warm-up rounds are ordinary rounds; the w
     async def idle(url, count, after_message, ssl=None) -> list              the open connections
     async def answers(url, ssl=None)                      sends back every frame until the server hangs up
 
-bench/works adds the works that need only `open_one(url, ssl)` of a client, and `send` and `recv` of its connection:
+bench/workloads adds the works that need only `open_one(url, ssl)` of a client, and `send` and `recv` of its connection:
 one_way, window, fan_in, queued, errors, mixed, varied, objects, answers; for blocking clients batch and flood too.
 
 The frames of a flood are BINARY for `how="bytes"` and TEXT for `how="str"`, and its messages become that type.

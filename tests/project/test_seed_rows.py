@@ -1,4 +1,4 @@
-"""Each row of the reports that the benchmarks answer has a row in the suite (bench/seed_rows.toml)."""
+"""Each row of the reports that the benchmarks answer has a row in the suite (bench/report/other_reports.toml)."""
 
 import json
 import re
@@ -10,11 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # `bench` is not installed
 
-from bench import answers, stats, tables  # noqa: E402
-from bench.answers import TABLES  # noqa: E402
-from bench.contenders import contenders  # noqa: E402
-from bench.harness import Result  # noqa: E402
-from bench.sections import SECTIONS  # noqa: E402
+from bench import stats  # noqa: E402
+from bench.measure.harness import Result  # noqa: E402
+from bench.report import other_reports as answers  # noqa: E402
+from bench.report import tables  # noqa: E402
+from bench.report.other_reports import TABLES  # noqa: E402
+from bench.suite.contenders import contenders  # noqa: E402
+from bench.suite.sections import SECTIONS  # noqa: E402
 
 REPORTS = {
     "websocket-rs: benchmarks",

@@ -5,7 +5,7 @@ from time import perf_counter_ns as now
 
 from bench.clients import listening
 from bench.clients.payloads import request, sizes, ticks
-from bench.works import decoder, stamped, trips
+from bench.workloads import decoder, stamped, trips
 
 
 async def window(client, url, size, count, rounds, ssl=None):

@@ -5,7 +5,7 @@ from time import perf_counter_ns as now
 
 from bench.clients import awaiting
 from bench.clients.payloads import asked_flood, request, sizes, ticks
-from bench.works import decoder, recv_raw, stamped, trips
+from bench.workloads import decoder, recv_raw, stamped, trips
 
 ARRIVING = 0.05  # seconds until all messages of `queued` have come: not timed
 

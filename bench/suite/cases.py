@@ -6,7 +6,7 @@ process. Batches and floods run on two cores, because there the client is the sl
 
 from dataclasses import dataclass, fields, replace
 
-from bench.works import trips
+from bench.workloads import trips
 
 CORES = {"same": "client and server on one core", "two": "client and server on two cores"}
 LOOPS = ("uvloop", "asyncio", "rloop", "uringcore")

@@ -8,7 +8,7 @@ pytest bench --sections rr --benchmark-compare
 
 import pytest
 
-from bench.clock import clock
+from bench.measure.clock import clock
 
 
 @pytest.mark.benchmark(timer=clock)

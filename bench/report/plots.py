@@ -7,8 +7,8 @@ matplotlib.use("svg")
 from matplotlib import pyplot as plt
 
 from bench import stats
-from bench.cases import size_name
-from bench.kept import slug
+from bench.measure.resume_store import slug
+from bench.suite.cases import size_name
 
 # The contenders of the plots: wsfast's clients, the peers of each kind, and the floor.
 COLOURS = {

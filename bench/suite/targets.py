@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from bench import rivals, stats
-from bench.contenders import floor
+from bench import stats
+from bench.suite import comparisons as rivals
+from bench.suite.contenders import floor
 
 KIB = 1024
 PICOWS, PICOWS_WEBSOCKETS = "picows_listener", "picows_websockets"

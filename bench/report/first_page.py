@@ -5,9 +5,9 @@ There is a table for each face, with a row for each of ROWS that the face has.
 
 from functools import partial
 
-from bench import rivals
-from bench.cases import Case
-from bench.contenders import floor
+from bench.suite import comparisons as rivals
+from bench.suite.cases import Case
+from bench.suite.contenders import floor
 
 # The faces: their columns of libraries. Each library's fastest client of the same kind stands for it.
 FACES = {

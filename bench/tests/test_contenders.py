@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from bench import cases, harness
 from bench.clients.payloads import asked_flood
-from bench.contenders import ROOT, clients, command, contenders, lacking, why_not
-from bench.sections import SECTIONS
-from bench.worker import call, resolve
+from bench.measure import harness
+from bench.measure.worker import call, resolve
+from bench.suite import cases
+from bench.suite.contenders import ROOT, clients, command, contenders, lacking, why_not
+from bench.suite.sections import SECTIONS
 
 FLOODS = [name for name in contenders(cases.flood(128)) if name.split(":")[0] in clients()]
 
@@ -70,8 +71,14 @@ def test_every_gap_of_the_suite_has_a_reason():
         (["bench.instructions", "nosuch"], "no work nosuch; there are "),
         (["bench.report", "queued", "--contenders", "picows_listener"], "a listener has no recv()"),
         (["bench.report", "queued", "--contenders", "C"], "C: not a contender of queued"),
-        (["pytest", "bench/test_works.py", "--sections", "nosuch"], "no section nosuch; there are "),
-        (["pytest", "bench/test_works.py", "--contenders", "nosuch"], "no contender nosuch; there are "),
+        (
+            ["pytest", "bench/tests/test_workloads.py", "--sections", "nosuch"],
+            "no section nosuch; there are ",
+        ),
+        (
+            ["pytest", "bench/tests/test_workloads.py", "--contenders", "nosuch"],
+            "no contender nosuch; there are ",
+        ),
     ],
 )
 def test_what_does_not_exist_is_named(words, said):

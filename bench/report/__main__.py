@@ -17,10 +17,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench import cases, counted, front, kept, tables
-from bench.contenders import ROOT, chosen, gap, lacking
-from bench.sections import SECTIONS
-from bench.suite import Item, run
+from bench import counted
+from bench.measure import resume_store as kept
+from bench.measure.passes import Item, run
+from bench.report import first_page as front
+from bench.report import tables
+from bench.suite import cases
+from bench.suite.contenders import ROOT, chosen, gap, lacking
+from bench.suite.sections import SECTIONS
 
 DOCS = ROOT / "docs"
 DATA = DOCS / "benchmarks"  # a file for each machine
@@ -165,7 +169,7 @@ def compact(value):
 def write_docs():
     """docs/benchmarks.md, its plots, the page, and the tables of the first pages, from the files of docs/benchmarks and
     from nothing else."""
-    from bench import page, plots
+    from bench.report import page, plots
 
     reports = [json.loads(file.read_text()) for file in sorted(DATA.glob("*.json"))]
     if not reports:

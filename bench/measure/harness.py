@@ -21,7 +21,7 @@ from dataclasses import replace
 import trustme
 
 from bench import native, stats
-from bench.contenders import REFERENCE, ROOT, command, floor, gap, is_floor
+from bench.suite.contenders import REFERENCE, ROOT, command, floor, gap, is_floor
 
 TIMEOUT = 60  # seconds for one burst of one contender; longer than any on a slow machine
 LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang

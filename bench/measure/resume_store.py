@@ -16,11 +16,12 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from bench.contenders import ROOT
-from bench.harness import Result
+from bench.measure.harness import Result
+from bench.suite.contenders import ROOT
 
 KEPT = ROOT / "build" / "bench" / "rows"
-MEASURING = ("worker.py", "[cw]*/*.py", "servers/*.py", "*/*.[ch]", "floor/*.cpp", "floor/rust/src/*.rs")
+MEASURING = ("measure/worker.py", "clients/*.py", "workloads/*.py", "servers/*.py", "*/*.[ch]", "floor/*.cpp")
+MEASURING += ("floor/rust/src/*.rs",)
 LIBRARIES = (
     "picows",
     "websockets",

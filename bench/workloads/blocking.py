@@ -8,7 +8,7 @@ import time
 from time import perf_counter_ns as now
 
 from bench.clients.payloads import asked_flood, request, requests, sizes, ticks
-from bench.works import decoder, recv_raw, stamped
+from bench.workloads import decoder, recv_raw, stamped
 
 ARRIVING = 0.05  # seconds until all messages of `queued` have come: not timed
 

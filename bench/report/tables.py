@@ -8,11 +8,14 @@ with its bootstrap interval. "noise" stands where the spread leaves nothing to c
 from dataclasses import asdict
 from statistics import mean, stdev
 
-from bench import answers, counted, goals, rivals, stats
-from bench.cases import SERVERS, Case, size_name
-from bench.contenders import floor, lacking
-from bench.rivals import beside
-from bench.sections import SECTIONS
+from bench import counted, stats
+from bench.report import other_reports as answers
+from bench.suite import comparisons as rivals
+from bench.suite import targets as goals
+from bench.suite.cases import SERVERS, Case, size_name
+from bench.suite.comparisons import beside
+from bench.suite.contenders import floor, lacking
+from bench.suite.sections import SECTIONS
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PARTS = ("send", "receive")

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from bench import stats
-from bench.rivals import beside
-from bench.sections import SECTIONS
-from bench.tables import column
+from bench.report.tables import column
+from bench.suite.comparisons import beside
+from bench.suite.sections import SECTIONS
 
 HERE = Path(__file__).parent
 ROW = (

@@ -8,8 +8,8 @@ import math
 import sys
 import time
 
-from bench import kept
-from bench.harness import measure
+from bench.measure import resume_store as kept
+from bench.measure.harness import measure
 
 
 class Item:

@@ -9,9 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import cases, contenders, front, goals, harness, kept, page, rivals, sections, stats, suite, tables
+from bench import stats
 from bench.conftest import rows
-from bench.harness import Result, RunFailedError
+from bench.measure import harness
+from bench.measure import passes as suite
+from bench.measure import resume_store as kept
+from bench.measure.harness import Result, RunFailedError
+from bench.report import first_page as front
+from bench.report import page, tables
+from bench.suite import cases, contenders, sections
+from bench.suite import comparisons as rivals
+from bench.suite import targets as goals
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -303,7 +311,9 @@ def test_a_percentile_says_of_how_many_samples_it_is():
 
 
 def test_a_plot_has_the_ratios_of_the_tables():
-    plots = pytest.importorskip("bench.plots", reason="matplotlib is not installed", exc_type=ImportError)
+    plots = pytest.importorskip(
+        "bench.report.plots", reason="matplotlib is not installed", exc_type=ImportError
+    )
     made = report(wsfast_listener=(10, 40, 9), picows_listener=(6, 20, 20), **{"C:epoll": (5, 20, 20)})
     axes = plots.plt.figure().add_subplot()
     plots.bars(axes, made["results"])
@@ -502,7 +512,9 @@ def test_a_client_that_fails_says_why(monkeypatch, program, reason):
 
 
 def test_plots(tmp_path):
-    plots = pytest.importorskip("bench.plots", reason="matplotlib is not installed", exc_type=ImportError)
+    plots = pytest.importorskip(
+        "bench.report.plots", reason="matplotlib is not installed", exc_type=ImportError
+    )
     made = report(wsfast_listener=(9, 9), **{"C:epoll": (5, 5)})
     drawn = plots.write([made], tmp_path)
     [file] = tmp_path.iterdir()

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from bench import cases
-from bench.cases import LOOPS
 from bench.clients.loop import PRIMITIVES
+from bench.suite import cases
+from bench.suite.cases import LOOPS
 
 KIB = 1024
 ROUND_TRIPS = [512, 8 * KIB, 64 * KIB]
@@ -149,7 +149,7 @@ def main_rows(names):
 def smoke(thorough=False):
     """(section, case, contenders) of a run: all works with wsfast, picows and C, and round trips with every client.
     thorough: all works with every client, and at more sizes."""
-    from bench.contenders import contenders
+    from bench.suite.contenders import contenders
 
     chosen = [
         ("rr", cases.request_response(512)),

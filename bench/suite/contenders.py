@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import native
-from bench.cases import LOOPS
-from bench.works import VARIED
+from bench.suite.cases import LOOPS
+from bench.workloads import VARIED
 
-BENCH = Path(__file__).parent
+BENCH = Path(__file__).parents[1]
 ROOT = BENCH.parent
 REFERENCE = "picows_listener"
 KINDS = ("listening", "awaiting", "blocking")
@@ -64,8 +64,8 @@ class Client:
 
 @functools.cache
 def generic(kind):
-    """The public functions of bench/works/<kind>.py."""
-    body = ast.parse((BENCH / "works" / f"{kind}.py").read_text()).body
+    """The public functions of bench/workloads/<kind>.py."""
+    body = ast.parse((BENCH / "workloads" / f"{kind}.py").read_text()).body
     functions = [node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     return tuple(node.name for node in functions if node.args.args and node.args.args[0].arg == "client")
 
@@ -246,7 +246,16 @@ def command(name, case, server, cpu):
         words += [*counted, case.rounds, case.warmup] + ([server.ca] if server.ca else [])
         return [str(word) for word in words]
     client, _, variant = name.partition(":")
-    words = [sys.executable, "-m", "bench.worker", client, case.function, case.size, "--url", server.url]
+    words = [
+        sys.executable,
+        "-m",
+        "bench.measure.worker",
+        client,
+        case.function,
+        case.size,
+        "--url",
+        server.url,
+    ]
     words += ["--variant", variant] if variant and client != LOOP else []
     words += ["--count", case.count, "--rounds", case.rounds, "--warmup", case.warmup]
     words += ["--loop", case.loop, "--how", case.how, "--cpu", cpu]

@@ -1,6 +1,6 @@
 """Runs one contender and one case in a process that the harness starts. It prints a line of JSON for each burst.
 
-    python -m bench.worker picows_listener request_response 512 --url ws://127.0.0.1:PORT/ --rounds 5000
+    python -m bench.measure.worker picows_listener request_response 512 --url ws://127.0.0.1:PORT/ --rounds 5000
 
 Warm-up rounds run first, on the same connection, and the worker drops their samples. The collector is off without --gc.
 """
@@ -59,12 +59,12 @@ def version_of(package):
 
 
 def resolve(client, work, variant):
-    """The client's own function for a work, or the work of its kind from bench/works."""
+    """The client's own function for a work, or the work of its kind from bench/workloads."""
     name = f"{work}_{variant}" if variant else work
     if hasattr(client, name):
         return getattr(client, name)
     kind = next(kind for kind in KINDS if hasattr(client, kind))
-    works = importlib.import_module(f"bench.works.{kind}")
+    works = importlib.import_module(f"bench.workloads.{kind}")
     if hasattr(works, name):
         return partial(getattr(works, name), client)
     other = SimpleNamespace(**{**vars(client), "open_one": getattr(client, f"open_{variant}")})
@@ -121,7 +121,7 @@ def blocking_idle_memory(function, url, count, after_message, context):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("client", help="a file of bench/clients")
-    parser.add_argument("work", help="a function of that file or of bench/works, such as batch")
+    parser.add_argument("work", help="a function of that file or of bench/workloads, such as batch")
     parser.add_argument("size", type=int)
     parser.add_argument("--url", required=True)
     parser.add_argument("--variant", default="", help="the rest of the function's name, such as send_many")

@@ -13,7 +13,7 @@ else:
     import tomli as tomllib
 
 WIDE = 8  # columns of figures, beyond which a table is turned
-TABLES = tomllib.loads((Path(__file__).parent / "seed_rows.toml").read_text())["table"]
+TABLES = tomllib.loads((Path(__file__).parent / "other_reports.toml").read_text())["table"]
 SERIES = 5  # runs, in the report of rwrk
 
 # What is printed of a row for each of their columns. Rates are those of the bursts.
