@@ -5,7 +5,7 @@ Boost.Beast are rivals of the blocking client; the tables have them among the fl
 """
 
 from bench import stats
-from bench.suite.contenders import clients, is_floor, spins
+from bench.suite.contenders import CLIENTS, is_floor, spins
 
 OURS = ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")
 LANGUAGES = ("Rust", "C++")  # tungstenite and Beast, clients that block
@@ -14,7 +14,7 @@ LANGUAGES = ("Rust", "C++")  # tungstenite and Beast, clients that block
 def kind(name):
     if name in LANGUAGES:
         return "blocking"
-    client = clients().get(name.split(":")[0])
+    client = CLIENTS.get(name.split(":")[0])
     return client.kind if client else "floor"
 
 

@@ -1,10 +1,9 @@
-"""The contenders: the files of bench/clients, which this module reads but does not import, and the floors.
+"""The contenders: a table of the files of bench/clients with their works, and the floors.
 
 A contender is a name: `picows_listener`, `wsfast_listener:send_many` (a variant), `C:epoll` (a floor). The reason why
 a contender cannot run here stands in its row.
 """
 
-import ast
 import functools
 import subprocess
 import sys
@@ -13,13 +12,11 @@ from pathlib import Path
 
 from bench import native
 from bench.suite.cases import LOOPS
-from bench.workloads import VARIED
 
 BENCH = Path(__file__).parents[1]
 ROOT = BENCH.parent
 REFERENCE = "picows_listener"
-KINDS = ("listening", "awaiting", "blocking")
-LOOP = "loop"  # the file of bench/clients whose contenders are the loops themselves
+LOOP = "loop"  # the file of bench/clients that measures the event loops themselves
 
 # The words of each floor: its program, and what chooses the mode if the program has several.
 FLOORS = {
@@ -49,47 +46,61 @@ DETAILS = ("messages", "poll", "sleeping_poll", "busy_poll_beside_100")
 UNREAD = 1024 * 1024
 
 
+# The works that bench/workloads gives each client of a kind that has `open_one`.
+SHARED = {
+    "listening": "window one_way fan_in varied objects answers",
+    "awaiting": "window one_way fan_in queued queued:iterated errors mixed varied objects answers",
+    "blocking": "window one_way batch flood queued errors mixed varied objects answers",
+}
+
+
 @dataclass(frozen=True)
 class Client:
+    """A file of bench/clients. `own` are the works of that file, a variant behind a colon.
+
+    `shared`: it has `open_one`, and so the works of SHARED. `python`: the oldest for which its library has a package.
+    """
+
     kind: str
-    names: tuple  # the top-level functions of its file, including those that it assigns by name
-    python: tuple = ()  # the oldest Python for which its library has a package
+    own: str
+    shared: bool = True
+    python: tuple = ()
 
-    def functions(self):
-        """All its works, with their variants."""
-        works = generic(self.kind) if self.kind and "open_one" in self.names else ()
-        varied = [f"{work}_busy_poll" for work in VARIED if work in works and "open_busy_poll" in self.names]
-        return dict.fromkeys([*self.names, *works, *varied])
-
-
-@functools.cache
-def generic(kind):
-    """The public functions of bench/workloads/<kind>.py."""
-    body = ast.parse((BENCH / "workloads" / f"{kind}.py").read_text()).body
-    functions = [node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    return tuple(node.name for node in functions if node.args.args and node.args.args[0].arg == "client")
+    def works(self):
+        """All its works: (work, variant)."""
+        shared = SHARED[self.kind] if self.shared else ""
+        names = dict.fromkeys(f"{self.own} {shared}".split())
+        return [(work, variant) for work, _, variant in (name.partition(":") for name in names)]
 
 
-@functools.cache
-def clients():
-    found = {}
-    for file in sorted((BENCH / "clients").glob("*.py")):
-        body = ast.parse(file.read_text()).body
-        assigned = [
-            (target, node.value) for node in body if isinstance(node, ast.Assign) for target in node.targets
-        ]
-        facts = {target.id: value for target, value in assigned if isinstance(target, ast.Name)}
-        if "REQUIRES" not in facts:
-            continue
-        imported = [name.name for node in body if isinstance(node, ast.ImportFrom) for name in node.names]
-        names = [n.name for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        names += [name.id for target, _ in assigned if isinstance(target, ast.Tuple) for name in target.elts]
-        found[file.stem] = Client(
-            next((kind for kind in KINDS if kind in imported), ""),
-            (*names, *facts),
-            ast.literal_eval(facts["PYTHON"]) if "PYTHON" in facts else (),
-        )
-    return found
+PLAIN = "request_response batch flood connect idle"
+OPENING = "request_response connect idle"
+CLIENTS = {
+    "aiohttp_client": Client("awaiting", f"{PLAIN} deflate deflate:zlib_ng deflate:isal"),
+    "inflate_alone": Client("", "deflate:zlib deflate:zlib_ng deflate:isal", shared=False),
+    "picows_listener": Client("listening", PLAIN),
+    "picows_websockets": Client("awaiting", f"{PLAIN} flood:iterated deflate"),
+    "websocket_client": Client("blocking", OPENING),
+    "websocket_rs_async": Client("awaiting", PLAIN, python=(3, 12)),
+    "websocket_rs_listener": Client(
+        "listening", "request_response batch flood connect", shared=False, python=(3, 12)
+    ),
+    "websocket_rs_sync": Client("blocking", OPENING, python=(3, 12)),
+    "websockets_asyncio": Client("awaiting", f"{PLAIN} batch:gather flood:iterated deflate"),
+    "websockets_sync": Client("blocking", f"{OPENING} deflate"),
+    "wsfast_awaitable": Client(
+        "awaiting",
+        f"{PLAIN} request_response:busy_poll batch:send_many flood:iterated deflate one_way:busy_poll",
+    ),
+    "wsfast_listener": Client(
+        "listening",
+        f"{PLAIN} request_response:messages request_response:busy_poll request_response:busy_poll_beside_100 "
+        "request_response:poll request_response:sleeping_poll batch:send_many flood:messages deflate "
+        "one_way:busy_poll answers:busy_poll",
+    ),
+    "wsfast_sync": Client("blocking", f"{OPENING} request_response:busy_poll deflate one_way:busy_poll"),
+    "wsproto_sockets": Client("blocking", f"{OPENING} deflate"),
+}
 
 
 def contenders(case, section=None):
@@ -97,14 +108,11 @@ def contenders(case, section=None):
     if case.function == "primitive":
         return [f"{LOOP}:{case.loop}"]
     names = []
-    for name, client in clients().items():
+    for name, client in CLIENTS.items():
         if section and section.clients and name not in section.clients:
             continue
-        for function in client.functions():
-            if function == case.function:
-                names.append(name)
-            elif function.startswith(f"{case.function}_"):
-                names.append(f"{name}:{function[len(case.function) + 1 :]}")
+        variants = [variant for work, variant in client.works() if work == case.function]
+        names += [f"{name}:{variant}" if variant else name for variant in variants]
     if section and not section.variants:
         names = [name for name in names if name.partition(":")[2] not in DETAILS]
     return [name for name in names if case.cores == "two" or not spins(name)] + floors(case)
@@ -134,7 +142,7 @@ def lacking(case, section=None):
         return {}
     present = {name.split(":")[0] for name in contenders(case)}
     found = {}
-    for name, client in clients().items():
+    for name, client in CLIENTS.items():
         wanted = not (section and section.clients) or name in section.clients
         if wanted and client.kind and name not in present:
             found[name] = f"{name}: {why_lacking(name, case.function)}"
@@ -143,8 +151,8 @@ def lacking(case, section=None):
 
 def why_lacking(name, work):
     """The reason why a client has no row for a work."""
-    client = clients()[name]
-    usual = f"its file in bench/clients has no {work}" if "open_one" in client.names else NOT_SHARED
+    client = CLIENTS[name]
+    usual = f"its file in bench/clients has no {work}" if client.shared else NOT_SHARED
     return LACKING.get((name, work)) or LACKING.get((client.kind, work), usual)
 
 
@@ -156,11 +164,9 @@ def spins(name):
 def known():
     """The contenders of all cases."""
     names = {name for programs in FLOORS.values() for name in programs} | {f"{LOOP}:{loop}" for loop in LOOPS}
-    for name, client in clients().items():
+    for name, client in CLIENTS.items():
         names.add(name)
-        for function in client.functions():
-            words = function.split("_")
-            names.update(f"{name}:{'_'.join(words[at:])}" for at in range(1, len(words)))
+        names.update(f"{name}:{variant}" for _, variant in client.works() if variant)
     return names
 
 
@@ -183,7 +189,7 @@ def floor(case, name=""):
     """The floor for ratios of the contender `name`: the C client that waits as it does. It spins beside one that spins,
     blocks beside a blocking client, and otherwise makes the system calls of an event loop."""
     found, (file, _, variant) = floors(case), name.partition(":")
-    blocks = variant == "sleeping_poll" or (file in clients() and clients()[file].kind == "blocking")
+    blocks = variant == "sleeping_poll" or (file in CLIENTS and CLIENTS[file].kind == "blocking")
     mode = "C:spin" if spins(name) else "C:blocking" if blocks else ""
     return mode if mode in found else next(iter(found), None)
 
@@ -206,7 +212,7 @@ def why_not(name):
         return None
     if is_floor(name):
         return native.why_not(name)
-    client = clients()[name.split(":")[0]]
+    client = CLIENTS[name.split(":")[0]]
     if sys.version_info < client.python:
         version = ".".join(map(str, client.python))
         return f"{name} cannot run: its library has no package for CPython before {version}"
@@ -223,7 +229,7 @@ def gap(name, case):
         return reason
     if case.loop not in ("asyncio", "uvloop") and (reason := importable(case.loop)):
         return f"{name} cannot run on {case.loop}: {reason}"
-    client = clients().get(name.split(":")[0])
+    client = CLIENTS.get(name.split(":")[0])
     if name == "Rust" or (client and client.kind == "blocking"):
         if case.function in ("batch", "window") and case.size * case.count > UNREAD:
             return (

@@ -10,15 +10,29 @@ from bench.clients.payloads import asked_flood
 from bench.measure import harness
 from bench.measure.worker import call, resolve
 from bench.suite import cases
-from bench.suite.contenders import ROOT, clients, command, contenders, lacking, why_not
+from bench.suite.contenders import CLIENTS, ROOT, command, contenders, lacking, why_not
 from bench.suite.sections import SECTIONS
 
-FLOODS = [name for name in contenders(cases.flood(128)) if name.split(":")[0] in clients()]
+FLOODS = [name for name in contenders(cases.flood(128)) if name.split(":")[0] in CLIENTS]
 
 
 def test_the_frames_of_a_flood_are_of_the_type_that_its_messages_become():
     assert asked_flood(3, 5, "bytes") == (b"FLOOD 5 3 binary", b"abc", b"DONE")
     assert asked_flood(3, 5, "str") == (b"FLOOD 5 3 text", "abc", "DONE")
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_table_has_every_work_of_a_client(name):
+    """A work that the table lacks would be measured by nobody, and one that the file lacks would fail."""
+    if reason := why_not(name):
+        pytest.skip(reason)
+    client, works = importlib.import_module(f"bench.clients.{name}"), CLIENTS[name].works()
+    for work, variant in works:
+        resolve(client, work, variant)
+    defined = {
+        function for function in vars(client) if any(function.startswith(work) for work in cases.WORKS)
+    }
+    assert defined - {f"{work}_{variant}".rstrip("_") for work, variant in works} == set()
 
 
 @pytest.mark.parametrize("how", ["bytes", "str"])

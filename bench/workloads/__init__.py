@@ -2,7 +2,7 @@
 
 A client's file imports one of the modules `listening`, `awaiting` and `blocking` of bench/clients, and the module of
 the same name here adds its works. The first parameter of a work is the client's module, or a copy of it with another
-`open_one` for a variant: `open_busy_poll` makes the variant `busy_poll` of the works in VARIED.
+`open_one` for a variant: `open_busy_poll` makes the variant `busy_poll`.
 
     listening   open_one(listener_factory, url, ssl_context=), WSListener, send(transport, payload)
     awaiting    await open_one(url, ssl) -> connection with send(bytes), recv() -> bytes, close()
@@ -15,9 +15,6 @@ has `view`, a function that makes memoryviews of them.
 """
 
 from functools import partial
-
-# The works for which a client's `open_busy_poll` makes a contender of its own.
-VARIED = ("one_way",)
 
 # What a message of the server's is stamped with: its last eight bytes, nanoseconds of the monotonic clock.
 STAMP = 8
