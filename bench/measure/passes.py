@@ -8,7 +8,7 @@ import math
 import sys
 import time
 
-from bench.measure import resume_store as kept
+from bench.measure import resume_store
 from bench.measure.harness import measure
 
 
@@ -17,7 +17,7 @@ class Item:
 
     def __init__(self, section, case, names, repeats, *, keep, fresh=False):
         self.section, self.case, self.names, self.repeats, self.keep = section, case, names, repeats, keep
-        self.result = kept.load(section, case, names) if keep and not fresh else None
+        self.result = resume_store.load(section, case, names) if keep and not fresh else None
         self.seconds = None  # of the last repeat
 
     @property
@@ -31,7 +31,7 @@ class Item:
         self.result = measure(self.case, self.names, repeats, self.result)
         self.seconds = (time.monotonic() - start) / max(1, len(self.names))
         if self.keep:
-            kept.save(self.section, self.names, self.result)
+            resume_store.save(self.section, self.names, self.result)
 
 
 class Progress:

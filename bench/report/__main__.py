@@ -18,10 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import counted
-from bench.measure import resume_store as kept
+from bench.measure import resume_store
 from bench.measure.passes import Item, run
-from bench.report import first_page as front
-from bench.report import tables
+from bench.report import first_page, tables
 from bench.suite import cases
 from bench.suite.contenders import ROOT, chosen, gap, lacking
 from bench.suite.sections import SECTIONS
@@ -117,13 +116,13 @@ def why_nothing(names, wanted):
 def kept_section(name):
     """What an earlier run kept of a section that this run does not measure."""
     section = SECTIONS[name]
-    found = [kept.load(name, case, chosen(case, None, section)) for case in section.cases]
+    found = [resume_store.load(name, case, chosen(case, None, section)) for case in section.cases]
     return [result.evened() for result in found if result]
 
 
 def collect(wanted):
     """Measure the sections. Returns the data of the report, for which JSON has types."""
-    facts, data = dict(kept.machine()), []
+    facts, data = dict(resume_store.machine()), []
     names = wanted.sections or list(SECTIONS)
     items = [item for name in names for item in items_of(name, wanted)]
     if not items:
@@ -140,8 +139,8 @@ def collect(wanted):
 
 def where():
     """Where the instructions of a round trip go, counted or kept; None with a note if they cannot be counted here."""
-    file = kept.KEPT / "where.json"
-    if file.exists() and (found := json.loads(file.read_text()))["fingerprint"] == kept.fingerprint():
+    file = resume_store.KEPT / "where.json"
+    if file.exists() and (found := json.loads(file.read_text()))["fingerprint"] == resume_store.fingerprint():
         return found["where"]
     if reason := counted.why_none():
         print(f"no instructions are counted: {reason}", file=sys.stderr)
@@ -153,7 +152,7 @@ def where():
         print(f"no instructions were counted: {reason}", file=sys.stderr)
         return None
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"fingerprint": kept.fingerprint(), "where": found}))
+    file.write_text(json.dumps({"fingerprint": resume_store.fingerprint(), "where": found}))
     return found
 
 
@@ -175,7 +174,7 @@ def write_docs():
     if not reports:
         raise SystemExit(f"there is no data in {DATA.relative_to(ROOT)}: python -m bench.report --docs")
     fullest = max(reports, key=lambda report: sum(len(result["rows"]) for result in report["results"]))
-    drawn = plots.write(reports, DATA)[kept.slug(fullest["machine"])]
+    drawn = plots.write(reports, DATA)[resume_store.slug(fullest["machine"])]
     lines = [line for title, file in drawn for line in (f"![{title}]({DATA.name}/{file})", "")]
     lines += [
         f"[{PAGE.name}]({PAGE.name}) is an interactive page with the same figures, which works offline.",
@@ -183,8 +182,8 @@ def write_docs():
     ]
     lines += [line for report in reports for line in tables.markdown(report)]
     tables.write(DOCS / "benchmarks.md", lines)
-    tables.write(ROOT / "README.md", front.lines(fullest, drawn, "docs/"))
-    tables.write(DOCS / "index.md", front.lines(fullest, drawn, ""))
+    tables.write(ROOT / "README.md", first_page.lines(fullest, drawn, "docs/"))
+    tables.write(DOCS / "index.md", first_page.lines(fullest, drawn, ""))
     page.write(PAGE, reports)
 
 
@@ -203,7 +202,7 @@ def main():
         DATA.mkdir(exist_ok=True)
         for result in report["results"]:
             del result["runs"]  # the rows have what docs and page show
-        (DATA / f"{kept.slug(report['machine'])}.json").write_text(json.dumps(compact(report)))
+        (DATA / f"{resume_store.slug(report['machine'])}.json").write_text(json.dumps(compact(report)))
         write_docs()
 
 

@@ -5,7 +5,7 @@ There is a table for each face, with a row for each of ROWS that the face has.
 
 from functools import partial
 
-from bench.suite import comparisons as rivals
+from bench.suite import comparisons
 from bench.suite.cases import Case
 from bench.suite.contenders import floor
 
@@ -57,10 +57,12 @@ def found(result, name, other):
 
 def cell(result, name, others, *, named=False):
     """The ratio to the fastest of `others` with its interval; a dash where there is none."""
-    other = rivals.fastest([one for one in others if found(result, name, one)], result["rows"])
+    other = comparisons.fastest([one for one in others if found(result, name, one)], result["rows"])
     if other is None:
         return "-"
-    return rivals.judged(found(result, name, other), NAMES.get(other.split(":")[0], other) if named else "")
+    return comparisons.judged(
+        found(result, name, other), NAMES.get(other.split(":")[0], other) if named else ""
+    )
 
 
 def cells(result, name):
@@ -68,7 +70,7 @@ def cells(result, name):
     libraries = FACES[name][1].values()
     by_library = {library: [] for library in libraries}
     others = []
-    for other in filter(partial(rivals.is_rival, name), result["rows"]):
+    for other in filter(partial(comparisons.is_rival, name), result["rows"]):
         by_library.get(other.split(":")[0], others).append(other)
     yield from (cell(result, name, clients) for clients in by_library.values())
     yield cell(result, name, others, named=True)
@@ -116,7 +118,7 @@ def lines(report, drawn, docs):
     measured = [
         one for name in FACES for result in shown(results, name).values() for one in result["to_others"]
     ]
-    slower, compared = len(rivals.slower(results)), len(list(rivals.comparisons(results)))
+    slower, compared = len(comparisons.slower(results)), len(list(comparisons.pairs(results)))
     yield (
         "C is the floor, not a rival: a C client that makes no Python object. It waits by epoll, or blocks beside the "
         "blocking face. In batches and floods it always blocks, and over TLS it is on OpenSSL. A dash: that library "
@@ -124,8 +126,8 @@ def lines(report, drawn, docs):
     )
     yield ""
     yield (
-        f"{rivals.processes(measured)} In the whole suite, wsfast is slower in {slower:,} of {compared:,} comparisons "
-        f"with another library's client of the same kind; {benchmarks} list them. "
+        f"{comparisons.processes(measured)} In the whole suite, wsfast is slower in {slower:,} of {compared:,} "
+        f"comparisons with another library's client of the same kind; {benchmarks} list them. "
         f"[benchmark_report.html]({docs}benchmark_report.html) is a page with all figures, which works offline."
     )
     yield ""

@@ -9,9 +9,8 @@ from dataclasses import asdict
 from statistics import mean, stdev
 
 from bench import counted, stats
-from bench.report import other_reports as answers
-from bench.suite import comparisons as rivals
-from bench.suite import targets as goals
+from bench.report import other_reports
+from bench.suite import comparisons, targets
 from bench.suite.cases import SERVERS, Case, size_name
 from bench.suite.comparisons import beside
 from bench.suite.contenders import floor, lacking
@@ -60,11 +59,11 @@ def as_data(section, result):
         row["curve"] = curve(result.runs[name], case.scale, row["samples"])
         rows[name] = row
     to_others, to_floor, ratios = [], {}, []
-    for name in filter(rivals.is_ours, rows):
-        others = rivals.compared(name, rows)
+    for name in filter(comparisons.is_ours, rows):
+        others = comparisons.compared(name, rows)
         found = {other: {"of": name, "to": other, **result.ratio(name, other)} for other in others}
         to_others += found.values()
-        best = rivals.fastest([other for other in others if rivals.is_rival(name, other)], rows)
+        best = comparisons.fastest([other for other in others if comparisons.is_rival(name, other)], rows)
         ratios += [found[other] for other in dict.fromkeys((best, floor(case, name))) if other in found]
     if (base := floor(case)) in rows:
         to_floor = {name: {"to": base, **result.ratio(name, base)} for name in rows}
@@ -79,9 +78,9 @@ def as_data(section, result):
         "to_others": to_others,
         "to_floor": to_floor,
         "goals": [
-            {"number": goals.GOALS.index(goal), **found}
-            for goal in goals.of_case(section, case)
-            if (found := goals.reached(goal, result))
+            {"number": targets.GOALS.index(goal), **found}
+            for goal in targets.of_case(section, case)
+            if (found := targets.reached(goal, result))
         ],
         "gaps": {**lacking(case, SECTIONS[section]), **result.gaps},
         "runs": result.runs,
@@ -161,7 +160,7 @@ def ratio_rows(results):
         for result in results:
             found = cells.get(result["key"])
             name = found["to"] if found and label.startswith(PEER) else ""
-            words.append(rivals.judged(found, name) if found else "-")
+            words.append(comparisons.judged(found, name) if found else "-")
         yield [f"{of} / {label}", *words]
 
 
@@ -218,7 +217,7 @@ def reached_goals(results):
     """Every goal with what was reached. A figure without a peer is in KB."""
     measured = {found["number"]: found for result in results for found in result["goals"]}
     rows = []
-    for place, goal in enumerate(goals.GOALS):
+    for place, goal in enumerate(targets.GOALS):
         found = measured.get(place)
         size = dict(goal.case).get("size")
         words = [goal.work, size_name(size) if size else "", goal.of]
@@ -243,13 +242,13 @@ def slower_rows(results):
     """Where a peer of the same kind is faster than wsfast: the whole interval of the ratio is above 1."""
     rows = [
         [result["title"], one["of"], beside(one["of"], one["to"]), stats.shown(one), str(one["processes"])]
-        for result, one in rivals.slower(results)
+        for result, one in comparisons.slower(results)
     ]
     yield "#### Where wsfast is slower"
     yield ""
     if rows:
         yield (
-            f"In {len(rows)} of {len(list(rivals.comparisons(results))):,} comparisons with another library's client "
+            f"In {len(rows)} of {len(list(comparisons.pairs(results))):,} comparisons with another library's client "
             "of the same kind, the whole interval of the ratio is above 1.00."
         )
         yield ""
@@ -277,7 +276,7 @@ def servers_compared(results):
         found = {}
         for server, result in by_server.items():
             for one in result["to_others"]:
-                if rivals.is_rival(one["of"], one["to"]):
+                if comparisons.is_rival(one["of"], one["to"]):
                     found.setdefault((one["of"], one["to"]), {})[server] = one
         for (of, to), ratios in found.items():
             if len(ratios) > 1:
@@ -308,7 +307,7 @@ def other_servers(results):
                 case.work,
                 of,
                 to,
-                *(rivals.judged(ratios[server]) if server in ratios else "-" for server in SERVERS),
+                *(comparisons.judged(ratios[server]) if server in ratios else "-" for server in SERVERS),
             ]
             for case, of, to, ratios in found
         ),
@@ -341,7 +340,7 @@ def section_text(name, results):
         if found := list(ratio_rows(results)):
             yield from grid(["", *(column(result["case"]) for result in results)], found)
             of_all = [one for result in results for one in result["ratios"]]
-            if words := " ".join(filter(None, (rivals.processes(of_all), floor_words(results)))):
+            if words := " ".join(filter(None, (comparisons.processes(of_all), floor_words(results)))):
                 yield words
                 yield ""
     if any("send" in row for result in results for row in result["rows"].values()):
@@ -390,7 +389,7 @@ def markdown(report):
         yield from instructions(report["where"])
     for name in dict.fromkeys(result["section"] for result in report["results"]):
         yield from section_text(name, [result for result in report["results"] if result["section"] == name])
-    yield from answers.lines(report["results"], spread, number, grid)
+    yield from other_reports.lines(report["results"], spread, number, grid)
 
 
 def write(page, lines):

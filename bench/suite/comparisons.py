@@ -1,4 +1,4 @@
-"""Who is compared with whom.
+"""Which contenders are compared, and the words of a comparison.
 
 The rivals of a client of wsfast are the other libraries' clients of its kind, with all their variants. tungstenite and
 Boost.Beast are rivals of the blocking client; the tables have them among the floors too.
@@ -42,7 +42,7 @@ def beside(name, other):
     return f"{other} (which sleeps)" if spins(name) and not spins(other) else other
 
 
-def comparisons(results):
+def pairs(results):
     """(result, ratio) of every client of wsfast and every rival."""
     for result in results:
         for found in result["to_others"]:
@@ -52,7 +52,7 @@ def comparisons(results):
 
 def slower(results):
     """The comparisons in which wsfast is slower: the whole interval is above 1, however wide it is."""
-    return [(result, found) for result, found in comparisons(results) if stats.is_slower(found)]
+    return [(result, found) for result, found in pairs(results) if stats.is_slower(found)]
 
 
 def judged(found, name=""):

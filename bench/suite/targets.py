@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bench import stats
-from bench.suite import comparisons as rivals
+from bench.suite import comparisons
 from bench.suite.contenders import floor
 
 KIB = 1024
@@ -112,5 +112,5 @@ def reached(goal, result):
     others = [name for name in others if name in result.runs]
     if not others:
         return None
-    to = rivals.fastest(others, {name: stats.with_spread(result.point(name)) for name in others})
+    to = comparisons.fastest(others, {name: stats.with_spread(result.point(name)) for name in others})
     return {"to": to, **result.ratio(goal.of, to)}

@@ -11,15 +11,10 @@ import pytest
 
 from bench import stats
 from bench.conftest import rows
-from bench.measure import harness
-from bench.measure import passes as suite
-from bench.measure import resume_store as kept
+from bench.measure import harness, passes, resume_store
 from bench.measure.harness import Result, RunFailedError
-from bench.report import first_page as front
-from bench.report import page, tables
-from bench.suite import cases, contenders, sections
-from bench.suite import comparisons as rivals
-from bench.suite import targets as goals
+from bench.report import first_page, page, tables
+from bench.suite import cases, comparisons, contenders, sections, targets
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -59,18 +54,18 @@ def results(**contenders):
 def report(**contenders):
     data = [tables.as_data("rr", result) for result in results(**contenders)]
     where = {"wsfast_listener": {"masking": 124, "Python": 20_000}}
-    return {"machine": dict(kept.machine()), "where": where, "results": data}
+    return {"machine": dict(resume_store.machine()), "where": where, "results": data}
 
 
 def test_the_suite_measures_what_each_goal_speaks_of():
-    for goal in goals.GOALS:
+    for goal in targets.GOALS:
         section = sections.SECTIONS[goal.section]
         wanted = [case for case in section.cases if set(goal.case) <= set(vars(case).items())]
         assert wanted, goal
         for case in wanted:
             names = contenders.contenders(case, section)
             assert goal.of in names, goal
-            assert goal.to in ("", goals.C, "inflate_alone") or goal.to in names, goal
+            assert goal.to in ("", targets.C, "inflate_alone") or goal.to in names, goal
 
 
 def test_no_two_columns_of_a_table_are_called_the_same():
@@ -105,7 +100,7 @@ def ratio_of(low, high):
 )
 def test_only_a_ratio_that_may_be_on_either_side_is_noise(low, high, shown):
     found = {"of": "wsfast_sync", "to": "Rust", **ratio_of(low, high)}
-    assert rivals.judged(found, "Rust" if low > 1 else "") == shown
+    assert comparisons.judged(found, "Rust" if low > 1 else "") == shown
 
 
 @pytest.mark.parametrize(
@@ -123,7 +118,7 @@ def test_a_loss_in_a_wide_interval_is_listed():
     text = "\n".join(tables.slower_rows(made["results"]))
     assert "In 2 of 2 comparisons" in text
     assert "| wsfast_listener | picows_listener | 1.30 (1.20-3.00) | 1 |" in text
-    assert "| round trip, 512 B | 1.30 (1.20-3.00), slower |" in "\n".join(front.lines(made, [], ""))
+    assert "| round trip, 512 B | 1.30 (1.20-3.00), slower |" in "\n".join(first_page.lines(made, [], ""))
 
 
 def test_wsfast_is_compared_with_every_rival_and_variant():
@@ -131,7 +126,7 @@ def test_wsfast_is_compared_with_every_rival_and_variant():
     steady = dict.fromkeys(("aiohttp_client:isal", "Rust", "C++", "C:epoll", "C:blocking"), (10, 10, 10))
     ours = dict.fromkeys(("wsfast_awaitable", "wsfast_sync"), (11, 11, 11))
     made = report(**ours, **steady)["results"]
-    found = {(one["of"], one["to"]) for _, one in rivals.slower(made)}
+    found = {(one["of"], one["to"]) for _, one in comparisons.slower(made)}
     assert found == {
         ("wsfast_awaitable", "aiohttp_client:isal"),
         ("wsfast_sync", "Rust"),
@@ -188,8 +183,8 @@ def test_an_interval_draws_processes_and_then_bursts():
     three = [10, 11, 12] * 10 + [13, 14, 15] * 10 + [16, 17, 18] * 10
     narrow, wide = stats.ratios(three, [10] * 90)["interval"], stats.ratios(three, [10] * 90, 30)["interval"]
     assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
-    assert rivals.processes([alone]).startswith("Each ratio is of one process")
-    assert rivals.processes([alone, apart]) == "Each ratio is of 1 to 2 processes of each client."
+    assert comparisons.processes([alone]).startswith("Each ratio is of one process")
+    assert comparisons.processes([alone, apart]) == "Each ratio is of 1 to 2 processes of each client."
 
 
 def test_a_ratio_of_two_repeats_is_of_two_processes():
@@ -237,7 +232,7 @@ def test_tables():
 
 def test_nothing_is_concluded_from_one_burst():
     made = report(wsfast_listener=(12,), picows_listener=(10,), **{"C:epoll": (5,)})
-    first = "\n".join(front.lines(made, [], "docs/"))
+    first = "\n".join(first_page.lines(made, [], "docs/"))
     assert "| round trip, 512 B | 1.20 (1 burst) | 2.40 (1 burst) |" in first
     text = "\n".join(tables.markdown(made))
     assert (
@@ -273,7 +268,7 @@ def test_a_client_that_lacks_a_work_is_a_gap_with_its_reason():
 
 
 def test_a_row_of_the_first_pages_is_one_case():
-    for work, section, fields in front.ROWS:
+    for work, section, fields in first_page.ROWS:
         found = [case for case in sections.SECTIONS[section].cases if fields.items() <= vars(case).items()]
         assert len(found) == 1, work
 
@@ -282,7 +277,7 @@ def test_the_first_pages_have_each_face_and_the_fastest_other_library():
     peers = dict.fromkeys(("websockets_sync", "websocket_client", "aiohttp_client"), (20, 20, 20))
     languages = {"Rust": (11, 11, 11), "C++": (10, 10, 10), "C:epoll": (5, 5, 5), "C:blocking": (8, 8, 8)}
     made = report(wsfast_awaitable=(12, 12, 12), wsfast_sync=(12, 12, 12), **peers, **languages)
-    text = "\n".join(front.lines(made, [], ""))
+    text = "\n".join(first_page.lines(made, [], ""))
     assert "| awaitable | fastest other | C |" in text
     assert "| round trip, 512 B | 0.60 (0.60-0.60) of aiohttp | 2.40 (2.40-2.40) |" in text
     assert "| blocking | websockets | fastest other | C |" in text
@@ -325,7 +320,7 @@ def test_a_plot_has_the_ratios_of_the_tables():
 
 def test_the_first_pages_and_the_rows_of_other_reports():
     made = report(wsfast_listener=(9, 9, 9), picows_listener=(10, 10, 10), **{"C:epoll": (5, 5, 5)})
-    first = "\n".join(front.lines(made, [("Round trips", "a-rr.svg"), ("Batches", "b.svg")], "docs/"))
+    first = "\n".join(first_page.lines(made, [("Round trips", "a-rr.svg"), ("Batches", "b.svg")], "docs/"))
     assert "| listener | picows | C |" in first
     assert "| round trip, 512 B | 0.90 (0.90-0.90) | 1.80 (1.80-1.80) |" in first
     assert "In the whole suite, wsfast is slower in 0 of 2 comparisons" in first
@@ -355,7 +350,7 @@ def test_only_the_part_between_the_marks_is_written(tmp_path):
 
 def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
     """The second run has the first one's repeats, and measures only what is missing."""
-    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    monkeypatch.setattr(resume_store, "KEPT", tmp_path)
     ran = []
 
     def burst(name, case):
@@ -369,22 +364,22 @@ def test_an_interrupted_run_goes_on(monkeypatch, tmp_path):
     assert case.bursts == cases.BURSTS
 
     def save(result):
-        kept.save("rr", names, result)
+        resume_store.save("rr", names, result)
 
     with pytest.raises(KeyboardInterrupt):
-        harness.measure(case, names, 3, kept.load("rr", case, names), save)
+        harness.measure(case, names, 3, resume_store.load("rr", case, names), save)
     ran.clear()
-    result = harness.measure(case, names, 3, kept.load("rr", case, names), save)
+    result = harness.measure(case, names, 3, resume_store.load("rr", case, names), save)
     assert len(ran) == 2 * case.bursts
     assert [len(found) for found in result.runs.values()] == [3 * case.bursts] * 2
     assert result.repeats == 3
-    monkeypatch.setattr(kept, "fingerprint", lambda: "another machine")
-    assert kept.load("rr", case, names) is None
+    monkeypatch.setattr(resume_store, "fingerprint", lambda: "another machine")
+    assert resume_store.load("rr", case, names) is None
 
 
 def test_every_case_is_measured_once_before_one_is_measured_twice(monkeypatch, tmp_path, capsys):
     """When the time is up, every case has a figure."""
-    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    monkeypatch.setattr(resume_store, "KEPT", tmp_path)
     ran = []
 
     def burst(name, case):
@@ -396,16 +391,16 @@ def test_every_case_is_measured_once_before_one_is_measured_twice(monkeypatch, t
     def items():
         wanted = ((512, 3), (1024, 2), (2048, 1))
         return [
-            suite.Item("rr", cases.answers(20, 1, size), ["wsfast_sync"], repeats, keep=True)
+            passes.Item("rr", cases.answers(20, 1, size), ["wsfast_sync"], repeats, keep=True)
             for size, repeats in wanted
         ]
 
-    suite.run(items(), minutes=0)
+    passes.run(items(), minutes=0)
     assert ran == [512, 1024, 2048]
     assert "0 minutes are over" in capsys.readouterr().err
-    suite.run(items())  # another process goes on
+    passes.run(items())  # another process goes on
     assert ran[3:] == [512, 1024, 512]
-    suite.run(items())
+    passes.run(items())
     assert len(ran) == 6
 
 
@@ -459,26 +454,26 @@ def test_processor_time_is_that_of_the_messages():
 
 
 def test_what_was_kept_counts_for_the_same_case_only(monkeypatch, tmp_path):
-    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    monkeypatch.setattr(resume_store, "KEPT", tmp_path)
     case, names = cases.flood(128), ["wsfast_sync"]
-    kept.save("flood", names, Result(case, {"wsfast_sync": runs(1)}))
-    assert kept.load("flood", case, names).runs
-    assert kept.load("flood", dataclasses.replace(case, rounds=case.rounds + 1), names) is None
-    assert kept.load("flood", case, [*names, "C"]) is None
+    resume_store.save("flood", names, Result(case, {"wsfast_sync": runs(1)}))
+    assert resume_store.load("flood", case, names).runs
+    assert resume_store.load("flood", dataclasses.replace(case, rounds=case.rounds + 1), names) is None
+    assert resume_store.load("flood", case, [*names, "C"]) is None
 
 
 def test_a_case_that_would_not_end_in_time_is_left_out(monkeypatch, tmp_path, capsys):
     """What is shorter goes on."""
-    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    monkeypatch.setattr(resume_store, "KEPT", tmp_path)
     took = []
-    monkeypatch.setattr(suite.time, "monotonic", lambda: sum(took))
+    monkeypatch.setattr(passes.time, "monotonic", lambda: sum(took))
     monkeypatch.setattr(
         harness, "Run", run_of(lambda name, case: took.append({20: 40, 40: 5}[case.rate]) or runs(7)[0])
     )
     long, short = (
-        suite.Item("open-loop", cases.answers(rate, 1), ["wsfast_sync"], 2, keep=False) for rate in (20, 40)
+        passes.Item("open-loop", cases.answers(rate, 1), ["wsfast_sync"], 2, keep=False) for rate in (20, 40)
     )
-    suite.run([long, short], minutes=1)
+    passes.run([long, short], minutes=1)
     assert (long.done, short.done) == (1, 2)
     assert capsys.readouterr().err.count("1 minutes are over") == 1
 
@@ -519,7 +514,7 @@ def test_plots(tmp_path):
     drawn = plots.write([made], tmp_path)
     [file] = tmp_path.iterdir()
     assert file.suffix == ".svg"
-    assert drawn == {kept.slug(made["machine"]): [("Request-response, one core", file.name)]}
+    assert drawn == {resume_store.slug(made["machine"]): [("Request-response, one core", file.name)]}
 
 
 def test_the_page_draws_in_a_browser(tmp_path):

@@ -12,8 +12,7 @@ sys.path.insert(0, str(ROOT))  # `bench` is not installed
 
 from bench import stats  # noqa: E402
 from bench.measure.harness import Result  # noqa: E402
-from bench.report import other_reports as answers  # noqa: E402
-from bench.report import tables  # noqa: E402
+from bench.report import other_reports, tables  # noqa: E402
 from bench.report.other_reports import TABLES  # noqa: E402
 from bench.suite.contenders import contenders  # noqa: E402
 from bench.suite.sections import SECTIONS  # noqa: E402
@@ -85,7 +84,7 @@ def test_a_table(table):
             # One result, or a cell would have the figure of any of them.
             assert sum(ours in result["rows"] for result in found) == 1, (ours, wanted)
             assert runs_of(section, wanted) >= table.get("runs", 1)
-            text = answers.cell(found, ours, table, tables.spread, tables.number)
+            text = other_reports.cell(found, ours, table, tables.spread, tables.number)
             cells = text.split(", ")
             assert len(cells) == len(table["columns"])
             for column, cell in zip(table["columns"], cells):
@@ -106,12 +105,12 @@ def test_the_kept_report_has_every_row():
         pytest.skip("no report is kept in docs/benchmarks")
     missing, fewer = [], []
     for table in TABLES:
-        for found, wanted in zip(answers.found_in(results, table), table.get("match", ())):
+        for found, wanted in zip(other_reports.found_in(results, table), table.get("match", ())):
             for ours in table["rows"].values():
-                text = answers.cell(found, ours, table, tables.spread, tables.number)
+                text = other_reports.cell(found, ours, table, tables.spread, tables.number)
                 if text == "not measured":
                     missing.append((table["name"], ours, wanted))
-                _, row = answers.row_of(found, ours) or (None, None)
+                _, row = other_reports.row_of(found, ours) or (None, None)
                 if row and row["n"] < table.get("runs", 1):
                     fewer.append((table["name"], ours, wanted, row["n"]))
     assert missing == []
