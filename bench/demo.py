@@ -100,7 +100,7 @@ def row(name, ours, theirs, per):
     """One line: the medians of both, and the median of the ratios of neighbouring bursts, judged as in a report."""
     ratio = stats.ratios(ours, theirs)
     figures = f"{median(ours) / per:>9.2f}{median(theirs) / per:>9.2f}"
-    verdict = "   noise" if stats.is_noise_ratio(ratio) else "   slower" if stats.is_slower(ratio) else ""
+    verdict = "   noise" if stats.is_noise(ratio) else "   slower" if stats.is_slower(ratio) else ""
     return f"{name:<34}{figures}   {stats.shown(ratio)}{verdict}"
 
 

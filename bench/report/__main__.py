@@ -175,6 +175,7 @@ def write_docs():
         raise SystemExit(f"there is no data in {DATA.relative_to(ROOT)}: python -m bench.report --docs")
     fullest = max(reports, key=lambda report: sum(len(result["rows"]) for result in report["results"]))
     drawn = plots.write(reports, DATA)[resume_store.slug(fullest["machine"])]
+    picture = plots.write_summary(fullest, DATA)
     lines = [line for title, file in drawn for line in (f"![{title}]({DATA.name}/{file})", "")]
     lines += [
         f"[{PAGE.name}]({PAGE.name}) is an interactive page with the same figures, which works offline.",
@@ -182,8 +183,8 @@ def write_docs():
     ]
     lines += [line for report in reports for line in tables.markdown(report)]
     tables.write(DOCS / "benchmarks.md", lines)
-    tables.write(ROOT / "README.md", first_page.lines(fullest, drawn, "docs/"))
-    tables.write(DOCS / "index.md", first_page.lines(fullest, drawn, ""))
+    tables.write(ROOT / "README.md", first_page.lines(fullest, picture, "docs/"))
+    tables.write(DOCS / "index.md", first_page.lines(fullest, picture, ""))
     page.write(PAGE, reports)
 
 

@@ -1,10 +1,10 @@
-"""The tables and the plot of the first pages, README.md and docs/index.md: wsfast's time as a part of each peer's.
-
-There is a table for each face, with a row for each of ROWS that the face has.
+"""The picture and the six figures of the first pages, README.md and docs/index.md, and the tables by face of
+docs/benchmarks.md: wsfast's time relative to each peer's.
 """
 
 from functools import partial
 
+from bench.report.grid import grid
 from bench.suite import comparisons
 from bench.suite.cases import Case
 from bench.suite.contenders import floor
@@ -33,7 +33,17 @@ NAMES = {
     "C++": "Beast",
 }
 
-# The rows: what it is called, the section, and fields of the case.
+# The rows of the first pages: the work, wsfast's client, the section, and fields of the case.
+SUMMARY = (
+    ("round trip of 512 B", "wsfast_listener", "rr", {"size": 512}),
+    ("the same over TLS", "wsfast_listener", "tls", {"size": 512}),
+    ("100 messages out, 100 back", "wsfast_listener", "batch", {"size": 512}),
+    ("receiving a flood of 128 B", "wsfast_listener", "flood", {"size": 128, "how": "bytes"}),
+    ("round trip, blocking client", "wsfast_sync", "rr", {"size": 512}),
+    ("opening a connection", "wsfast_listener", "connect", {"tls": False}),
+)
+
+# The rows of the tables by face: what it is called, the section, and fields of the case.
 ROWS = (
     ("round trip, 512 B", "rr", {"size": 512}),
     ("round trip, 64 KiB", "rr", {"size": 65536}),
@@ -98,39 +108,55 @@ def table(results, name):
     return list(zip(*(column for column in columns if set(column[1:]) - {"-"}))) if found else []
 
 
-def lines(report, drawn, docs):
-    """`drawn` are the titles and files of the plots, `docs` is the way to their directory's parent."""
-    machine, results = report["machine"], report["results"]
-    benchmarks = f"[the benchmarks]({docs}benchmarks.md)"
-    yield (
-        f"wsfast's time as a part of the other client's, median and 95 % interval, on {machine['CPU']} with "
-        f"CPython {machine['CPython']}, {machine['date'][:10]}. Below 1.00 wsfast takes less time; `noise` means that "
-        "the interval is wide and has 1.00 in it."
-    )
+def face_tables(report):
+    """A table for each face, with what its columns and dashes mean."""
+    results = report["results"]
+    yield "#### By face"
+    yield ""
+    yield "wsfast's time relative to the other client's, median and 95 % interval. Below 1.00 wsfast takes less time."
     yield ""
     for name in FACES:
-        if made := table(results, name):
-            yield f"| {' | '.join(made[0])} |"
-            yield "|---" * len(made[0]) + "|"
-            for row in made[1:]:
-                yield f"| {' | '.join(row)} |"
-            yield ""
-    measured = [
-        one for name in FACES for result in shown(results, name).values() for one in result["to_others"]
-    ]
-    slower, compared = len(comparisons.slower(results)), len(list(comparisons.pairs(results)))
+        if rows := table(results, name):
+            yield from grid(rows[0], rows[1:])
     yield (
         "C is the floor, not a rival: a C client that makes no Python object. It waits by epoll, or blocks beside the "
         "blocking face. In batches and floods it always blocks, and over TLS it is on OpenSSL. A dash: that library "
-        f"has no client of this kind or for this work, or it did not run; {benchmarks} have the reason."
+        "has no client of this kind or for this work, or it did not run; the tables below have the reason."
     )
     yield ""
+
+
+def summary(results):
+    """(row of SUMMARY, ratio to the fastest other library for Python) for each row that was measured."""
+    for work, name, section, fields in SUMMARY:
+        for result in results:
+            if result["section"] == section and fields.items() <= result["case"].items():
+                others = [one["to"] for one in result["to_others"] if one["of"] == name]
+                others = [one for one in others if comparisons.is_rival(name, one)]
+                others = [one for one in others if one not in comparisons.LANGUAGES]
+                if other := comparisons.fastest(others, result["rows"]):
+                    yield work, library(other), found(result, name, other)
+                break
+
+
+def library(contender):
+    """The package of a contender."""
+    name = contender.split(":")[0]
+    names = {other.split(":")[0]: one for _, peers in FACES.values() for one, other in peers.items()}
+    return names.get(name) or NAMES.get(name, name)
+
+
+def lines(report, picture, docs):
+    """`picture` is the file of the plot, `docs` is the way to its directory's parent."""
+    machine, results = report["machine"], report["results"]
+    yield f"![wsfast's time relative to the fastest other library]({docs}benchmarks/{picture})"
+    yield ""
+    rows = [[work, other, comparisons.judged(ratio)] for work, other, ratio in summary(results)]
+    yield from grid(["", "the fastest other library for Python", "wsfast's time relative to it"], rows)
+    slower, compared = len(comparisons.slower(results)), len(list(comparisons.pairs(results)))
     yield (
-        f"{comparisons.processes(measured)} In the whole suite, wsfast is slower in {slower:,} of {compared:,} "
-        f"comparisons with another library's client of the same kind; {benchmarks} list them. "
-        f"[benchmark_report.html]({docs}benchmark_report.html) is a page with all figures, which works offline."
+        f"Median and 95 % interval of paired bursts on {machine['CPU']}, CPython {machine['CPython']}, "
+        f"{machine['date'][:10]}. In the whole suite, wsfast is slower in {slower:,} of {compared:,} comparisons: "
+        f"[the benchmarks]({docs}benchmarks.md) list them, and [a page]({docs}benchmark_report.html) shows all figures."
     )
     yield ""
-    for title, file in drawn[:1]:
-        yield f"![{title}]({docs}benchmarks/{file})"
-        yield ""

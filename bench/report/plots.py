@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 
 from bench import stats
 from bench.measure.resume_store import slug
+from bench.report import first_page
 from bench.suite.cases import size_name
 
 # The contenders of the plots: wsfast's clients, the peers of each kind, and the floor.
@@ -50,7 +51,7 @@ def bars(axes, results):
         errors = {"yerr": reach, "error_kw": {"linewidth": 0.6}}
         drawn = axes.bar(places, middles, width, label=name, color=COLOURS[name], **errors)
         for bar, (_, ratio) in zip(drawn, found):
-            bar.set_hatch("////" if stats.is_noise_ratio(ratio) else None)
+            bar.set_hatch("////" if stats.is_noise(ratio) else None)
     axes.set_yscale("log", base=2)
     axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     axes.axhline(1, color="#222222", linewidth=0.8)
@@ -74,19 +75,50 @@ def distributions(axes, results):
 
 
 def scaling(axes, results):
-    """A line for each contender. A point that is noise is hollow."""
+    """A line for each contender, with the middle half of its bursts."""
     for name in COLOURS:
         found = [(r["case"]["count"], r["rows"][name]) for r in results if name in r["rows"]]
         if not found:
             continue
-        counts, rates = zip(*((count, 1e6 / row["median"]) for count, row in found))
-        axes.plot(counts, rates, label=name, color=COLOURS[name])
-        noise = [row["n"] > 1 and stats.is_noise(row) for _, row in found]
-        filled = ["white" if one else COLOURS[name] for one in noise]
-        axes.scatter(counts, rates, facecolors=filled, edgecolors=COLOURS[name], zorder=3)
+        counts, rates, low, high = zip(
+            *((count, *(1e6 / row[key] for key in ("median", "q3", "q1"))) for count, row in found)
+        )
+        axes.plot(counts, rates, "o-", label=name, color=COLOURS[name])
+        axes.fill_between(counts, low, high, color=COLOURS[name], alpha=0.15, linewidth=0)
     axes.set_xscale("log")
-    axes.set_xlabel("connections; a hollow point is noise")
+    axes.set_xlabel("connections; shaded: the middle half of the bursts")
     axes.set_ylabel("round trips a second")
+
+
+def write_summary(report, directory):
+    """The picture of the first pages: a bar for each of its figures. Returns the name of its file."""
+    rows = list(first_page.summary(report["results"]))
+    figure, axes = plt.subplots(figsize=(8, 0.5 + 0.5 * len(rows)))
+    for place, (_work, other, ratio) in enumerate(rows):
+        low, high = ratio["interval"] or [ratio["median"]] * 2
+        colour = "#888888" if low <= 1 <= high else "#2a7f62" if high < 1 else "#c8553d"
+        axes.barh(place, ratio["median"], height=0.62, color=colour)
+        axes.plot([low, high], [place, place], color="#222222", linewidth=1.2)
+        axes.text(
+            max(high, 1) + 0.04, place, f"{ratio['median']:.2f} of {other}", va="center", color="#444444"
+        )
+    axes.axvline(1, color="#777777", linewidth=1, linestyle="--")
+    axes.set_yticks(range(len(rows)), [work for work, *_ in rows])
+    axes.invert_yaxis()
+    axes.set_xlim(0, max([1, *((ratio["interval"] or [0, 1])[1] for *_, ratio in rows)]) + 0.75)
+    axes.set_xticks([0, 1], ["0", "as long as the fastest\nother library for Python"])
+    axes.tick_params(left=False, labelcolor="#444444")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    name = f"{slug(report['machine'])}-first-page.svg"
+    save(figure, directory / name)
+    return name
+
+
+def save(figure, file):
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "wsfast"}):
+        figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
 
 
 KINDS = {
@@ -112,8 +144,6 @@ def write(reports, directory):
             axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
             axes.grid(alpha=0.3)
             file = directory / f"{slug(report['machine'])}-{section}.svg"
-            with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "wsfast"}):
-                figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
-            plt.close(figure)
+            save(figure, file)
             files.append((title, file.name))
     return drawn

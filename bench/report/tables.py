@@ -2,14 +2,15 @@
 
 A table has a row for each contender and a column for each case of its section: the median of the bursts, with their
 middle half. Beneath stand the ratios of wsfast's clients to the fastest peer of the same kind, and to the floor, each
-with its bootstrap interval. "noise" stands where the spread leaves nothing to conclude (bench/stats.py).
+with its bootstrap interval, or "noise" where that is wide and has 1 in it (bench/stats.py).
 """
 
 from dataclasses import asdict
 from statistics import mean, stdev
 
 from bench import counted, stats
-from bench.report import other_reports
+from bench.report import first_page, other_reports
+from bench.report.grid import grid
 from bench.suite import comparisons, targets
 from bench.suite.cases import SERVERS, Case, size_name
 from bench.suite.comparisons import beside
@@ -105,8 +106,6 @@ def number(value):
 def spread(row):
     if row is None:
         return "-"
-    if row["n"] > 1 and stats.is_noise(row):
-        return f"noise ({number(row['low'])}-{number(row['high'])})"
     middle = f" ({number(row['q1'])}-{number(row['q3'])})" if row["n"] > 1 else ""
     return number(row["median"]) + middle
 
@@ -128,14 +127,6 @@ def column(case):
     words += ["two cores" if case.cores == "two" and case.function == "request_response" else ""]
     words += ["one core" if case.cores == "same" and case.function == "batch" else ""]
     return ", ".join(word for word in words if word) or case.function
-
-
-def grid(head, rows):
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "---|" * len(head)
-    for cells in rows:
-        yield f"| {' | '.join(cells)} |"
-    yield ""
 
 
 def pivot(results, cell, unit=True):
@@ -260,7 +251,7 @@ def slower_rows(results):
 
 def verdict(found):
     """Whether wsfast is faster (-1) or slower (1) than a peer, or neither; None if there is no telling."""
-    if found is None or not found["interval"] or stats.is_noise_ratio(found):
+    if found is None or not found["interval"] or stats.is_noise(found):
         return None
     low, high = found["interval"]
     return (low > 1) - (high < 1)
@@ -382,6 +373,7 @@ def markdown(report):
     yield ""
     yield "; ".join(f"{name} {value}" for name, value in report["machine"].items()) + "."
     yield ""
+    yield from first_page.face_tables(report)
     yield from reached_goals(report["results"])
     yield from slower_rows(report["results"])
     yield from other_servers(report["results"])
@@ -389,7 +381,7 @@ def markdown(report):
         yield from instructions(report["where"])
     for name in dict.fromkeys(result["section"] for result in report["results"]):
         yield from section_text(name, [result for result in report["results"] if result["section"] == name])
-    yield from other_reports.lines(report["results"], spread, number, grid)
+    yield from other_reports.lines(report["results"], spread, number, operations)
 
 
 def write(page, lines):

@@ -42,10 +42,7 @@ def slim(report):
             "size": result["case"]["size"],
             "count": result["case"]["count"],
             "rows": {
-                name: {
-                    **{key: rounded(row[key]) for key in ROW if row.get(key) is not None},
-                    "noise": row["n"] > 1 and stats.is_noise(row),
-                }
+                name: {key: rounded(row[key]) for key in ROW if row.get(key) is not None}
                 for name, row in result["rows"].items()
             },
             "ratios": ratios(result["to_others"]),
@@ -68,7 +65,7 @@ def ratios(found):
         pairs.setdefault(one["of"], {})[one["to"]] = [
             round(one["median"], 3),
             words,
-            stats.is_noise_ratio(one),
+            stats.is_noise(one),
         ]
     return pairs
 
