@@ -45,7 +45,9 @@ def test_the_kept_report_has_every_row(file):
         for found in other_reports.results_of(results, table):
             for ours in table["rows"].values():
                 text = other_reports.cell(found, ours, table, tables.spread, tables.number, tables.operations)
-                assert text.startswith("none: ") or re.match(r"(series 1: |operations a second: )?[0-9]", text), (
+                assert text.startswith("none: ") or re.match(
+                    r"(series 1: |operations a second: )?[0-9]", text
+                ), (
                     table["name"],
                     text,
                 )
