@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from wsfast.cli.load.command import _plan
-from wsfast.cli.load.connections import Connection, Engine, _attempts
+from wsfast.cli.load.connections import Connection, Engine, Pace
 from wsfast.cli.load.histogram import Histogram
 from wsfast.cli.load.results import Run, Series, spread
 from wsfast.cli.load.schedule import Schedule
@@ -349,7 +349,7 @@ def an_engine(*arguments):
             pass
 
     engine = Engine(_plan(parser().parse_args(["load", "ws://x/", "-c", "1", *arguments])), 0)
-    connection = Connection(engine, _attempts())
+    connection = Connection(engine, Pace())
     connection.transport = Transport()
     return engine, connection
 

@@ -152,6 +152,15 @@ def test_module(path):
         assert outside <= allowed | {"threading", "weakref", "wsfast"}
 
 
+@pytest.mark.parametrize(
+    "path", [*(PACKAGE / "cli").rglob("*.py"), PACKAGE / "locust.py"], ids=lambda path: path.stem
+)
+def test_tools_use_public_names(path):
+    """They are what a program could write: a module with an underscore is not for them."""
+    private = [name for name in imports(path) if re.match(r"wsfast\.(\w+\.)*_[a-z]", name)]
+    assert private == []
+
+
 def test_the_search_finds_imports():
     engine = PACKAGE / "_engine"
     found = imports(engine / "transport.pyx")

@@ -7,8 +7,6 @@ order.
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from array import array
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -17,12 +15,12 @@ from time import monotonic_ns
 from typing import Any
 
 from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
-from wsfast._opening.reconnecting import Attempts, process_exception
+from wsfast.asyncio.client import process_exception
 from wsfast.cli.load.plan import Plan
 from wsfast.cli.load.schedule import Schedule
 from wsfast.cli.outcome import why
-from wsfast.exceptions import ConnectionClosed
-from wsfast.supervisor.backoff import full_jitter
+from wsfast.exceptions import ConnectionClosed, InvalidStatus
+from wsfast.supervisor import full_jitter
 
 __all__ = ["Engine"]
 
@@ -39,23 +37,46 @@ _BACKLOG = 16 * 2**20
 # At most so many connections are being opened at a time.
 _OPENING = 64
 
-_logger = logging.getLogger("wsfast.cli")
+# A connection that lived for so long is opened again at once. Otherwise the delays grow.
+_MINIMUM_LIFE = 5_000_000_000  # ns
 
 _CONTROL = WSMsgType.CLOSE  # the first type of control frames; those of messages are below
 _FOREVER = 2**62
 
 
+class Pace:
+    """The delays before a lost connection is opened again: random, and longer after each failure."""
+
+    def __init__(self) -> None:
+        self._delays = full_jitter()
+
+    def after_life(self, nanoseconds: int) -> float:
+        """The delay after a connection that lived for so long, in seconds."""
+        if nanoseconds < _MINIMUM_LIFE:
+            return next(self._delays)
+        self._delays = full_jitter()
+        return 0.0
+
+    def after_failure(self, error: Exception) -> float | None:
+        """The delay after an attempt that failed; None if no later one would succeed."""
+        if process_exception(error) is not None:
+            return None
+        least = error.retry_after if isinstance(error, InvalidStatus) else None
+        return max(next(self._delays), least or 0.0)
+
+
 class Connection(WSListener):
     """One connection. It keeps the times at which its unanswered messages were due, the oldest first.
 
-    :param attempts: paces those who replace it, and has paced those whom it replaces
+    :param pace: the delays before the connections that replace one another
     """
 
     transport: WSTransport
 
-    def __init__(self, engine: Engine, attempts: Attempts) -> None:
+    def __init__(self, engine: Engine, pace: Pace) -> None:
         self.engine = engine
-        self.attempts = attempts
+        self.pace = pace
+        self.opened_at = monotonic_ns()  # and again when it is open
         self.waiting: deque[int] = deque()
         self.expected: deque[bytes] | None = deque() if engine.verify else None
         # How many bytes of the arriving answer were compared with its message. The answer may come in fragments.
@@ -64,7 +85,7 @@ class Connection(WSListener):
         self.full = False
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        self.attempts.connected()
+        self.opened_at = monotonic_ns()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.msg_type >= _CONTROL:
@@ -196,7 +217,7 @@ class Engine:
         """Open the connections. Returns the report about them."""
         began = monotonic_ns()
         count = self._plan.share(self._plan.connections, self._number)
-        await asyncio.gather(*(self._open_one(_attempts()) for _ in range(count)))
+        await asyncio.gather(*(self._open_one(Pace()) for _ in range(count)))
         tls = self._connections[0].transport.tls if self._connections else None
         return {
             "connections": len(self._connections),
@@ -204,12 +225,12 @@ class Engine:
             "tls": None if tls is None else f"{tls.version}, {tls.layer}",
         }
 
-    async def _open_one(self, attempts: Attempts) -> Exception | None:
+    async def _open_one(self, pace: Pace) -> Exception | None:
         """Open a connection. Returns the error if that failed; for one that has ended already, lost() was called."""
         compression = self._plan.compression
 
         def make() -> Connection:
-            return (CompressingConnection if compression else Connection)(self, attempts)
+            return (CompressingConnection if compression else Connection)(self, pace)
 
         target = self._plan.target
         options = {**target.options(), "websocket_handshake_timeout": target.open_timeout}
@@ -237,23 +258,20 @@ class Engine:
         """True if there is no connection, and none is being reopened."""
         return not self._connections and not self._reopening
 
-    def _reopen(self, attempts: Attempts) -> None:
-        """Replace a connection that was lost, as soon as its attempts allow."""
+    def _reopen(self, lost: Connection) -> None:
+        """Replace a connection that was lost, after the delay of its pace."""
 
         async def reopen() -> None:
-            delay = attempts.ended()
+            delay: float | None = lost.pace.after_life(monotonic_ns() - lost.opened_at)
             while delay is not None:
                 await asyncio.sleep(delay)
                 if not self.sending:
                     return
-                error = await self._open_one(attempts)
+                error = await self._open_one(lost.pace)
                 if error is None:
                     self.reconnections += 1
                     return
-                try:
-                    delay = attempts.failed(error)
-                except Exception:  # the same error: no later attempt would succeed
-                    return
+                delay = lost.pace.after_failure(error)
 
         def ended(task: asyncio.Task[None]) -> None:
             self._reopening.discard(task)
@@ -283,7 +301,7 @@ class Engine:
             self._given_up += len(connection.waiting)
             connection.waiting.clear()
         if self._plan.reconnect and self.sending and self.owed:
-            self._reopen(connection.attempts)
+            self._reopen(connection)
         if self.begins != _FOREVER:
             self.look_for_the_end()
 
@@ -427,11 +445,6 @@ class Engine:
         for transport in left:
             transport.disconnect()
         await asyncio.gather(*(_closed(transport) for transport in left))
-
-
-def _attempts() -> Attempts:
-    """The attempts of one connection and those that replace it, paced as a supervisor's."""
-    return Attempts(process_exception, full_jitter, _logger, time.monotonic)
 
 
 async def _closed(transport: WSTransport) -> None:
