@@ -9,26 +9,8 @@ from matplotlib import pyplot as plt
 from bench import stats
 from bench.measure.resume_store import slug
 from bench.report import first_page
+from bench.report.colours import COLOURS
 from bench.suite.cases import size_name
-
-# The contenders of the plots: wsfast's clients, the peers of each kind, and the floor.
-COLOURS = {
-    "wsfast_listener": "#d1495b",
-    "wsfast_awaitable": "#e8888f",
-    "wsfast_sync": "#f4c2c2",
-    "picows_listener": "#00798c",
-    "picows_websockets": "#58b3bd",
-    "websocket_rs_listener": "#5e3a87",
-    "websocket_rs_async": "#8d6cab",
-    "websocket_rs_sync": "#c3abd6",
-    "websockets_asyncio": "#edae49",
-    "websockets_sync": "#f5d79f",
-    "aiohttp_client": "#66a182",
-    "websocket_client": "#a9a9a9",
-    "C:epoll": "#222222",
-    "C:blocking": "#666666",
-    "C": "#222222",
-}
 
 
 def named(results, section):

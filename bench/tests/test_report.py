@@ -542,7 +542,7 @@ def test_the_page_draws_in_a_browser(tmp_path):
         file.as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "drawn: 3 series" in done.stdout
-    assert "<td>wsfast_listener</td><td>9</td>" in done.stdout
-    assert "<td>wsfast_awaitable</td><td>16</td>" in done.stdout
+    assert "takes 0.90 to 0.90 of the time of picows_listener, the strongest here" in done.stdout
+    assert '<div class="name">picows_listener</div>' in done.stdout
+    assert '<div class="value">0.90 (0.90\u20130.90)</div>' in done.stdout
     assert 'src="http' not in done.stdout

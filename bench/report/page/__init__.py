@@ -1,72 +1,78 @@
-"""docs/benchmark_report.html: the data of the reports as one interactive page, which works offline.
-
-Chart.js (chart.umd.min.js, MIT: chart.LICENSE) draws it. The page holds the library, the data and its own script.
-"""
+"""docs/benchmark_report.html: the data of the reports as one interactive page, which works offline."""
 
 import json
 from pathlib import Path
 
 from bench import stats
+from bench.report.colours import colour
 from bench.report.tables import column
-from bench.suite.comparisons import beside
+from bench.suite import comparisons
 from bench.suite.sections import SECTIONS
 
 HERE = Path(__file__).parent
-ROW = (
-    "median",
-    "q1",
-    "q3",
-    "low",
-    "high",
-    "n",
-    "send",
-    "receive",
-    "p50",
-    "p99",
-    "p999",
-    "p9999",
-    "max",
-    "cpu",
-    "curve",
-)
+ROW = ("median", "q1", "q3", "n", "cpu", "curve")
+FACES = dict(zip(("listener", "awaitable", "blocking"), comparisons.OURS))
+
+# What happens in each work.
+ABOUT = {
+    "request_response": "One message out, its echo back, again and again.",
+    "one_way": "A round trip, split by the server's stamps.",
+    "batch": "A hundred messages out, then their hundred echoes.",
+    "window": "A hundred messages are always unanswered: each reply sends the next one.",
+    "flood": "The server sends small messages as fast as it can.",
+    "deflate": "The server sends order-book updates, compressed.",
+    "objects": "The server sends order-book updates, which become objects of Python.",
+    "queued": "Ten thousand messages have arrived before the first is taken.",
+    "errors": "recv() on a connection that is closed.",
+    "mixed": "Nine round trips, then a recv() on a closed connection.",
+    "varied": "Round trips of random sizes.",
+    "fan_in": "Many connections, each with one round trip after another.",
+    "answers": "The server sends ticks on a schedule, and the client answers.",
+    "connect": "Opening a connection.",
+    "idle": "The private memory of connections that wait.",
+    "primitive": "What an event loop does, alone.",
+}
 
 
 def slim(report):
     """What the page shows of a report."""
-    results = [
-        {
-            "work": SECTIONS[result["section"]].title,
-            "title": result["title"],
-            "label": column(result["case"]),
-            "unit": result["unit"],
-            "size": result["case"]["size"],
-            "count": result["case"]["count"],
-            "rows": {
-                name: {key: rounded(row[key]) for key in ROW if row.get(key) is not None}
-                for name, row in result["rows"].items()
+    results = {}
+    for result in report["results"]:
+        case = result["case"]
+        # Each primitive is measured on one loop at a time: the page shows all loops beneath one another.
+        alone = case["function"] == "primitive"
+        label = case["how"].removeprefix("ws_") if alone else column(case)
+        made = results.setdefault(
+            (result["section"], label),
+            {
+                "work": SECTIONS[result["section"]].title,
+                "about": ABOUT[case["function"]],
+                "label": label,
+                "unit": result["unit"],
+                "rows": {},
+                "ratios": ratios(result["to_others"]),
+                "gaps": {},
             },
-            "ratios": ratios(result["to_others"]),
-            "gaps": result["gaps"],
+        )
+        made["rows"] |= {
+            name: {key: rounded(row[key]) for key in ROW if row.get(key) is not None}
+            for name, row in result["rows"].items()
         }
-        for result in report["results"]
-    ]
-    return {"machine": report["machine"], "results": results}
+        made["gaps"] |= result["gaps"]
+    return {"machine": report["machine"], "results": list(results.values())}
 
 
 def ratios(found):
-    """The ratios of bursts of the same turn, of wsfast's clients to others: [median, its interval in words, noise]."""
+    """wsfast's clients to others: [median of the pairs of bursts, low, high, noise, is the other a rival, note]."""
     pairs = {}
     for one in found:
-        words = (
-            f"{one['interval'][0]:.3g}-{one['interval'][1]:.3g}" if one["interval"] else stats.too_few(one)
-        )
-        words += ", one process" if one["interval"] and one["processes"] == 1 else ""
-        words += ", of one which sleeps" if beside(one["of"], one["to"]) != one["to"] else ""
-        pairs.setdefault(one["of"], {})[one["to"]] = [
-            round(one["median"], 3),
-            words,
-            stats.is_noise(one),
-        ]
+        low, high = one["interval"] or (one["median"], one["median"])
+        note = "" if one["interval"] else stats.too_few(one)
+        if comparisons.beside(one["of"], one["to"]) != one["to"]:
+            note = "which sleeps"
+        rival = comparisons.is_rival(one["of"], one["to"])
+        figures = [round(value, 3) for value in (one["median"], low, high)]
+        pairs.setdefault(one["of"], {})[one["to"]] = [*figures, stats.is_noise(one), rival, note]
     return pairs
 
 
@@ -75,9 +81,11 @@ def rounded(value):
 
 
 def write(file, reports):
-    data = json.dumps([slim(report) for report in reports], separators=(",", ":")).replace("</", "<\\/")
-    text = (HERE / "page.html").read_text()
-    library = (HERE / "chart.umd.min.js").read_text().replace("</script", "<\\/script")
-    for mark, content in (("/*chart.js*/", library), ("/*data*/", data)):
-        text = text.replace(mark, content, 1)
-    file.write_text(text)
+    names = {name for report in reports for result in report["results"] for name in result["rows"]}
+    data = {
+        "faces": FACES,
+        "colours": {name: colour(name) for name in sorted(names)},
+        "reports": [slim(report) for report in reports],
+    }
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    file.write_text((HERE / "page.html").read_text().replace("/*data*/", text, 1))
