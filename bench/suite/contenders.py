@@ -212,8 +212,8 @@ def why_not(name):
         return None
     if is_floor(name):
         return native.why_not(name)
-    client = CLIENTS[name.split(":")[0]]
-    if sys.version_info < client.python:
+    client = CLIENTS.get(name.split(":")[0])  # None for an event loop
+    if client and sys.version_info < client.python:
         version = ".".join(map(str, client.python))
         return f"{name} cannot run: its library has no package for CPython before {version}"
     if reason := importable(f"bench.clients.{name.split(':')[0]}"):
