@@ -18,7 +18,7 @@ from wsfast import deflate
 from wsfast.cli import machine
 from wsfast.cli.outcome import ERRORS, OK
 from wsfast.cli.text import beside, write_json
-from wsfast.sync import why_no_tls
+from wsfast.sync.environment import why_no_tls
 
 __all__ = ["Advice", "Fact", "add_to", "advice", "facts"]
 
