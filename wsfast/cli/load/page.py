@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from wsfast.cli.load import plots
-from wsfast.cli.load.results import Series, spread
+from wsfast.cli.load.plots import plot
+from wsfast.cli.load.report import throughputs
+from wsfast.cli.load.results import Series
 from wsfast.cli.text import buckets, duration
 
 __all__ = ["page"]
@@ -32,38 +33,18 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere }
 
 def page(content: dict[str, Any], series: Series) -> str:
     """The whole page. `content`: the data that the command also writes as JSON. The page shows it at its end."""
-    latencies, runs = series.latencies, series.runs
+    latencies = series.latencies
     levels = latencies.percentiles() if len(latencies) else {}
+    errors = [[kind, f"{count:,}"] for kind, count in series.errors.most_common()]
     parts = [
         f"<h1>Load of {escape(content['url'])}</h1>",
         f"<p>{escape(content['began'])}, wsfast {content['wsfast']}</p>",
+        _facts({name: value for name, value in content["plan"].items() if value is not None}),
+        "<h2>Throughput, answers per second</h2>",
+        _table(*throughputs(series)),
+        _throughput(series),
+        "<h2>Latency</h2>",
     ]
-    parts.append(
-        _table(
-            ["", ""], [[name, _shown(value)] for name, value in content["plan"].items() if value is not None]
-        )
-    )
-    parts.append("<h2>Throughput, answers per second</h2>")
-    rows = []
-    for name, values in series.groups():
-        found = spread(values)
-        rows.append(
-            [name, str(len(values)), *(f"{found[key]:,.0f}" for key in ("median", "mean", "peak", "stdev"))]
-        )
-    parts.append(_table(["", "runs", "median", "mean", "peak", "std dev"], rows))
-    if len(runs) > 1:
-        each = [(f"{run.series}.{run.number}", run.throughput) for run in runs]
-        parts.append(plots.bars(each, lambda value: f"{value:,.0f}", x_name="run"))
-    elif runs:
-        parts.append(
-            plots.line(
-                runs[0].timeline,
-                lambda second: f"{second:.1f} s",
-                lambda rate: f"{rate:,.0f}",
-                x_name="time, with warm-up",
-            )
-        )
-    parts.append("<h2>Latency</h2>")
     if content["plan"]["loop"] == "open":
         parts.append("<p>From the time when each message was due, whether it left in time or not.</p>")
     parts.append(
@@ -71,16 +52,15 @@ def page(content: dict[str, Any], series: Series) -> str:
     )
     if len(latencies):
         parts.append(_distribution(latencies.curve()))
-        found_buckets = [(duration(low), float(count)) for low, _, count in buckets(latencies, 24)]
-        parts.append(plots.bars(found_buckets, lambda value: f"{value:,.0f}", x_name="latency, from"))
-    parts.append("<h2>Errors</h2>")
-    errors = [[kind, f"{count:,}"] for kind, count in series.errors.most_common()]
-    parts.append(_table(["", ""], errors) if errors else "<p>none</p>")
+        bars = [
+            (at, float(count), duration(low)) for at, (low, _, count) in enumerate(buckets(latencies, 24))
+        ]
+        parts.append(plot(bars, _count, "latency, from", bars=True))
+    parts += ["<h2>Errors</h2>", _table(["", ""], errors) if errors else "<p>none</p>"]
     if content["plan"]["reconnect"]:
         parts.append(f"<p>Reconnections: {series.reconnections:,}</p>")
-    parts.append("<h2>Machine</h2>")
-    parts.append(_table(["", ""], [[name, _shown(value)] for name, value in content["machine"].items()]))
     raw = escape(json.dumps(content, indent=1, ensure_ascii=False), quote=False)
+    parts += ["<h2>Machine</h2>", _facts(content["machine"])]
     parts.append(f"<details><summary>All figures as JSON</summary><pre>{raw}</pre></details>")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -90,16 +70,33 @@ def page(content: dict[str, Any], series: Series) -> str:
     )
 
 
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _throughput(series: Series) -> str:
+    """The throughput of each run; of a single one over time."""
+    if len(series.runs) > 1:
+        each = [(at, run.throughput, f"{run.series}.{run.number}") for at, run in enumerate(series.runs)]
+        return plot(each, _count, "run", bars=True)
+    timeline = series.runs[0].timeline if series.runs else []
+    return plot(
+        [(second, rate, f"{second:.1f} s") for second, rate in timeline], _count, "time, with warm-up"
+    )
+
+
 def _distribution(curve: Sequence[tuple[float, float]]) -> str:
     """Latency by percentile. The x axis counts nines, so that the tail has as much room as the middle."""
-    nines = [(-math.log10(1 - level / 100), level, value) for level, value in curve if level < 100]
-    names = {place: f"{level:.6g} %" for place, level, _ in nines}
-    placed = [(place, value) for place, _, value in nines]
-    return plots.line(placed, lambda place: names[place], duration, x_name="percentile", log=True)
+    nines = [(-math.log10(1 - level / 100), value, f"{level:.6g} %") for level, value in curve if level < 100]
+    return plot(nines, duration, "percentile", log=True)
 
 
-def _shown(value: Any) -> str:
-    return "-".join(map(str, value)) if isinstance(value, list) else str(value)
+def _facts(facts: dict[str, Any]) -> str:
+    shown = (
+        (name, "-".join(map(str, value)) if isinstance(value, list) else str(value))
+        for name, value in facts.items()
+    )
+    return _table(["", ""], list(shown))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -6,89 +6,59 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-__all__ = ["bars", "line"]
+__all__ = ["Point", "plot"]
 
 _WIDTH, _HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 16, 12, 40
+_ACROSS, _UP = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+_LABEL = 70  # the least room for a label of the x axis
 
-Label = Callable[[float], str]
+Point = tuple[float, float, str]
+"""A place on the x axis, a value, and the place in words."""
 
 
-def line(points: Sequence[tuple[float, float]], x: Label, y: Label, *, x_name: str, log: bool = False) -> str:
-    """A line through points. `x`, `y`: make the labels of the axes; `log`: the y axis is logarithmic."""
+def plot(
+    points: Sequence[Point], y: Callable[[float], str], x_name: str, *, bars: bool = False, log: bool = False
+) -> str:
+    """A line through points, or a bar for each. `y` makes labels of values; `log`: the y axis is logarithmic."""
     if not points:
         return "<p>nothing was measured</p>"
-    scale: Callable[[float], float] = (lambda value: math.log10(max(value, 1e-9))) if log else float
-    low = min(scale(value) for _, value in points) if log else 0.0
-    high = max(scale(value) for _, value in points)
-    if log:
-        low, high = math.floor(low), math.ceil(high)
-    span = high - low or 1
+    values = [math.log10(max(value, 1e-9)) if log else value for _, value, _ in points]
+    low = math.floor(min(values)) if log else 0.0
+    span = (math.ceil(max(values)) if log else max(values)) - low or 1
+    width = _ACROSS / len(points) if bars else 0.0
     first, last = points[0][0], points[-1][0]
-    places = [
-        (
-            _LEFT + (at - first) / ((last - first) or 1) * (_WIDTH - _LEFT - _RIGHT),
-            _HEIGHT - _BOTTOM - (scale(value) - low) / span * (_HEIGHT - _TOP - _BOTTOM),
-        )
-        for at, value in points
-    ]
-    steps = range(int(span) + 1) if log else [step / 4 * span for step in range(5)]
-    marks = [(low + step, 10 ** (low + step) if log else low + step) for step in steps]
-    parts = [_y_axis([((place - low) / span, y(value)) for place, value in marks])]
-    parts += [_text(place, _HEIGHT - 22, x(at)) for (place, _), (at, _) in _some(places, points)]
-    parts.append(f'<polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in places)}"/>')
-    parts += [
-        f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4"><title>{escape(f"{x(at)}: {y(value)}")}</title></circle>'
-        for (a, b), (at, value) in zip(places, points, strict=True)
-    ]
-    return _svg(parts, x_name)
+    reach = (last - first) or 1
+    steps = [step / span for step in range(int(span) + 1)] if log else [step / 4 for step in range(5)]
+    parts = [_mark(share, y(10 ** (low + share * span) if log else share * span)) for share in steps]
+    places, labelled = [], -math.inf
+    for (at, value, label), height in zip(points, values, strict=True):
+        x = _LEFT + width / 2 + (at - first) / reach * (_ACROSS - width)
+        top = _HEIGHT - _BOTTOM - (height - low) / span * _UP
+        places.append(f"{x:.1f},{top:.1f}")
+        title = f"<title>{escape(f'{label}: {y(value)}')}</title>"
+        if bars:
+            parts.append(
+                f'<rect x="{x - width / 2 + 1:.1f}" y="{top:.1f}" width="{max(width - 2, 1):.1f}" '
+                f'height="{_HEIGHT - _BOTTOM - top:.1f}">{title}</rect>'
+            )
+        else:
+            parts.append(f'<circle cx="{x:.1f}" cy="{top:.1f}" r="4">{title}</circle>')
+        if x - labelled > _LABEL:
+            parts.append(_text(x, _HEIGHT - 22, label))
+            labelled = x
+    if not bars:
+        parts.append(f'<polyline points="{" ".join(places)}"/>')
+    parts.append(_text(_LEFT + _ACROSS / 2, _HEIGHT - 4, x_name))
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>'
 
 
-def bars(counts: Sequence[tuple[str, float]], y: Label, *, x_name: str) -> str:
-    """A bar for each label."""
-    if not counts:
-        return "<p>nothing was measured</p>"
-    most = max(count for _, count in counts) or 1
-    width = (_WIDTH - _LEFT - _RIGHT) / len(counts)
-    parts = [_y_axis([(step / 4, y(step / 4 * most)) for step in range(5)])]
-    every = math.ceil(len(counts) / 8)
-    for number, (label, count) in enumerate(counts):
-        height = count / most * (_HEIGHT - _TOP - _BOTTOM)
-        left = _LEFT + number * width
-        parts.append(
-            f'<rect x="{left + 1:.1f}" y="{_HEIGHT - _BOTTOM - height:.1f}" width="{max(width - 2, 1):.1f}" '
-            f'height="{height:.1f}"><title>{escape(f"{label}: {y(count)}")}</title></rect>'
-        )
-        if number % every == 0:
-            parts.append(_text(left + width / 2, _HEIGHT - 22, label))
-    return _svg(parts, x_name)
-
-
-def _some(
-    places: Sequence[tuple[float, float]], points: Sequence[tuple[float, float]]
-) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """The points whose labels have room."""
-    chosen, right = [], -math.inf
-    for place, point in zip(places, points, strict=True):
-        if place[0] - right > 70:
-            chosen.append((place, point))
-            right = place[0]
-    return chosen
-
-
-def _y_axis(marks: Sequence[tuple[float, str]]) -> str:
-    parts = []
-    for share, label in marks:
-        y = _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
-        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>')
-    return "".join(parts)
+def _mark(share: float, label: str) -> str:
+    """A line across the plot at this share of its height."""
+    y = _HEIGHT - _BOTTOM - share * _UP
+    line = f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return line + f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>'
 
 
 def _text(x: float, y: float, text: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(text)}</text>'
-
-
-def _svg(parts: Sequence[str], x_name: str) -> str:
-    name = _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, x_name)
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}{name}</svg>'

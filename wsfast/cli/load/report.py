@@ -8,7 +8,7 @@ from wsfast.cli.load.plan import Plan
 from wsfast.cli.load.results import Run, Series, spread
 from wsfast.cli.text import bars, duration, size, table
 
-__all__ = ["settings", "text"]
+__all__ = ["settings", "text", "throughputs"]
 
 
 def settings(plan: Plan) -> dict[str, Any]:
@@ -96,19 +96,19 @@ def _several(series: Series) -> list[str]:
         for run in series.runs
     ]
     lines = [table(["run", "messages/s", "p50", "p99", "errors"], rows), ""]
+    head, groups = throughputs(series)
+    lines.append(table(["messages/s", *head[1:]], groups))
+    return lines
+
+
+def throughputs(series: Series) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table: the answers per second of each series, and of all."""
     rows = []
     for name, values in series.groups():
-        found = spread(values)
-        rows.append(
-            [
-                name,
-                str(len(values)),
-                *(f"{found[key]:,.0f}" for key in ("median", "mean", "peak")),
-                f"±{found['stdev']:,.0f}",
-            ]
-        )
-    lines.append(table(["messages/s", "runs", "median", "mean", "peak", "std dev"], rows))
-    return lines
+        figures = spread(values)
+        shown = (f"{figures[key]:,.0f}" for key in ("median", "mean", "peak"))
+        rows.append([name, str(len(values)), *shown, f"±{figures['stdev']:,.0f}"])
+    return ["", "runs", "median", "mean", "peak", "std dev"], rows
 
 
 def _schedule(plan: Plan, series: Series) -> list[str]:
