@@ -63,7 +63,7 @@ COMPARED = (
     "aiohttp_client", "wsfast_sync", "websocket_rs_sync", "websockets_sync", "websocket_client", "wsproto_sockets",
 )  # fmt: skip
 
-# What an instruction is for, by its function and the last parts of its object file: the first pattern that is found.
+# The purpose of an instruction, by its function and the last parts of its object file: the first pattern that matches.
 KINDS = (
     ("masking", r"mask"),
     ("event loop", r"lib-dynload/(_asyncio|select)|aiofastnet/|uvloop/"),
@@ -84,7 +84,7 @@ def why_none():
 
 
 def key():
-    """What counts depend on."""
+    """The compilers and libraries that counts depend on."""
     module = next((ROOT / "wsfast").rglob("frame.*.so")).read_bytes()
     crate = next((ROOT / "wsfast").glob("_native*.so")).read_bytes()
     gcc = re.search(rb"(?:GCC: \([^)]*\)|clang version) ([\d.]+)", module)

@@ -55,7 +55,7 @@ def collected(words, title):
 
 
 def under_valgrind(words, title, **environment):
-    """What callgrind says at the end of a process."""
+    """The text that callgrind prints at the end of a process."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", **environment}
     words = ["valgrind", "--tool=callgrind", *words]
     words = list(map(str, words))

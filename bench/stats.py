@@ -85,7 +85,7 @@ def ratios(values, others, bursts=None):
 
 
 def too_few(ratio):
-    """What stands behind a ratio that has no interval."""
+    """The words in place of an interval that a ratio lacks."""
     n = ratio.get("n", 0)
     return f"{n} burst{'s' if n > 1 else ''}" if n else "too few bursts"
 

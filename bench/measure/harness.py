@@ -192,7 +192,7 @@ class Run:
         return self.summary(self.words)
 
     def summary(self, words):
-        """What the client or the floor printed."""
+        """The line of JSON that the client or the floor printed."""
         if is_floor(self.name):
             self.start(words)
         try:

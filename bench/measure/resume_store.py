@@ -1,4 +1,4 @@
-"""What has been measured, on disk, so that an interrupted run continues where it stopped.
+"""Keeps results on disk, so that an interrupted run continues where it stopped.
 
 Each case has a file, written after each of its repeats. A file counts only for the machine and the versions that it was
 measured with.

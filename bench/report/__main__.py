@@ -7,7 +7,7 @@ python -m bench.report --docs                                 all of it, and doc
 python -m bench.report rr tls --docs                          these, and what earlier runs kept of the others
 python -m bench.report --write                                the same from the kept data, without measuring
 
-What has been measured is kept in build/bench/rows, so an interrupted run goes on where it stopped. Options that change
+Results are kept in build/bench/rows, so an interrupted run goes on where it stopped. Options that change
 a case or choose contenders keep nothing.
 """
 
@@ -114,7 +114,7 @@ def why_nothing(names, wanted):
 
 
 def kept_section(name):
-    """What an earlier run kept of a section that this run does not measure."""
+    """The results that an earlier run kept of a section that this run does not measure."""
     section = SECTIONS[name]
     found = [resume_store.load(name, case, chosen(case, None, section)) for case in section.cases]
     return [result.evened() for result in found if result]
@@ -138,7 +138,7 @@ def collect(wanted):
 
 
 def where():
-    """Where the instructions of a round trip go, counted or kept; None with a note if they cannot be counted here."""
+    """The purposes of the instructions of a round trip, counted or kept; None with a note if they cannot be counted."""
     file = resume_store.KEPT / "where.json"
     if file.exists() and (found := json.loads(file.read_text()))["fingerprint"] == resume_store.fingerprint():
         return found["where"]

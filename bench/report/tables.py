@@ -25,7 +25,7 @@ PEER = "the fastest peer"
 # A point of a distribution needs so many samples of a burst beyond it, and a burst so many in all.
 BEYOND, FEWEST_SAMPLES = 10, 100
 
-# What the floor of each work is, beneath the table of its section.
+# A description of the floor of each work, for the text beneath the table of its section.
 FLOORS = {
     "request_response": "C:epoll makes the system calls of an event loop, one epoll_wait(), recv() and send() for each "
     "round trip. C:blocking makes only recv() and send(), and C:spin never sleeps.",
@@ -111,7 +111,7 @@ def spread(row):
 
 
 def column(case):
-    """What distinguishes a case from the others of its section."""
+    """The head of a column: the properties of a case by which it differs from others of its section."""
     case = Case(**case)
     words = [size_name(case.size) if case.size else ""]
     words += [
@@ -156,7 +156,7 @@ def ratio_rows(results):
 
 
 def floor_words(results):
-    """What the floors of a section do."""
+    """The descriptions of a section's floors."""
     of_works = dict.fromkeys(result["case"]["function"] for result in results if result["to_floor"])
     words = [FLOORS[work] for work in of_works if work in FLOORS]
     tls = any(result["case"]["tls"] for result in results if result["to_floor"])
@@ -230,7 +230,7 @@ def reached_goals(results):
 
 
 def slower_rows(results):
-    """Where a peer of the same kind is faster than wsfast: the whole interval of the ratio is above 1."""
+    """The comparisons in which a peer of the same kind is faster: the whole interval of the ratio is above 1."""
     rows = [
         [result["title"], one["of"], beside(one["of"], one["to"]), stats.shown(one), str(one["processes"])]
         for result, one in comparisons.slower(results)
@@ -306,7 +306,7 @@ def other_servers(results):
 
 
 def instructions(where):
-    """Where the instructions of a round trip go (bench/counted.py)."""
+    """The purposes of the instructions of a round trip (bench/counted.py)."""
     yield "#### Where the instructions of a round trip go"
     yield ""
     yield (

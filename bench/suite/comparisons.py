@@ -28,7 +28,7 @@ def is_rival(name, other):
 
 
 def compared(name, names):
-    """What wsfast's client `name` is compared with: its rivals and all floors."""
+    """The contenders to compare with wsfast's client `name`: its rivals and all floors."""
     return [other for other in names if is_rival(name, other) or is_floor(other)]
 
 

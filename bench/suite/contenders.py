@@ -272,7 +272,7 @@ def command(name, case, server, cpu):
 
 
 def no_such(names):
-    """What to say if some of `names` are no contenders, or None."""
+    """The error for those of `names` that are no contenders; None if all are."""
     unknown = ", ".join(sorted(set(names) - known()))
     return f"no contender {unknown}; there are {', '.join(sorted(known()))}" if unknown else None
 

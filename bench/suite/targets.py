@@ -1,4 +1,4 @@
-"""What wsfast wants to reach, as ratios to a peer or to C, or in KB: the table with which a report begins."""
+"""The goals of wsfast, as ratios to a peer or to C, or in KB: a table of each report."""
 
 from dataclasses import dataclass
 

@@ -16,7 +16,7 @@ has `view`, a function that makes memoryviews of them.
 
 from functools import partial
 
-# What a message of the server's is stamped with: its last eight bytes, nanoseconds of the monotonic clock.
+# The server's stamp: the last eight bytes of its message, nanoseconds of the monotonic clock.
 STAMP = 8
 
 LAP = 1000  # messages of one round of fan_in, at least; every connection has ten at least

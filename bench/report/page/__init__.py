@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 ROW = ("median", "q1", "q3", "n", "cpu", "curve")
 FACES = dict(zip(("listener", "awaitable", "blocking"), comparisons.OURS))
 
-# What happens in each work.
+# A sentence for each work.
 ABOUT = {
     "request_response": "One message out, its echo back, again and again.",
     "one_way": "A round trip, split by the server's stamps.",
@@ -35,7 +35,7 @@ ABOUT = {
 
 
 def slim(report):
-    """What the page shows of a report."""
+    """The part of a report that the page shows."""
     results = {}
     for result in report["results"]:
         case = result["case"]

@@ -1,4 +1,4 @@
-"""What a line at the prompt of ``wsfast connect`` means."""
+"""Parses the lines typed at the prompt of ``wsfast connect``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = ("/ping", "/binary", "/close", "/reconnect", "/help", "/quit")
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """What to do. `message`: to send, or the payload of a PING, or the reason of a CLOSE."""
+    """An action of the prompt. `message`: to send, or the payload of a PING, or the reason of a CLOSE."""
 
     kind: Kind
     message: str | bytes = ""

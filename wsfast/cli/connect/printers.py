@@ -157,7 +157,7 @@ def _can_be_laid_out(message: str) -> bool:
 
 
 def ending(ws: ClientConnection) -> str:
-    """How a connection ended, in a line."""
+    """The end of a connection, in a line."""
     info = ws.close_info
     if info is None:
         return "closed"

@@ -19,7 +19,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20}
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What to send. All fields are JSON, so a worker process gets them as they are."""
+    """The messages to send. All fields are JSON, so a worker process gets them as they are."""
 
     least: int
     most: int
