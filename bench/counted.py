@@ -38,8 +38,9 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from bench import harness, native
-from bench.contenders import ROOT, why_not
+from bench import native
+from bench.measure import harness
+from bench.suite.contenders import ROOT, why_not
 
 COUNTS = Path(__file__).parent / "counts.json"
 ALLOWED = 0.02  # of the kept count
@@ -62,7 +63,7 @@ COMPARED = (
     "aiohttp_client", "wsfast_sync", "websocket_rs_sync", "websockets_sync", "websocket_client", "wsproto_sockets",
 )  # fmt: skip
 
-# What an instruction is for, by its function and the last parts of its object file: the first pattern that is found.
+# The purpose of an instruction, by its function and the last parts of its object file: the first pattern that matches.
 KINDS = (
     ("masking", r"mask"),
     ("event loop", r"lib-dynload/(_asyncio|select)|aiofastnet/|uvloop/"),
@@ -83,7 +84,7 @@ def why_none():
 
 
 def key():
-    """What counts depend on."""
+    """The compilers and libraries that counts depend on."""
     module = next((ROOT / "wsfast").rglob("frame.*.so")).read_bytes()
     crate = next((ROOT / "wsfast").glob("_native*.so")).read_bytes()
     gcc = re.search(rb"(?:GCC: \([^)]*\)|clang version) ([\d.]+)", module)

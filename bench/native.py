@@ -11,7 +11,7 @@ BENCH = Path(__file__).parent
 OUT = BENCH.parent / "build" / "bench"
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
 OPENSSL = ["-lssl", "-lcrypto"]
-# What a program needs besides: the masks of wsfast.
+# Other sources of a program: the masks of wsfast.
 MORE = {"machine/offsets": sorted((BENCH.parent / "wsfast" / "core").glob("mask*.c"))}
 
 CRATE = BENCH / "floor" / "rust"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["refuse_gevent"]
+__all__ = ["refuse_gevent", "why_no_tls"]
 
 
 def refuse_gevent() -> None:
@@ -19,3 +19,10 @@ def refuse_gevent() -> None:
             "wsfast.sync does not work with gevent's monkey patching: it waits in system calls of its own, so all "
             "greenlets would stop. Use websockets.sync, or wsfast in a native thread of a process that is not patched"
         )
+
+
+def why_no_tls() -> str | None:
+    """Why the blocking client cannot open ``wss://`` connections with this Python, in words; None if it can."""
+    from wsfast._opening.rustls import load_openssl
+
+    return load_openssl()
