@@ -24,7 +24,7 @@ NAME, OTHER = "one.example", "two.example"
 
 @pytest.fixture(autouse=True)
 def _no_sessions() -> None:
-    rustls._config.cache_clear()
+    rustls._configs.clear()
 
 
 def resumed(url: str, settings: TLS, name: str = NAME) -> bool:
@@ -125,10 +125,10 @@ def test_threads_share_sessions():
     assert sum(told) > len(told) // 2  # not the first ones, which began at once
 
 
-def shake_hands(name: str, settings: TLS, context: ssl.SSLContext) -> bool:
+def shake_hands(name: str, settings: TLS, context: ssl.SSLContext, port: int = 1) -> bool:
     """A handshake without a network. Was a session resumed?"""
     assert rustls.load_openssl() is None
-    session = TLSSession(rustls.config(settings), name.encode())
+    session = TLSSession(rustls.config(settings), name.encode(), port)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(incoming, outgoing, server_side=True)
     done = False
