@@ -6,8 +6,8 @@ use crate::connection::{Connection, Stop};
 use crate::core::read_close;
 use crate::ending::{Cause, Close, Phase};
 use crate::locked;
-use crate::receiving::Drained;
 use crate::reader::Reader;
+use crate::receiving::Drained;
 use crate::rustls_session;
 use crate::socket::{Errno, CUT, NO_MEMORY, NO_MORE_RECORDS};
 

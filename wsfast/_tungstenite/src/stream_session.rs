@@ -61,8 +61,7 @@ impl StreamSession {
         client.connect(port, |config| {
             let connection = UnbufferedClientConnection::new(config, name.clone())?;
             let (wire, plain, out) = (Vec::new(), Vec::new(), Vec::new());
-            let mut session =
-                StreamSession { connection, wire, plain, plain_from: 0, out, ended: false, failed: None };
+            let mut session = StreamSession { connection, wire, plain, plain_from: 0, out, ended: false, failed: None };
             session.advance(&mut [], &mut Room::none(), |_| {}); // the ClientHello
             let size = session.to_send();
             Ok((session, size))
