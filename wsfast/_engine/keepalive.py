@@ -126,11 +126,14 @@ class Keepalive:
         if idle_timeout is not None:
             self._watch = Watch(transport, idle_timeout, reply_timeout, self._idle)
 
-    def stop(self, exc: ConnectionClosed) -> None:
-        """The connection has ended: raise `exc` in all tasks that measure."""
+    def stop(self) -> None:
+        """The connection has ended."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
+
+    def give_up(self, exc: ConnectionClosed) -> None:
+        """No frame is looked at any more: raise `exc` in all tasks that measure."""
         pings, self._pings = self._pings, {}
         for _, waiter in pings.values():
             if waiter is not None and not waiter.done():

@@ -322,7 +322,8 @@ cdef class WSTransport(PollingReader):
     def _disconnected_callbacks(self):
         """Notify all but wait_disconnected(), and let go of them: they refer to each other."""
         if self._keepalive is not None:
-            self._keepalive.stop(self._closed())
+            self._keepalive.give_up(self._closed())
+            self._keepalive.stop()
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
@@ -524,6 +525,8 @@ cdef class WSTransport(PollingReader):
             self._state = State.DRAINING
         wsf_message_forget(&self._message)
         self._start_close_timer()
+        if self._keepalive is not None:
+            self._keepalive.give_up(self._closed())
         if self._writing:
             self._drain_owed = self._owed = True
             return 0
