@@ -236,8 +236,8 @@ cdef class PollingReader(FrameReader):
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
         if self._takes_message:
             raise RuntimeError("poll() while a message is being taken out of its frame")
-        if self._lent != NULL:
-            raise RuntimeError("poll() while the transport beneath is reading")
+        if self._busy_beneath or self._lent != NULL or (self._writing and not isinstance(self._fast, SocketTransport)):
+            raise RuntimeError("poll() while the transport beneath is reading or writing")
         self._require_receiving()
         self._flush()
         if self._reading != NULL:
@@ -259,11 +259,21 @@ cdef class PollingReader(FrameReader):
                 self._require_receiving()
             self._attempt()
             if attempts == 0 and not isinstance(self._fast, SocketTransport):
-                self._fast._retry_ssl_read()  # that was the socket; since reading was paused TLS may hold records
+                self._run_beneath(self._fast._retry_ssl_read)  # that was the socket; since reading was paused TLS may hold records
             attempts += 1
             if attempts % ATTEMPTS_BEFORE_OTHERS == 0:
                 _let_others_run()
         return True
+
+    def _run_beneath(self, callback, *args):
+        """Run a callback of the transport beneath. Amid one, aiofastnet's TLS must not be entered again; it may be in a
+        callback of the program."""
+        cdef bint busy = self._busy_beneath
+        self._busy_beneath = True
+        try:
+            callback(*args)
+        finally:
+            self._busy_beneath = busy
 
     cdef bint _holds_something(self) except -1:
         """May TLS hold bytes that were received before, and that the kernel no longer has?"""
@@ -276,7 +286,7 @@ cdef class PollingReader(FrameReader):
         if isinstance(self._fast, SocketTransport):
             (<SocketTransport>self._fast).read_now(None)
         else:
-            self._fast._read_ready()
+            self._run_beneath(self._fast._read_ready)
         if self._reads != reads:
             self._poll_hits += 1
         else:
@@ -316,7 +326,7 @@ cdef class PollingReader(FrameReader):
             events = wsf_sleep(fd, unsent, left)
         PyErr_CheckSignals()
         if unsent and events & POLLOUT:
-            transport._write_ready()
+            self._run_beneath(transport._write_ready)
         self._require_receiving()
         return 0
 

@@ -35,6 +35,8 @@ cdef class FrameReader(FrameWriter):
         PyObject *_lent
         Py_ssize_t _lent_rest       # _rest_size when it was lent
 
+        bint _busy_beneath          # a callback of aiofastnet's TLS runs; see PollingReader._run_beneath()
+
         # Set by WSTransport, and by Inbox with _read_at_most().
         Py_ssize_t _max_read        # bytes to read at once, at most
         Py_ssize_t _read_size       # as many as are worth it: more than READ_SIZE while long frames come
@@ -81,6 +83,7 @@ cdef class FrameReader(FrameWriter):
 
     cdef int _read_area(self, char **ptr, Py_ssize_t *size) except -1
     cdef int _received(self, Py_ssize_t nbytes) except -1
+    cdef int _report_lent(self, Py_ssize_t nbytes) except -1
     cdef int _copy_received(self, const char *data, Py_ssize_t size) except -1
     cdef Lent _lend(self)
     cdef void _notify_read_done(self) noexcept

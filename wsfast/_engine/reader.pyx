@@ -137,6 +137,14 @@ cdef class FrameReader(FrameWriter):
         raise NotImplementedError("get_buffer_c()")
 
     cpdef buffer_updated(self, Py_ssize_t nbytes):
+        cdef bint busy = self._busy_beneath
+        self._busy_beneath = False  # callbacks may poll
+        try:
+            self._report_lent(nbytes)
+        finally:
+            self._busy_beneath = busy
+
+    cdef int _report_lent(self, Py_ssize_t nbytes) except -1:
         cdef:
             ReadBuffer buffer
             Lent lent
@@ -144,8 +152,7 @@ cdef class FrameReader(FrameWriter):
             # uvloop's TLS lets go of the view first. If there was another read since, the bytes may be its own.
             if self._own is None and (self._scratch._unreported != <void *>self or self._rest_size != self._lent_rest):
                 raise RuntimeError("buffer_updated() without get_buffer()")
-            self._received(nbytes)
-            return
+            return self._received(nbytes)
         lent = <Lent>self._lent
         buffer = lent._buffer
         lent._give_back()
@@ -153,10 +160,9 @@ cdef class FrameReader(FrameWriter):
             raise ValueError(f"{nbytes} bytes cannot have been received")
         if (self._own is buffer and self._own_end == lent._start if lent._is_own
                 else self._own is None and self._rest_size == self._lent_rest):
-            self._received(nbytes)
-        else:
-            # Python ran meanwhile, and delivered bytes that were held back: these follow others than they were to.
-            self._copy_received(buffer.data + lent._start, nbytes)
+            return self._received(nbytes)
+        # Python ran meanwhile, and delivered bytes that were held back: these follow others than they were to.
+        return self._copy_received(buffer.data + lent._start, nbytes)
 
     cpdef data_received(self, data):
         """For transports that do not read into a protocol's buffer."""
