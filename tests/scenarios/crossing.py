@@ -233,7 +233,9 @@ class Elsewhere(Scenario):
         # The one sentence, and no other.
         self.loop.set_exception_handler(
             lambda loop, context: (
-                None if MOVED in str(context.get("exception")) else self.faults.append(f"reached the loop: {context}")
+                None
+                if MOVED in str(context.get("exception"))
+                else self.faults.append(f"reached the loop: {context}")
             )
         )
         self.loop.run_until_complete(self.flood())
