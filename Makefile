@@ -36,7 +36,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -135,10 +135,14 @@ $(asan)/.built: $(testing) $(built)
 # The generators of the tests, with new seeds in each run.
 HAMMER_SECONDS ?= 600
 
-hammer: hammer-listener hammer-awaitable hammer-blocking hammer-hypothesis
+hammer: hammer-listener hammer-crossing hammer-awaitable hammer-blocking hammer-hypothesis
 
 hammer-listener: $(asan)/.built
 	$(with_asan) $(bin)/python -m scenarios --seconds $(HAMMER_SECONDS)
+
+# Connections that read inside each other's reads, and loops in other threads.
+hammer-crossing: $(asan)/.built
+	$(with_asan) $(bin)/python -m scenarios.crossing --seconds $(HAMMER_SECONDS)
 
 hammer-awaitable: $(asan)/.built
 	$(with_asan) $(bin)/python -X faulthandler -m scenarios.awaitable $(HAMMER_SECONDS)

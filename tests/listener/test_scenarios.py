@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from scenarios import crossing
 from scenarios.client import run
 from scenarios.program import draw
 
@@ -19,3 +20,11 @@ def test_whatever_callbacks_do_the_server_gets_what_was_sent(bout):
         program = draw(seed)
         faults = run(program)
         assert not faults, f"python -m scenarios --seed {seed}\n{program}\n" + "\n".join(faults)
+
+
+@pytest.mark.memory
+@pytest.mark.parametrize("bout", range(BOUTS // 4))
+def test_connections_that_read_inside_each_other_get_their_own_bytes(bout):
+    for seed in range(bout * SCENARIOS, (bout + 1) * SCENARIOS):
+        faults = crossing.run(seed)
+        assert not faults, f"python -m scenarios.crossing --seed {seed}\n" + "\n".join(faults)

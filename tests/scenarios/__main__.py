@@ -6,12 +6,14 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from scenarios.client import run
 from scenarios.program import draw
 
 
-def main() -> int:
+def main(run: Callable[[Any], list[str]] = run, draw: Callable[[int], Any] = draw) -> int:
     parser = argparse.ArgumentParser(prog="python -m scenarios", description=__doc__)
     parser.add_argument("--seed", type=int, help="play only this seed, and print its program")
     parser.add_argument("--first", type=int, help="the first seed; a random one by default")
@@ -37,4 +39,5 @@ def main() -> int:
     return bool(failed)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -24,7 +24,7 @@ cdef class Link(Protocol):
         object _loop
         readonly object underlying_transport
         Transport _fast             # underlying_transport if it can be called from C, else None
-        unsigned long _thread_id    # the loop's: no other thread may call
+        unsigned long _thread_id    # the loop's: no other thread may call, or read
         Scratch _scratch            # of that thread; never None before the collector clears it
 
         # Set by the Poller, which wants to know when something is sent or received. Tested by FrameWriter and
@@ -45,9 +45,17 @@ cdef class Link(Protocol):
             self._wrong_thread(method)
         return 0
     @cython.final
+    @cython.nonecheck(False)
+    cdef inline int _check_loop_thread(self) except -1:
+        """The check of every read: the loop, which reads, must not have moved."""
+        if PyThread_get_thread_ident() != self._thread_id:
+            self._loop_moved()
+        return 0
+    @cython.final
     cdef int _wrong_thread(self, str method) except -1
 
     # Overridden by PollingReader.
     cdef int _event(self) except -1
     # Overridden by WSTransport.
     cdef int _raise_closed(self) except -1
+    cdef int _loop_moved(self) except -1

@@ -2,7 +2,12 @@
 
 from wsfast._engine.memory cimport scratch_of_thread
 
+from asyncio import _get_running_loop
+
 from wsfast.tls import tls_of
+
+
+MOVED = "the event loop has moved to another thread: a connection stays in the thread that opened it"
 
 
 cdef class Link(Protocol):
@@ -27,6 +32,8 @@ cdef class Link(Protocol):
     __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
 
     cdef int _wrong_thread(self, str method) except -1:
+        if _get_running_loop() is self._loop:
+            raise RuntimeError(MOVED)
         instead = "send_threadsafe()" if method == "send" else "loop.call_soon_threadsafe()"
         raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use {instead}")
 
@@ -35,3 +42,6 @@ cdef class Link(Protocol):
 
     cdef int _raise_closed(self) except -1:
         """WSTransport knows how it was closed."""
+
+    cdef int _loop_moved(self) except -1:
+        """WSTransport ends the connection: its memory belongs to the thread that opened it."""

@@ -38,6 +38,7 @@ cdef class ReadBuffer:
 cdef class Scratch:
     cdef:
         ReadBuffer _buffer
+        void *_unreported           # the reader to which the buffer was lent last, if it has not been read into since
         int _short_reads            # since a long one, while the buffer is larger than READ_SIZE
         char *_spare_write
         char *_spare_large          # for frames that are longer
@@ -48,6 +49,7 @@ cdef class Scratch:
     cdef int _fit(self, Py_ssize_t headroom, Py_ssize_t most, Py_ssize_t least) except -1
     cdef ReadBuffer take_read(self, Py_ssize_t *start)
     cdef void give_read(self, ReadBuffer buffer) noexcept
+    cdef void return_lent(self, ReadBuffer buffer, void *reader) noexcept
 
     cdef char *take_write(self) except NULL
     cdef void give_write(self, char *area) noexcept

@@ -133,6 +133,7 @@ cdef class Scratch:
         has the buffer alone until give_read(), so that a read nested in a callback gets another one."""
         cdef ReadBuffer buffer = self._buffer
         self._buffer = None
+        self._unreported = NULL
         start[0] = 0 if buffer is None else buffer.claimed
         return buffer
 
@@ -143,6 +144,11 @@ cdef class Scratch:
             return
         if self._buffer is None or self._buffer.capacity < buffer.capacity:
             self._buffer = buffer
+
+    cdef void return_lent(self, ReadBuffer buffer, void *reader) noexcept:
+        """Return a buffer in which nothing was claimed since it was taken; take_read() gives the same again."""
+        self._buffer = buffer
+        self._unreported = reader
 
     cdef char *take_write(self) except NULL:
         """WRITE_SIZE bytes behind a cache line for a header, borrowed until give_write().

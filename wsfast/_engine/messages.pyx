@@ -82,6 +82,7 @@ cdef class Incoming:
         if self.is_plain or not ((<FrameFields>frame).rsv1 if is_first else message.decoder.encoded):
             return None
         inflated = self._inflate(frame)
+        self.transport._inflated += PyBytes_GET_SIZE(inflated)
         if not (is_first and fin):
             add_content(message, inflated, fin)
         return inflated

@@ -57,8 +57,8 @@ cdef class PollingReader(FrameReader):
     cdef int _start_polling(self) except -1
     cdef int _stop_polling(self) except -1
     cdef bint _holds_something(self) except -1
-    cdef int _attempt(self, bint waits) except -1
-    cdef bint _sleep(self, double left) except -1
+    cdef int _attempt(self) except -1
+    cdef int _sleep(self, double left) except -1
     cdef int _require_reading(self) except -1
     cdef int _log_received(self, WSFrame frame) except -1
     cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1

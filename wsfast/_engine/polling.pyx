@@ -22,7 +22,7 @@ from libc.stdint cimport uint64_t
 from wsfast._engine.core cimport WSF_CONTROL_BIT, wsf_monotonic_ns
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame
 from wsfast._engine.reader cimport FrameReader
-from wsfast._engine.socket cimport PULSE, Attempt, SocketTransport
+from wsfast._engine.socket cimport Attempt, SocketTransport
 from wsfast._engine.writer cimport UNLOGGED
 
 from wsfast._engine.frame_log import describe
@@ -37,12 +37,15 @@ cdef extern from *:
     #include <poll.h>
     #include <time.h>
 
+    /* For so many seconds the kernel waits at most: a signal that comes just before does not wake it. */
+    #define PULSE 0.25
+
     /* Sleeps until the socket is ready, a signal has come, or the time is up. Returns what poll(2) says of it, 0 if
-     * nothing. A very long sleep may end early. */
+     * nothing. A long sleep ends early. */
     static short wsf_sleep(int fd, int for_room, double seconds)
     {
         struct pollfd one = {.fd = fd, .events = POLLIN | (for_room ? POLLOUT : 0)};
-        seconds = fmin(seconds, 86400);
+        seconds = fmin(seconds, PULSE);
     #ifdef __linux__
         struct timespec left = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
         return ppoll(&one, 1, &left, NULL) > 0 ? one.revents : 0;
@@ -173,7 +176,7 @@ cdef class Poller:
             int attempt
         for attempt in range(ATTEMPTS):
             member = <PollingReader>self._direct[attempt % <int>len(self._direct)]
-            outcome = (<SocketTransport>member._fast).read_now(member._context, False)
+            outcome = (<SocketTransport>member._fast).read_now(member._context)
             if outcome != Attempt.NOTHING:
                 break  # callbacks ran, and may have changed everything here
             member._poll_misses += 1
@@ -228,16 +231,19 @@ cdef class PollingReader(FrameReader):
             uint64_t delivered = self._frames_received - self._frames_kept
             double deadline
             unsigned int attempts = 0
-            bint waits = False
         self._check_thread("poll")
         if not timeout >= 0:
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
         if self._takes_message:
             raise RuntimeError("poll() while a message is being taken out of its frame")
+        if self._busy_beneath or self._lent != NULL or (self._writing and not isinstance(self._fast, SocketTransport)):
+            raise RuntimeError("poll() while the transport beneath is reading or writing")
         self._require_receiving()
         self._flush()
         if self._reading != NULL:
             self._deliver_rest()
+        if self._deferred:
+            self._deliver_held()
         deadline = _now() + timeout
         while self._frames_received - self._frames_kept == delivered:
             if attempts:
@@ -248,29 +254,39 @@ cdef class PollingReader(FrameReader):
             if sleep and (attempts or not self._holds_something()):
                 PyErr_CheckSignals()
                 self._require_receiving()
-                waits = self._sleep(timeout)
+                self._sleep(timeout)
             else:
                 self._require_receiving()
-            self._attempt(waits)
+            self._attempt()
             if attempts == 0 and not isinstance(self._fast, SocketTransport):
-                self._fast._retry_ssl_read()  # that was the socket; since reading was paused TLS may hold records
+                self._run_beneath(self._fast._retry_ssl_read)  # that was the socket; since reading was paused TLS may hold records
             attempts += 1
             if attempts % ATTEMPTS_BEFORE_OTHERS == 0:
                 _let_others_run()
         return True
 
+    def _run_beneath(self, callback, *args):
+        """Run a callback of the transport beneath. Amid one, aiofastnet's TLS must not be entered again; it may be in a
+        callback of the program."""
+        cdef bint busy = self._busy_beneath
+        self._busy_beneath = True
+        try:
+            callback(*args)
+        finally:
+            self._busy_beneath = busy
+
     cdef bint _holds_something(self) except -1:
         """May TLS hold bytes that were received before, and that the kernel no longer has?"""
         return not isinstance(self._fast, SocketTransport) or (<SocketTransport>self._fast)._holds_something()
 
-    cdef int _attempt(self, bint waits) except -1:
+    cdef int _attempt(self) except -1:
         """Read once, by whatever reads this connection."""
         cdef uint64_t reads = self._reads
         self._require_reading()
         if isinstance(self._fast, SocketTransport):
-            (<SocketTransport>self._fast).read_now(None, waits)
+            (<SocketTransport>self._fast).read_now(None)
         else:
-            self._fast._read_ready()
+            self._run_beneath(self._fast._read_ready)
         if self._reads != reads:
             self._poll_hits += 1
         else:
@@ -284,11 +300,11 @@ cdef class PollingReader(FrameReader):
             raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
         return 0
 
-    cdef bint _sleep(self, double left) except -1:
-        """Wait in the kernel until bytes arrive, or the connection ends. Queued bytes go on leaving, which is the event
-        loop's work otherwise: the server may answer only when it has all of them. Signal handlers run.
+    cdef int _sleep(self, double left) except -1:
+        """Wait in the kernel until bytes arrive, or the connection ends, or a while. Queued bytes go on leaving, which is
+        the event loop's work otherwise: the server may answer only when it has all of them. Signal handlers run.
 
-        True: recv(2) shall wait, which saves a system call. It does so for a fixed time, by a clock of milliseconds.
+        poll(2) waits, not recv(2): no memory is promised to the kernel while other threads run.
         """
         cdef:
             Transport transport = self._fast
@@ -297,7 +313,7 @@ cdef class PollingReader(FrameReader):
             short events
         self._require_reading()
         if left <= 0:
-            return False
+            return 0
         if isinstance(transport, WritableTransport):
             fd = (<WritableTransport>transport)._fileno
             unsent = (<WritableTransport>transport)._write_backlog_size > 0
@@ -305,18 +321,14 @@ cdef class PollingReader(FrameReader):
             fd = transport.get_extra_info("socket").fileno()
             unsent = transport.get_write_buffer_size() > 0
         if fd < 0:
-            return False
-        if not unsent and left > 1e-3 * PULSE and isinstance(transport, SocketTransport):
-            # A read that gets the kernel's stamps never waits.
-            if not (<SocketTransport>transport)._kernel_stamps:
-                return True
+            return 0
         with nogil:
             events = wsf_sleep(fd, unsent, left)
         PyErr_CheckSignals()
         if unsent and events & POLLOUT:
-            transport._write_ready()
+            self._run_beneath(transport._write_ready)
         self._require_receiving()
-        return False
+        return 0
 
     cdef int _require_receiving(self) except -1:
         """WSTransport knows whether frames may still arrive."""

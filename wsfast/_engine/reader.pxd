@@ -7,6 +7,17 @@ from wsfast._engine.memory cimport ReadBuffer
 from wsfast._engine.writer cimport FrameWriter
 
 
+cdef class Lent:
+    cdef:
+        FrameReader _reader
+        ReadBuffer _buffer
+        Py_ssize_t _start           # in the buffer
+        Py_ssize_t _size
+        bint _is_own                # the buffer is the reader's, not of the Scratch
+
+    cdef void _give_back(self) noexcept
+
+
 # The methods of a class alone set its fields, unless another class is named.
 cdef class FrameReader(FrameWriter):
     cdef:
@@ -20,6 +31,12 @@ cdef class FrameReader(FrameWriter):
         Py_ssize_t _own_limit       # how far it may be read into: so much is claimed
         Py_ssize_t _own_frame       # the size of the whole: it is not delivered before it is there
 
+        # The Lent that a transport of others fills now, or NULL. It lives as long as the view that the transport has.
+        PyObject *_lent
+        Py_ssize_t _lent_rest       # _rest_size when it was lent
+
+        bint _busy_beneath          # a callback of aiofastnet's TLS runs; see PollingReader._run_beneath()
+
         # Set by WSTransport, and by Inbox with _read_at_most().
         Py_ssize_t _max_read        # bytes to read at once, at most
         Py_ssize_t _read_size       # as many as are worth it: more than READ_SIZE while long frames come
@@ -30,6 +47,12 @@ cdef class FrameReader(FrameWriter):
         ReadBuffer _held
         Py_ssize_t _held_size
         tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
+        # What Incoming has inflated since the rest of a read was last deferred; and whether it is, until
+        # _deliver_held(). Inbox leaves such a rest alone.
+        Py_ssize_t _inflated
+        bint _deferred
+        bint _paused_for_it         # reading was not paused before
+        bint _goes_on               # the loop will call _go_on()
 
         # The bytes being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on,
         # and must deliver these first. The reference is that of _consume().
@@ -58,6 +81,11 @@ cdef class FrameReader(FrameWriter):
         uint64_t _reads
         uint64_t _empty_wakeups
 
+    cdef int _read_area(self, char **ptr, Py_ssize_t *size) except -1
+    cdef int _received(self, Py_ssize_t nbytes) except -1
+    cdef int _report_lent(self, Py_ssize_t nbytes) except -1
+    cdef int _copy_received(self, const char *data, Py_ssize_t size) except -1
+    cdef Lent _lend(self)
     cdef void _notify_read_done(self) noexcept
     cdef void _woken_for_nothing(self) noexcept
     cdef void _read_more(self, Py_ssize_t size) noexcept
@@ -72,6 +100,8 @@ cdef class FrameReader(FrameWriter):
     cdef int _hold(self, const char *data, Py_ssize_t size) except -1
     cdef int _deliver_held(self) except -1
     cdef int _drop_held(self) except -1
+    cdef int _defer(self) except -1
+    cdef int _end_deferral(self) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
 

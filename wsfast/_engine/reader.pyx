@@ -2,10 +2,9 @@
 
 cimport cython
 from aiofastnet.utils cimport NoResult
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -44,6 +43,34 @@ from wsfast._engine.writer cimport FrameWriter
 cdef enum:
     # Long frames have ended when a connection had none among so many reads.
     SHORT_AFTER = 1024
+    # So much is inflated before the event loop runs, and a message. It takes a millisecond or two. A read of 256 KiB may
+    # become 250 MiB.
+    INFLATED_AT_ONCE = 1024 * 1024
+
+
+@cython.final
+@cython.no_gc_clear  # to give back what it holds
+cdef class Lent:
+    """Memory for one read of a transport that is not wsfast's own. Such a transport runs Python before it reports what it
+    has read (it logs; signal handlers and finalizers run), or lets other threads run. So the memory is out of the
+    thread's Scratch until the transport has reported, or has dropped the view.
+    """
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self._buffer.data + self._start, self._size, 0, flags)
+
+    def __dealloc__(self):
+        if self._reader is not None:
+            self._give_back()
+
+    cdef void _give_back(self) noexcept:
+        if self._reader._lent == <PyObject *>self:
+            self._reader._lent = NULL
+            if not self._is_own:
+                self._reader._scratch.return_lent(self._buffer, <void *>self._reader)
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle 'Lent' object")
 
 
 cdef class FrameReader(FrameWriter):
@@ -58,13 +85,17 @@ cdef class FrameReader(FrameWriter):
     cpdef is_buffered_protocol(self):
         return True
 
-    cdef NoResult get_buffer_c(self, Py_ssize_t hint, char **ptr, Py_ssize_t *size) except NoResult.EXC:
+    # ---- for wsfast's own transports
+
+    cdef int _read_area(self, char **ptr, Py_ssize_t *size) except -1:
+        """Where the next read may go. The memory is not lent: no Python may run before _received()."""
+        self._check_loop_thread()
         if self._own is not None:
             ptr[0] = self._own.data + self._own_end
             size[0] = min(self._own_limit - self._own_end, self._max_read)
         else:
             self._scratch.reading_area(self._rest_size, self._read_size, ptr, size)
-        return NoResult.OK
+        return 0
 
     def _read_at_most(self, Py_ssize_t size):
         if size <= 0:
@@ -95,39 +126,86 @@ cdef class FrameReader(FrameWriter):
         """Note for stats that the loop reported bytes which a poll had read already."""
         self._empty_wakeups += 1
 
+    # ---- for transports of others
+
     cpdef get_buffer(self, Py_ssize_t sizehint):
-        """For transports that know no C interface."""
+        """A view of the memory that is lent for one read. buffer_updated() gives it back, or the end of the view."""
+        return memoryview(self._lend())
+
+    cdef NoResult get_buffer_c(self, Py_ssize_t hint, char **ptr, Py_ssize_t *size) except NoResult.EXC:
+        """Nothing is lent where nothing says when the read is over: see connection_made()."""
+        raise NotImplementedError("get_buffer_c()")
+
+    cpdef buffer_updated(self, Py_ssize_t nbytes):
+        cdef bint busy = self._busy_beneath
+        self._busy_beneath = False  # callbacks may poll
+        try:
+            self._report_lent(nbytes)
+        finally:
+            self._busy_beneath = busy
+
+    cdef int _report_lent(self, Py_ssize_t nbytes) except -1:
         cdef:
-            char *ptr
-            char *again
-            Py_ssize_t size
-        self.get_buffer_c(sizehint, &ptr, &size)
-        while True:
-            view = PyMemoryView_FromMemory(ptr, size, PyBUF_WRITE)
-            again = ptr
-            self.get_buffer_c(sizehint, &ptr, &size)
-            if ptr == again:
-                return view
-            # To make the view has collected garbage, and a finalizer has read meanwhile.
+            ReadBuffer buffer
+            Lent lent
+        if self._lent == NULL:
+            # uvloop's TLS lets go of the view first. If there was another read since, the bytes may be its own.
+            if self._own is None and (self._scratch._unreported != <void *>self or self._rest_size != self._lent_rest):
+                raise RuntimeError("buffer_updated() without get_buffer()")
+            return self._received(nbytes)
+        lent = <Lent>self._lent
+        buffer = lent._buffer
+        lent._give_back()
+        if nbytes < 0 or nbytes > lent._size:
+            raise ValueError(f"{nbytes} bytes cannot have been received")
+        if (self._own is buffer and self._own_end == lent._start if lent._is_own
+                else self._own is None and self._rest_size == self._lent_rest):
+            return self._received(nbytes)
+        # Python ran meanwhile, and delivered bytes that were held back: these follow others than they were to.
+        return self._copy_received(buffer.data + lent._start, nbytes)
 
     cpdef data_received(self, data):
         """For transports that do not read into a protocol's buffer."""
-        cdef:
-            Py_buffer view  # a typed memoryview would compile 140 KB of Cython's own code into the module
-            char *ptr
-            Py_ssize_t size, done = 0
+        cdef Py_buffer view  # a typed memoryview would compile 140 KB of Cython's own code into the module
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            while done < view.len:
-                self.get_buffer_c(-1, &ptr, &size)
-                size = min(size, view.len - done)
-                memcpy(ptr, <const char *>view.buf + done, size)
-                done += size
-                self.buffer_updated(size)
+            self._copy_received(<const char *>view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
 
-    cpdef buffer_updated(self, Py_ssize_t nbytes):
+    cdef int _copy_received(self, const char *data, Py_ssize_t size) except -1:
+        cdef:
+            char *ptr
+            Py_ssize_t room, done = 0
+        while done < size:
+            self._read_area(&ptr, &room)
+            room = min(room, size - done)
+            memcpy(ptr, data + done, room)
+            done += room
+            self._received(room)
+        return 0
+
+    cdef Lent _lend(self):
+        cdef:
+            Lent lent = Lent.__new__(Lent)
+            char *ptr
+            Py_ssize_t claimed
+        if self._lent != NULL:
+            raise RuntimeError("get_buffer() while another read is under way")
+        self._read_area(&ptr, &lent._size)
+        if self._own is not None:
+            lent._buffer = self._own
+            lent._is_own = True
+        else:
+            lent._buffer = self._scratch.take_read(&claimed)
+            self._lent_rest = self._rest_size
+        lent._start = ptr - lent._buffer.data
+        lent._reader = self
+        self._lent = <PyObject *>lent
+        return lent
+
+    cdef int _received(self, Py_ssize_t nbytes) except -1:
+        """So many bytes were put where _read_area() said."""
         cdef:
             FrameReader alive = self  # a callback may drop every other reference
             ReadBuffer buffer = self._own
@@ -144,10 +222,10 @@ cdef class FrameReader(FrameWriter):
             alive._own_updated(buffer, nbytes)
             if alive._notifies_poller:
                 alive._event()
-            return
+            return 0
         buffer = self._scratch.take_read(&start)
         if buffer is None:
-            raise RuntimeError("buffer_updated() without get_buffer()")
+            raise RuntimeError("_received() without _read_area()")
         start += aligned(self._rest_size) - self._rest_size
         end = start + self._rest_size + nbytes
         if nbytes < 0 or end > buffer.capacity:
@@ -167,6 +245,7 @@ cdef class FrameReader(FrameWriter):
             alive._scratch.give_read(buffer)
         if alive._notifies_poller:
             alive._event()
+        return 0
 
     cdef int _own_updated(self, ReadBuffer buffer, Py_ssize_t nbytes) except -1:
         """`buffer` is that of a long frame that is arriving."""
@@ -293,8 +372,11 @@ cdef class FrameReader(FrameWriter):
     cdef int _deliver_held(self) except -1:
         """There is room again: go on. It may be held back again."""
         cdef:
-            ReadBuffer buffer = self._held
-            Py_ssize_t size = self._held_size
+            ReadBuffer buffer
+            Py_ssize_t size
+        if self._deferred:
+            self._end_deferral()
+        buffer, size = self._held, self._held_size
         if buffer is None:
             return 0
         self._held = None
@@ -311,6 +393,35 @@ cdef class FrameReader(FrameWriter):
         if self._lost_held is not None:
             self._loop.call_soon(self.connection_lost, *self._lost_held)
             self._lost_held = None
+        return 0
+
+    cdef int _defer(self) except -1:
+        """Much was inflated: the rest of the read waits for the next iteration of the event loop."""
+        self._inflated = 0
+        if self._held is not None:
+            return 0
+        self._hold_back()
+        if self._held is None:
+            return 0
+        self._deferred = True
+        transport = self.underlying_transport
+        self._paused_for_it = not transport.is_closing() and transport.is_reading()
+        if self._paused_for_it:
+            transport.pause_reading()
+        if not self._goes_on:
+            self._goes_on = True
+            self._loop.call_soon(self._go_on)
+        return 0
+
+    def _go_on(self):
+        self._goes_on = False
+        if self._deferred:
+            self._deliver_held()
+
+    cdef int _end_deferral(self) except -1:
+        self._deferred = False
+        if self._paused_for_it and not self.underlying_transport.is_closing():
+            self.underlying_transport.resume_reading()
         return 0
 
     @cython.nonecheck(False)  # see writer.pyx; `buffer` is what _consume() reads, and `frame` was made here
@@ -366,6 +477,8 @@ cdef class FrameReader(FrameWriter):
                     break
             else:
                 self._dispatch(frame)
+                if self._inflated > INFLATED_AT_ONCE:
+                    self._defer()
         self._frame_end = end
         return 0
 

@@ -4,11 +4,6 @@ from aiofastnet.transport cimport WritableTransport
 from wsfast._engine.reader cimport FrameReader
 
 
-cdef enum:
-    # For so many milliseconds recv(2) waits at most. A signal that comes just before it does not wake it.
-    PULSE = 250
-
-
 # What became of an attempt to read the socket.
 cdef enum Attempt:
     RAISED = -1
@@ -25,14 +20,11 @@ cdef class SocketTransport(WritableTransport):
         bint _write_eof             # nothing more is written,
         bint _eof_sent              # and the kernel knows
         bint _kernel_stamps
-        bint _lets_wait             # recv(2) waits, unless it is told not to
         bint _begun
 
-    cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED
+    cdef Attempt read_now(self, object context) except Attempt.RAISED
     @cython.final
-    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2
-    @cython.final
-    cdef Py_ssize_t _receive_waiting(self, char *ptr, Py_ssize_t size) except -2
+    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2
     cdef bint _holds_something(self) noexcept
     @cython.final
     cdef bint _put(self, char *ptr, Py_ssize_t size) except -1

@@ -29,10 +29,8 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #include <errno.h>
-    #include <fcntl.h>
     #include <string.h>
     #include <sys/socket.h>
-    #include <sys/time.h>
     #include <netinet/in.h>
     #include <netinet/tcp.h>
     #include <sys/uio.h>
@@ -59,25 +57,6 @@ cdef extern from *:
             sent = send(fd, data, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
         while (sent < 0 && errno == EINTR);
         return sent;
-    }
-
-    /* Lets wsf_receive_waiting() wait, at most for this time. */
-    static int wsf_let_wait(int fd, int milliseconds)
-    {
-        struct timeval time = {milliseconds / 1000, milliseconds % 1000 * 1000};
-        int flags = fcntl(fd, F_GETFL);
-        if (flags < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) < 0)
-            return -1;
-        return fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
-    }
-
-    /* recv(2) that waits. A signal ends the wait as well: then it reports that there is nothing. */
-    static Py_ssize_t wsf_receive_waiting(int fd, char *buffer, Py_ssize_t size)
-    {
-        ssize_t received = recv(fd, buffer, (size_t)size, 0);
-        if (received < 0 && errno == EINTR)
-            errno = EAGAIN;
-        return received;
     }
 
     #ifdef SO_TIMESTAMPNS
@@ -132,8 +111,6 @@ cdef extern from *:
     """
     Py_ssize_t wsf_receive(int fd, char *buffer, Py_ssize_t size)
     Py_ssize_t wsf_send(int fd, const char *data, Py_ssize_t size)
-    int wsf_let_wait(int fd, int milliseconds)
-    Py_ssize_t wsf_receive_waiting(int fd, char *buffer, Py_ssize_t size) nogil
     int wsf_stamp_receipts(int fd)
     Py_ssize_t wsf_receive_stamped(int fd, char *buffer, Py_ssize_t size, int64_t *stamp)
     void wsf_acknowledge_at_once(int fd)
@@ -222,12 +199,12 @@ cdef class SocketTransport(WritableTransport):
         return NoResult.OK
 
     def _read_ready(self):
-        if self.read_now(None, False) == Attempt.NOTHING:
+        if self.read_now(None) == Attempt.NOTHING:
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
-    cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED:
+    cdef Attempt read_now(self, object context) except Attempt.RAISED:
         """Read once what there is. What calls back, now or when the connection is gone, runs in `context`, unless that
-        is None. It may wait in the kernel, see `_receive`."""
+        is None."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
@@ -236,8 +213,8 @@ cdef class SocketTransport(WritableTransport):
         if self._finalizing_close or self._read_paused or reader is None:
             return Attempt.STOPPED
         try:
-            reader.get_buffer_c(-1, &ptr, &size)
-            received = self._receive(ptr, size, waits)
+            reader._read_area(&ptr, &size)
+            received = self._receive(ptr, size)
             if received < 0:
                 return Attempt.NOTHING
             if context is not None:
@@ -247,7 +224,7 @@ cdef class SocketTransport(WritableTransport):
                 self._call_protocol_eof_received()
                 self.close()
                 return Attempt.STOPPED
-            reader.buffer_updated(received)
+            reader._received(received)
             return Attempt.RECEIVED
         except BaseException:
             if context is not None and not entered:
@@ -259,33 +236,15 @@ cdef class SocketTransport(WritableTransport):
             if entered:
                 PyContext_Exit(context)
 
-    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size, bint waits) except -2:
-        """recv(2): how much there was, -1 if there is nothing yet, 0 at the end.
-
-        :param waits: until there is something, for PULSE milliseconds at most, or until a signal comes; other threads
-            run meanwhile. Not with `kernel_stamps`
-        """
+    cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2:
+        """recv(2): how much there was, -1 if there is nothing yet, 0 at the end."""
         cdef Py_ssize_t received
-        if waits:
-            received = self._receive_waiting(ptr, size)
-        elif self._kernel_stamps:
+        if self._kernel_stamps:
             received = wsf_receive_stamped(self._fileno, ptr, size, &self._reader._kernel_stamp)
         else:
             received = wsf_receive(self._fileno, ptr, size)
         if received < 0 and not wsf_would_block():
             PyErr_SetFromErrno(OSError)
-        return received
-
-    cdef Py_ssize_t _receive_waiting(self, char *ptr, Py_ssize_t size) except -2:
-        cdef Py_ssize_t received
-        if not self._lets_wait:
-            if wsf_let_wait(self._fileno, PULSE) < 0:
-                PyErr_SetFromErrno(OSError)
-            self._lets_wait = True
-        with nogil:
-            received = wsf_receive_waiting(self._fileno, ptr, size)
-        # Perhaps it did not wait: libuv makes a descriptor that it begins to watch one that does not.
-        self._lets_wait = received > 0
         return received
 
     cdef bint _holds_something(self) noexcept:

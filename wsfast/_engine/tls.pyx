@@ -317,7 +317,7 @@ cdef class TLSTransport(SocketTransport):
             self._loop.call_soon(self._read_ready)
         return NoResult.OK
 
-    cdef Attempt read_now(self, object context, bint waits) except Attempt.RAISED:
+    cdef Attempt read_now(self, object context) except Attempt.RAISED:
         """Deliver everything that is left from the last read. If nothing is left, read once from the socket first."""
         cdef:
             FrameReader reader = self._reader
@@ -331,11 +331,11 @@ cdef class TLSTransport(SocketTransport):
             return Attempt.STOPPED
         try:
             while True:
-                reader.get_buffer_c(-1, &ptr, &room)
+                reader._read_area(&ptr, &room)
                 # No Python runs from here until the engine has the data: other connections share this memory.
                 received = 0
                 if session._step == WST_OK:
-                    received = self._receive(self._area.incoming, min(room, INCOMING), waits)
+                    received = self._receive(self._area.incoming, min(room, INCOMING))
                     if received < 0:
                         return outcome
                 if context is not None and not entered:
@@ -348,7 +348,7 @@ cdef class TLSTransport(SocketTransport):
                     <wst_stream *>session._stream, self._area.incoming, received, ptr, room, &filled)
                 if filled and not self._closing:
                     outcome = Attempt.RECEIVED
-                    reader.buffer_updated(filled)
+                    reader._received(filled)
                 if session._to_send() and not self._finalizing_close:
                     self._send_pending()
                 if session._step == WST_OK:

@@ -44,7 +44,7 @@ from wsfast._engine.link cimport State
 from wsfast._engine.methods cimport enter_method, python_override
 from wsfast._engine.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
-from wsfast._engine.socket cimport acknowledge_at_once
+from wsfast._engine.socket cimport SocketTransport, acknowledge_at_once
 from wsfast._engine.violation cimport violation, violation_reason
 
 from wsfast import closing
@@ -52,6 +52,7 @@ from wsfast._engine.copying import reduced
 from wsfast.exceptions import Close, WSProtocolError
 from wsfast.logs import guarded
 from wsfast._engine.keepalive import Keepalive
+from wsfast._engine.link import MOVED
 from wsfast._engine.tuning import Tuning
 
 
@@ -272,6 +273,11 @@ cdef class WSTransport(PollingReader):
     cdef int _raise_closed(self) except -1:
         raise self._closed()
 
+    cdef int _loop_moved(self) except -1:
+        exc = RuntimeError(MOVED)
+        self._failure = self._failure or exc
+        raise exc  # at which the transport beneath drops the connection
+
     def _closed(self):
         cause = self._failure or self._cause if self.close_info is None else self.close_info.cause
         return closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent, cause)
@@ -282,6 +288,9 @@ cdef class WSTransport(PollingReader):
         self.underlying_transport = transport
         if isinstance(transport, Transport):
             self._fast = transport
+            if not isinstance(transport, SocketTransport):
+                # aiofastnet logs, for one, amid a read. Its C interface does not say when a read is over; a view does.
+                self._fast._protocol_aiofn = False
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:

@@ -75,7 +75,7 @@ async def connect(
                 await _by_rustls(loop, transport, config, sock, port, tls)
                 return
         connect = (
-            functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
+            functools.partial(aiofastnet.create_connection, _quiet(loop, transport)) if fast else loop.create_connection
         )
         try:
             await connect(lambda: transport, sock=sock, ssl=context, **tls)
@@ -189,8 +189,8 @@ async def _through_tls(
     create: Any = loop.create_connection
     start: Any = loop.start_tls
     if fast:
-        create = functools.partial(aiofastnet.create_connection, _quiet(loop))
-        start = functools.partial(aiofastnet.start_tls, _quiet(loop))
+        create = functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
+        start = functools.partial(aiofastnet.start_tls, _quiet(loop, transport))
     try:
         await proxied.connect_tls(create, start, sock, tunnel, transport, proxy_tls, tls or None)
     except ssl.SSLCertVerificationError as exc:
@@ -244,14 +244,26 @@ class _LoopOfTLS(LoopProxy):
 
     When reading resumes, it waits for the socket, whatever it has read and not decrypted: a server that has no more to
     say would be waited for without end.
+
+    It logs amid what it does, and a handler may poll: the receiver is told when its callbacks run.
     """
 
     _reads = False
 
+    def __init__(self, loop: asyncio.AbstractEventLoop, receiver: WSTransport) -> None:
+        super().__init__(loop)
+        self._run = receiver._run_beneath
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> asyncio.Handle:
+        return self._loop.call_soon(self._run, callback, *args, **kwargs)
+
+    def add_writer(self, fd: int, write: Callable[[], object]) -> None:
+        self._loop.add_writer(fd, functools.partial(self._run, write))
+
     def add_reader(self, fd: int, read: Callable[[], object]) -> None:
-        self._loop.add_reader(fd, read)
+        self._loop.add_reader(fd, functools.partial(self._run, read))
         if self._reads:  # again
-            self._loop.call_soon(read.__self__._retry_ssl_read)  # type: ignore[attr-defined]
+            self.call_soon(read.__self__._retry_ssl_read)  # type: ignore[attr-defined]
         self._reads = True
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -259,8 +271,8 @@ class _LoopOfTLS(LoopProxy):
             self._loop.call_exception_handler(context)
 
 
-def _quiet(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-    return cast("asyncio.AbstractEventLoop", _LoopOfTLS(of_transports(loop)))
+def _quiet(loop: asyncio.AbstractEventLoop, receiver: WSTransport) -> asyncio.AbstractEventLoop:
+    return cast("asyncio.AbstractEventLoop", _LoopOfTLS(of_transports(loop), receiver))
 
 
 # What OpenSSL calls a first record that is none of TLS.

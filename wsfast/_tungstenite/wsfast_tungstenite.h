@@ -190,7 +190,7 @@ int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const
                  uint16_t port);
 /*
  * TLS by OpenSSL, within the TLS that there is, if any. ssl: an SSL that was made with the SSL_CTX context and on BIOs in
- * memory, and whose handshake is done. The caller keeps it alive until wst_free() has returned, and does not use it.
+ * memory, and whose handshake is done. The connection takes a reference to it. The caller does not use it any more.
  */
 int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);
 /* What was agreed with the server, after the handshake. Returns WST_CLOSED if OpenSSL encrypts, or nothing does. */

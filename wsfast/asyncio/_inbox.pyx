@@ -502,7 +502,7 @@ cdef class Inbox(WSListener):
             bint is_awaited = self.receiving and self.waiter.is_armed()
         if self._policy is not None and self._policy.limit(self):
             return 0
-        if self.paused or self._discarding or self.closed:
+        if self.paused or self._discarding or self.closed or self.transport._deferred:
             return 0
         if not is_held and (is_awaited or (self._reading_on and self.bytes <= self._most)):
             return 0

@@ -498,6 +498,8 @@ cdef object _bytes_like(message):
 def enter_methods(cls):
     """Enter recv() and send() into a subclass: CPython 3.11 to 3.13 take their short cut for methods of C only if the
     object is of the very class whose method it is."""
+    if not (isinstance(cls, type) and issubclass(cls, Connection)):
+        raise TypeError(f"{cls!r} is not a subclass of Connection")
     for name in ("recv", "send"):
         setattr(cls, name, PyDescr_NewMethod(
             <PyTypeObject *>cls, (<PyMethodDescrObject *>Connection.__dict__[name]).d_method))

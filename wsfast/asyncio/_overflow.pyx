@@ -68,7 +68,7 @@ cdef bint _is_over(Inbox inbox, Py_ssize_t spared) noexcept:
 
 cdef int _go_on(Inbox inbox) except -1:
     """Deliver the rest of the read if it was held back, because the queue has room again."""
-    if inbox.transport._held is None or inbox.paused or inbox.closed or inbox._discarding:
+    if inbox.transport._held is None or inbox.transport._deferred or inbox.paused or inbox.closed or inbox._discarding:
         return 0
     if inbox.transport._state > State.CLOSING:
         return inbox._discard()

@@ -45,6 +45,8 @@ functions! {
     SSL_get_rbio(Pointer) -> Pointer;
     SSL_get_wbio(Pointer) -> Pointer;
     SSL_get_SSL_CTX(Pointer) -> Pointer;
+    SSL_up_ref(Pointer) -> c_int;
+    SSL_free(Pointer) -> ();
     BIO_read(Pointer, Pointer, c_int) -> c_int;
     BIO_write(Pointer, *const c_void, c_int) -> c_int;
     BIO_ctrl_pending(Pointer) -> usize;

@@ -1,8 +1,8 @@
 //! The TLS of a connection by OpenSSL itself, for whoever passes an ssl.SSLContext.
 //!
 //! Python makes the SSL with that context, on BIOs in memory, and shakes hands with it: so the context is honoured by
-//! definition, and its callbacks run where no lock is held. Then it leaves the SSL to us, and keeps it alive. From
-//! here on no Python runs, since OpenSSL has none to call: so the caller may hold locks, and not Python's.
+//! definition, and its callbacks run where no lock is held. Then it leaves the SSL to us, and we hold a reference of
+//! our own. From here on no Python runs, since OpenSSL has none to call: so the caller may hold locks, and not Python's.
 
 use std::ffi::{c_int, c_void};
 
@@ -44,8 +44,7 @@ unsafe impl Send for OpenSslSession {}
 
 impl OpenSslSession {
     /// # Safety
-    /// `ssl` is an SSL that outlives the session and that nobody else uses, or no SSL at all but then not made with
-    /// `context`.
+    /// `ssl` is an SSL that nobody else uses from now on, or no SSL at all but then not made with `context`.
     pub unsafe fn new(ssl: Pointer, context: Pointer) -> Result<Self, String> {
         let openssl = openssl::loaded().ok_or("OpenSSL is not loaded")?;
         openssl.check(ssl, context)?;
@@ -56,6 +55,9 @@ impl OpenSslSession {
         (openssl.SSL_set_options)(ssl, SSL_OP_NO_RENEGOTIATION);
         let mut wire = Vec::new();
         wire.try_reserve_exact(LEAST).map_err(|_| "out of memory")?;
+        if (openssl.SSL_up_ref)(ssl) != 1 {
+            return Err("the TLS of this connection cannot be kept".to_string());
+        }
         Ok(OpenSslSession { openssl, ssl, wire, sent: 0, failed: false, errno: libc::EIO })
     }
 
@@ -177,6 +179,13 @@ impl OpenSslSession {
     fn error(&mut self) -> Cause {
         self.failed = true;
         Cause::Tls(self.openssl.take_error().unwrap_or_else(|| "TLS failed without a reason".to_string()))
+    }
+}
+
+impl Drop for OpenSslSession {
+    fn drop(&mut self) {
+        // SAFETY: the session holds a reference. Python may have dropped its own: then the BIOs in memory go, too.
+        unsafe { (self.openssl.SSL_free)(self.ssl) };
     }
 }
 

@@ -1,0 +1,260 @@
+"""Who may write to the memory that is read into, and when: transports of others, other threads, loops that move."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import socket
+import threading
+import zlib
+from typing import Any
+
+import pytest
+import uvloop
+from scenarios.peer import Peer
+from support import certificates, frames
+from support.frames import binary, text
+from support.listeners import Recorder
+from support.mock import Wire
+
+import wsfast
+from wsfast import ConnectionClosed, WSListener, ws_connect
+from wsfast.asyncio._messaging import enter_methods
+
+pytestmark = pytest.mark.memory
+
+MOVED = "the event loop has moved to another thread: a connection stays in the thread that opened it"
+
+
+def test_what_is_lent_is_nobody_else_s_until_it_is_reported(loop):
+    """The other connection reads, amid the read of a transport that is not wsfast's own."""
+    wire, other = Wire(loop), Wire(loop)
+    data = text(frames.pattern(1000, 1))
+    for _ in range(3):
+        lent = wire.transport.get_buffer(-1)
+        lent[: len(data)] = data
+        other.feed(text(frames.pattern(200_000, 2)))
+        wire.transport.buffer_updated(len(data))
+        del lent
+    assert wire.listener.payloads == 3 * [frames.pattern(1000, 1)]
+    assert other.listener.payloads == 3 * [frames.pattern(200_000, 2)]
+    wire.lose(), other.lose()
+
+
+def test_a_view_that_is_kept_writes_to_nobody_s_memory(loop):
+    """An io_uring completes late; or a traceback keeps the view. The end of the view gives the memory back."""
+    wire, other = Wire(loop), Wire(loop)
+    late = wire.transport.get_buffer(-1)
+    wire.lose()
+    other.feed(text("a" * 1000)[:-1])
+    late[:] = bytes(len(late))
+    del late, wire
+    gc.collect()
+    other.feed(b"a")
+    assert other.listener.payloads == [b"a" * 1000]
+    other.lose()
+
+
+def test_a_view_that_was_dropped_is_reported_at_once_or_refused(loop):
+    """As uvloop's TLS does. If another connection has read since, the bytes there are its own."""
+    wire, other = Wire(loop), Wire(loop)
+    wire.transport.get_buffer(-1)[:3] = text("a")
+    wire.transport.buffer_updated(3)
+    wire.transport.get_buffer(-1)[:3] = text("b")
+    other.feed(text("c"))
+    with pytest.raises(RuntimeError, match="without get_buffer"):
+        wire.transport.buffer_updated(3)
+    assert wire.listener.payloads == [b"a"]
+    wire.lose(), other.lose()
+
+
+def test_a_transport_reads_once_at_a_time(loop):
+    wire = Wire(loop)
+    lent = wire.transport.get_buffer(-1)
+    with pytest.raises(RuntimeError, match="another read is under way"):
+        wire.transport.get_buffer(-1)
+    lent.release()
+    with pytest.raises(NotImplementedError):
+        wire.transport.poll(0)
+    wire.lose()
+
+
+class Polling(logging.Handler):
+    def __init__(self, poll) -> None:
+        super().__init__(logging.DEBUG)
+        self.poll = poll
+        self.refused = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.poll()
+        except RuntimeError as exc:
+            self.refused.add(str(exc))
+
+
+@contextlib.contextmanager
+def handled(handler: logging.Handler):
+    logger = logging.getLogger("aiofastnet")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+
+class Opened:
+    """A connection over a socket pair, whose server runs where the test does."""
+
+    def __init__(self, way: str, compressed: bool = False) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        for sock in (self.ours, self.theirs):
+            sock.setblocking(False)
+        self.peer = Peer(self.theirs, way != "plain", compressed)
+        self.url = f"ws{'s' * (way != 'plain')}://localhost/"
+        make = certificates.WAYS[way]
+        self.options: dict[str, Any] = {
+            "ssl": None if make is None else make(),
+            "compression": "deflate" if compressed else None,
+        }
+
+    async def open(self, face: str, **options: Any) -> Any:
+        if face != "awaitable":
+            options["use_aiofastnet"] = None if face == "listener" else False
+            listener, own = options.pop("listener", Recorder), self.ours
+            opening = ws_connect(
+                listener, self.url, socket_factory=lambda uri: own, **self.options, **options
+            )
+        else:
+            opening = wsfast.connect(self.url, sock=self.ours, **self.options, **options)
+        connecting = asyncio.ensure_future(opening)
+        while not connecting.done():
+            self.peer.read(100_000)
+            await asyncio.sleep(0)
+        connection = await connecting
+        return connection if face == "awaitable" else connection[0]
+
+
+async def test_a_connection_is_not_polled_amid_its_own_read():
+    """aiofastnet logs amid a read when the loop is in debug mode."""
+    asyncio.get_running_loop().set_debug(True)
+    opened, listener = Opened("openssl"), Recorder()
+    transport = await opened.open("listener", listener=lambda: listener)
+    handler = Polling(lambda: transport.poll(0))
+    with handled(handler):
+        opened.peer.write(binary(frames.pattern(100_000)))
+        await listener.until(lambda: listener.frames)
+    assert handler.refused == {"poll() while the transport beneath is reading or writing"}
+    assert listener.payloads == [frames.pattern(100_000)]
+    transport.abort()
+    await transport.wait_disconnected()
+    opened.theirs.close()
+
+
+@pytest.mark.parametrize(
+    "make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+@pytest.mark.parametrize("face", ["listener", "listener on the loop's", "awaitable"])
+@pytest.mark.parametrize("way", certificates.WAYS)
+@pytest.mark.parametrize("what", ["text", "eof"])
+def test_a_loop_that_moves_to_another_thread_ends_its_connections(make_loop, way, face, what):
+    loop = make_loop()
+    raised = []
+    loop.set_exception_handler(lambda loop, context: raised.append(str(context.get("exception"))))
+    opened = Opened(way)
+    connection = loop.run_until_complete(opened.open(face))
+    transport = connection.protocol if face == "awaitable" else connection
+
+    async def elsewhere():
+        with pytest.raises(RuntimeError, match=MOVED):
+            transport.send(wsfast.WSMsgType.TEXT, "a")
+        opened.peer.serve(what, 1)
+        if what == "eof" and way != "plain":
+            opened.peer.serve("close_notify", 0)
+        while not transport.is_disconnected:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(elsewhere()))
+    thread.start()
+    thread.join()
+    if face != "awaitable":
+        with pytest.raises(RuntimeError, match=MOVED):
+            loop.run_until_complete(transport.wait_disconnected())
+    else:
+        with pytest.raises(ConnectionClosed) as closed:
+            loop.run_until_complete(connection.recv())
+        assert str(closed.value.__cause__) == MOVED
+    assert str(transport.close_info.cause) == MOVED
+    assert len(raised) == 1
+    opened.theirs.close()
+    loop.close()
+
+
+COUNT, SIZE = 40, 512 * 1024
+
+
+class Keeping(WSListener):
+    payload_type = bytes
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def on_ws_message(self, transport, msg_type, payload) -> None:
+        assert payload[8:] == bytes(SIZE)
+        self.numbers.append(int(payload[:8]))
+
+
+@pytest.mark.parametrize(
+    ("face", "options"),
+    [
+        ("listener", {}),
+        ("listener on the loop's", {}),
+        ("awaitable", {}),
+        ("awaitable", {"max_queue": None}),
+        ("awaitable", {"overflow": "drop_oldest"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("way", certificates.WAYS)
+async def test_bombs_are_inflated_a_mebibyte_in_each_iteration(way, face, options):
+    """A read of 25 KB becomes 20 MiB."""
+    listener = Keeping()
+    if face != "awaitable":
+        options = {"listener": lambda: listener}
+    opened = Opened(way, compressed=True)
+    connection = await opened.open(face, **options)
+    transport = connection.protocol if face == "awaitable" else connection
+    deflater = zlib.compressobj(wbits=-15)
+    bombs = b""
+    for number in range(COUNT):
+        data = deflater.compress(b"%08d" % number + bytes(SIZE)) + deflater.flush(zlib.Z_SYNC_FLUSH)
+        bombs += binary(data[:-4], rsv=4)
+    opened.peer.write(bombs + frames.close(1000))
+    received: list[int] = []
+    while not transport.is_disconnected and len(received) < COUNT:
+        before = transport.stats.frames_received
+        await asyncio.sleep(0)
+        opened.peer.read(1000)
+        assert transport.stats.frames_received - before <= 4
+        if face == "awaitable" and not options:
+            received.append(int((await connection.recv())[:8]))
+    if face != "awaitable":
+        await transport.wait_disconnected()
+        received = listener.numbers
+    elif options:
+        received = [int(message[:8]) async for message in connection]
+        if "overflow" in options:
+            assert received == list(range(COUNT))[-len(received) :]
+            received = list(range(COUNT))
+    assert received == list(range(COUNT))
+    transport.abort()
+    opened.theirs.close()
+
+
+def test_only_a_connection_gets_the_methods_of_one():
+    for wrong in (int, object, WSListener, 5, None):
+        with pytest.raises(TypeError, match="not a subclass of Connection"):
+            enter_methods(wrong)
