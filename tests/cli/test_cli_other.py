@@ -26,7 +26,7 @@ def test_doctor(run):
 def test_doctor_keeps_passwords_to_itself(run, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@proxy.example:3128")
     done = run("doctor", "--json", "-")
-    assert json.loads(done.out)["facts"]["proxy"] == {"https_proxy": "http://proxy.example:3128"}
+    assert json.loads(done.out)["facts"]["proxy"] == {"https_proxy": "http://***@proxy.example:3128"}
     assert "secret" not in done.out + done.err
 
 

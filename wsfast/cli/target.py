@@ -10,6 +10,7 @@ from typing import Any
 import wsfast
 from wsfast.cli.outcome import Usage, why
 from wsfast.exceptions import InvalidURI
+from wsfast.redaction import shown
 
 __all__ = ["Target", "add_arguments", "of_arguments"]
 
@@ -29,6 +30,11 @@ class Target:
     cert: str | None
     key: str | None
     server_hostname: str | None
+
+    @property
+    def shown(self) -> str:
+        """The URL without its secrets, for the screen and for reports."""
+        return shown(self.url)
 
     def options(self) -> dict[str, Any]:
         """The arguments of ``connect`` and ``ws_connect`` that have the same names in both."""
@@ -144,7 +150,7 @@ def of_arguments(arguments: argparse.Namespace) -> Target:
 def _header(text: str) -> list[str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not 'NAME: VALUE'")
+        raise argparse.ArgumentTypeError("a header is 'NAME: VALUE'")
     return [name.strip(), value.strip()]
 
 
