@@ -9,7 +9,7 @@ from typing import Any
 
 import wsfast
 from wsfast.cli.outcome import Usage, why
-from wsfast.exceptions import InvalidURI
+from wsfast.exceptions import InvalidProxy, InvalidURI
 from wsfast.redaction import shown
 
 __all__ = ["Target", "add_arguments", "of_arguments"]
@@ -76,7 +76,7 @@ class Target:
             if isinstance(tls := options.get("ssl"), wsfast.TLS):
                 tls.context()  # reads the files
             wsfast.connect(self.url, **options)
-        except InvalidURI as exc:
+        except (InvalidURI, InvalidProxy) as exc:
             raise Usage(why(exc)) from exc
         except OSError as exc:
             file = exc.filename or " or ".join(filter(None, (self.cacert, self.cert, self.key)))
