@@ -103,6 +103,7 @@ __all__ = [
     "printable",
 ]
 
+
 @dataclass(frozen=True)
 class Close:
     """The code and the reason of a CLOSE frame; ``str()`` explains the code."""

@@ -38,7 +38,8 @@ _FOLLOWING = frozenset(
 # versions, such as graphql-transport-ws, wamp.2.json and MBWS.huawei.com.
 _NAME = re.compile(r"(?:v?[0-9]{1,3}|(?:[A-Za-z]?[a-z]{0,19}|[A-Z]{1,5})[0-9]{0,2})(?:[._/+-]|\Z)")
 _TELLING = re.compile(
-    r"auth|cookie|token|ticket|key|secret|sign|\bsig\b|pass|pwd|hmac|credential|session|jwt|bearer|csrf|xsrf|otp", re.I
+    r"auth|cookie|token|ticket|key|secret|sign|\bsig\b|pass|pwd|hmac|credential|session|jwt|bearer|csrf|xsrf|otp",
+    re.I,
 )
 
 

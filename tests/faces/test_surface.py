@@ -798,7 +798,12 @@ async def test_the_opening_is_logged_without_secrets(face, caplog):
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
     assert "hidden" not in caplog.text
     assert logged[0] == "> GET /x?*** HTTP/1.1"
-    for line in ("> Authorization: ***", "> COOKIE: ***", "> X-Ticket: ***", "> Sec-WebSocket-Protocol: chat, ***"):
+    for line in (
+        "> Authorization: ***",
+        "> COOKIE: ***",
+        "> X-Ticket: ***",
+        "> Sec-WebSocket-Protocol: chat, ***",
+    ):
         assert line in logged
     assert logged[-7:] == [
         "< HTTP/1.1 418 Tea\\x80pot",

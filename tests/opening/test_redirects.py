@@ -244,7 +244,9 @@ def test_subprotocols_that_carry_a_token_stay_with_their_origin():
 
 
 @pytest.mark.parametrize("token", ["x.S3CR3T", "x.s3cr3t", "ticket.a", "v1.eyJhbGciOi", "a" * 21, "x.SECRET"])
-@pytest.mark.parametrize("name", ["graphql-transport-ws", "wamp.2.json", "MBWS.huawei.com", "ocpp1.6", "v12.stomp"])
+@pytest.mark.parametrize(
+    "name", ["graphql-transport-ws", "wamp.2.json", "MBWS.huawei.com", "ocpp1.6", "v12.stomp"]
+)
 def test_what_is_no_mere_name_stays_with_its_origin(name, token):
     assert redirected("//other.example/").subprotocols([name, token]) == [name]
 

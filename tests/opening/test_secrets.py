@@ -27,7 +27,14 @@ SECRET = "S3" + "CR3T"  # in two parts, because a traceback quotes this file
 LONG = SECRET * 6
 # Each of them is sent. What hides it must know it decoded, as it was written, and in Base64.
 PASSWORDS = [SECRET, f"{SECRET}%40", f"%53{SECRET[1:]}\u00fc", f"@{SECRET}".replace("@", "%2F")]
-TARGETS = [f"?token={SECRET}", f"a/{LONG}/b", f"%C3%BC;jsessionid={SECRET}", f"\u00fc?{SECRET}", f"?a=b@{SECRET}&c", "?=" + SECRET]
+TARGETS = [
+    f"?token={SECRET}",
+    f"a/{LONG}/b",
+    f"%C3%BC;jsessionid={SECRET}",
+    f"\u00fc?{SECRET}",
+    f"?a=b@{SECRET}&c",
+    "?=" + SECRET,
+]
 SECRETS = re.compile(
     "|".join(
         [f"[S5]3CR3T|3{SECRET[2:]}"]
@@ -86,7 +93,9 @@ async def fail(face, url, caplog, **given):
 
 
 def location(text):
-    return f"HTTP/1.1 302 Go\r\nLocation: {text}\r\nSet-Cookie: a={SECRET}\r\nContent-Length: 0\r\n\r\n".encode()
+    return (
+        f"HTTP/1.1 302 Go\r\nLocation: {text}\r\nSet-Cookie: a={SECRET}\r\nContent-Length: 0\r\n\r\n".encode()
+    )
 
 
 def refusal(status):
@@ -136,7 +145,9 @@ async def test_by_the_reply(face, failure, caplog):
 
 
 @faces
-@pytest.mark.parametrize("picked", [f"bearer.{SECRET}, v1", f"ticket.{SECRET}x", f"v1\r\nSec-WebSocket-Protocol: t.{SECRET}"])
+@pytest.mark.parametrize(
+    "picked", [f"bearer.{SECRET}, v1", f"ticket.{SECRET}x", f"v1\r\nSec-WebSocket-Protocol: t.{SECRET}"]
+)
 async def test_by_the_subprotocol(face, picked, caplog):
     async def answer(peer):
         await peer.accept(headers=f"Sec-WebSocket-Protocol: {picked}\r\n".encode())
@@ -146,7 +157,9 @@ async def test_by_the_subprotocol(face, picked, caplog):
 
 
 @faces
-@pytest.mark.parametrize("payload", [frames.frame(frames.CLOSE, b"\x03\xf0no"), b"\xff\xff", b""], ids=["close", "bad", "eof"])
+@pytest.mark.parametrize(
+    "payload", [frames.frame(frames.CLOSE, b"\x03\xf0no"), b"\xff\xff", b""], ids=["close", "bad", "eof"]
+)
 async def test_after_a_redirect(face, payload, caplog):
     """The path of a redirect is a secret as a whole, also in the log and in what the connection says of itself."""
     seen = []
@@ -269,7 +282,10 @@ async def test_by_the_arguments(face, given, caplog):
 
 async def test_by_swapped_arguments(caplog):
     for url in (f"ws://me:{SECRET}@h/", f"ws://me:{SECRET}@h/".encode()):
-        for given in ((url, wsfast.WSListener), (wsfast.WSListener, url.encode() if isinstance(url, str) else url)):
+        for given in (
+            (url, wsfast.WSListener),
+            (wsfast.WSListener, url.encode() if isinstance(url, str) else url),
+        ):
             with pytest.raises(TypeError) as caught:
                 await wsfast.ws_connect(*given)
             assert not any(SECRETS.search(text) for text in texts_of(caught.value))

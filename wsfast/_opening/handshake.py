@@ -224,7 +224,9 @@ def _single(fields: _Fields, name: str) -> bytes | None:
     """Return the value of a header that may appear once only (RFC 6455 sections 11.3.3 and 11.3.4)."""
     values = fields.get(name.lower().encode(), ())
     if len(values) > 1:
-        raise InvalidHeader(name, f"{len(values)} of them: {shown_value(name, decode_value(b', '.join(values)))}")
+        raise InvalidHeader(
+            name, f"{len(values)} of them: {shown_value(name, decode_value(b', '.join(values)))}"
+        )
     return values[0] if values else None
 
 
