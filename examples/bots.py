@@ -1,9 +1,9 @@
 """Well-known bots' libraries on wsfast, through a proxy, against an exchange on this machine: python examples/bots.py
 
 It needs trustme and those of gql[websockets], python-binance, cryptofeed, unicorn-binance-websocket-api, alpaca-py,
-binance-connector and pybit that are to be tried; the others are skipped. The first four connect by websockets' ``connect``,
-and get wsfast's instead. The others use `websockets.legacy` or websocket-client: for them, a name in a module of theirs
-is replaced.
+binance-connector and pybit that are to be tried; the others are skipped. The first four connect by websockets'
+``connect``, and get wsfast's instead. The others use ``websockets.legacy`` or websocket-client: for them, a name in a
+module of theirs is replaced.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import os
 import queue
 import ssl
 import sys
+import time
 from types import SimpleNamespace
 
 import trustme
@@ -207,8 +208,8 @@ class Connection:
 
 
 class App:
-    """As much of websocket-client's WebSocketApp as pybit uses. ``on_pong`` is called after each interval, so that pybit
-    sends Bybit's own ping."""
+    """As much of websocket-client's WebSocketApp as pybit uses. It calls ``on_pong`` after each interval, because pybit
+    sends Bybit's own ping then."""
 
     def __init__(self, url, *, on_message, on_open, on_close, on_error, on_pong):
         self._url, self._message, self._open, self._close = url, on_message, on_open, on_close
@@ -217,17 +218,18 @@ class App:
 
     def run_forever(self, ping_interval, ping_timeout):
         opened.append(self._url)
+        pings = {"ping_interval": ping_interval, "ping_timeout": ping_timeout}
         try:
-            with wsfast.sync.client.connect(
-                self._url, ping_interval=ping_interval, ping_timeout=ping_timeout
-            ) as self._ws:
+            with wsfast.sync.client.connect(self._url, **pings) as self._ws:
                 self.sock = SimpleNamespace(connected=True)
                 self._open(self)
+                due = time.monotonic() + ping_interval
                 while True:
-                    try:
-                        self._message(self, self._ws.recv(ping_interval))
-                    except TimeoutError:
+                    with contextlib.suppress(TimeoutError):
+                        self._message(self, self._ws.recv(max(0, due - time.monotonic())))
+                    if time.monotonic() >= due:
                         self._pong(self)
+                        due += ping_interval
         except wsfast.ConnectionClosed:
             pass
         except Exception as exc:

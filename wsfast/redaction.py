@@ -20,19 +20,44 @@ _AUTHORITY = re.compile(r"([^/?#\\\s]*@)?((?:\[[\w:.%~-]*\]|[\w.-]*)(?::[0-9]*)?
 # 32, and names of streams have fewer.
 _SECRET_IN_PATH = re.compile(r"[^/;]{25,}|;.*", re.DOTALL)
 
-# Whatever their values are, they may be logged: those of the handshake, and what describes a reply.
-_HARMLESS = frozenset(
-    "accept accept-charset accept-encoding accept-language allow cache-control connection content-encoding content-language"
-    " content-length content-type date expires host keep-alive origin pragma proxy-connection retry-after"
-    " sec-websocket-accept sec-websocket-extensions sec-websocket-key sec-websocket-version server"
-    " strict-transport-security transfer-encoding upgrade user-agent vary via".split()
-)
+# What a request to another server may have of the program's headers: none that is about the first server.
+_FOLLOWING = {
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "origin",
+    "pragma",
+}
+_FOLLOWING |= {"sec-websocket-extensions", "user-agent"}
 
-# What a request to another server may have of the program's headers: no header that is about the first server.
-_FOLLOWING = frozenset(
-    "accept accept-charset accept-encoding accept-language cache-control origin pragma sec-websocket-extensions"
-    " user-agent".split()
-)
+# Whatever their values are, they may be logged: those of the handshake, and what describes a reply.
+_HARMLESS = _FOLLOWING | {
+    "allow",
+    "connection",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-type",
+}
+_HARMLESS |= {
+    "date",
+    "expires",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "retry-after",
+    "sec-websocket-accept",
+}
+_HARMLESS |= {
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "server",
+    "strict-transport-security",
+    "transfer-encoding",
+}
+_HARMLESS |= {"upgrade", "vary", "via"}
 
 # A subprotocol may carry a credential, since browsers can send no other header. Names are made of words and numbers of
 # versions, such as graphql-transport-ws, wamp.2.json and MBWS.huawei.com.

@@ -9,7 +9,7 @@ import contextlib
 import pytest
 import websockets
 import websockets.sync.client
-from support import frames, proxies
+from support import frames
 from support.faces import FACES, End
 from support.servers import serve
 
@@ -144,8 +144,8 @@ async def test_fragments_that_are_no_text_and_no_bytes(face):
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("reason", ["", "bye"])
 async def test_a_server_that_echoes_the_reason_without_the_code(face, reason):
-    """gevent-websocket does. Its answer to a CLOSE without a reason is an empty CLOSE, which ends a connection normally.
-    With a reason, the first two letters of that stand where the code has to be."""
+    """gevent-websocket does. Without a reason its answer is an empty CLOSE, which ends a connection normally. Otherwise
+    the first two letters of the reason stand where the code has to be."""
 
     async def server(peer):
         await peer.accept()

@@ -1,5 +1,5 @@
-"""No text of wsfast's has a secret of a URL or of a header, however the opening fails: texts of exceptions and of the log,
-representations, tracebacks. Every face opens a URL with secrets in each of its parts against each failure."""
+"""No text of wsfast's has a secret of a URL or of a header, however the opening fails: no exception, log record,
+representation or traceback. Every face opens URLs with secrets in each of their parts against each failure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SECRETS = re.compile(
         ]
     )
 )
-HEADERS = {name: SECRET for name in ("Cookie", "X-Ticket", "DPoP", "Api_Hash", "Referer")}
+HEADERS = dict.fromkeys(("Cookie", "X-Ticket", "DPoP", "Api_Hash", "Referer"), SECRET)
 SUBPROTOCOLS = ["v1", f"bearer.{SECRET}", f"ticket.{SECRET}"]
 
 
@@ -245,10 +245,10 @@ async def test_by_the_url_of_a_proxy(face, wrong, by, caplog, monkeypatch):
 
 
 WRONG = [
-    "ws://me:{}@h:x/", "ws://me:1/{}@h/", "ws://me:a/{}@h/", "ws://me:{}", "ws://{}@h/", "http://me:{}@h/?{}", "ws://me:{}#@h/",
-    "ws://h:99999/?t={}", "ws://h:99999/?t=a@{}", "ws://me:a@{}@h/", "ws://me:%FF{}@h/", "ws://h/#{}", "ws://me: {}@h/",
-    "ws://me:\\{}@h/", "ws://me\uff1a{}\uff20h/", "ws://[::1]:{}/", "ws://a%3Ab:{}@h/", "ws://h\\?{}", "me:{}@h", "data:{}",
-    "ws://me:{}@[::1", "ws://me:{}@a..b/", "ws://me:x\n{}@h/", "\u00fc:{}@h/", "//me:{}@h/",
+    "ws://me:{}@h:x/", "ws://me:1/{}@h/", "ws://me:a/{}@h/", "ws://me:{}", "ws://{}@h/", "http://me:{}@h/?{}",
+    "ws://me:{}#@h/", "ws://h:99999/?t={}", "ws://h:99999/?t=a@{}", "ws://me:a@{}@h/", "ws://me:%FF{}@h/", "ws://h/#{}",
+    "ws://me: {}@h/", "ws://me:\\{}@h/", "ws://me\uff1a{}\uff20h/", "ws://[::1]:{}/", "ws://a%3Ab:{}@h/", "ws://h\\?{}",
+    "me:{}@h", "data:{}", "ws://me:{}@[::1", "ws://me:{}@a..b/", "ws://me:x\n{}@h/", "\u00fc:{}@h/", "//me:{}@h/",
 ]  # fmt: skip
 
 

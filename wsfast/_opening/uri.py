@@ -71,7 +71,7 @@ class WebSocketURI:
 
     @property
     def shown_target(self) -> str:
-        """`resource_name` as a text may show it (redaction.py). A path that a server chose may be a secret as a whole."""
+        """`resource_name` as a text may show it. All of a path that a server chose may be a secret."""
         return "/" + HIDDEN if self.redirected else shown_target(self.resource_name)
 
     def __repr__(self) -> str:
