@@ -41,7 +41,7 @@ class Request:
         self._request = request
 
     def __repr__(self) -> str:
-        return f"<Request {self.method} {self.path.partition('?')[0]!r}>"
+        return repr(self._request).replace("Upgrade", "", 1)
 
     @property
     def method(self) -> str:

@@ -40,13 +40,13 @@ classes. So an ``except`` clause that was written for either library works. Ever
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wsfast.codes import WSCloseCode, explain
 from wsfast.kinship import SignatureOfInit, kin
+from wsfast.redaction import shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,8 +102,6 @@ __all__ = [
     "WebSocketException",
     "printable",
 ]
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True)
@@ -197,24 +195,11 @@ class ConnectionClosedError(ConnectionClosed):
     """The connection was closed with another code, or without a complete closing handshake."""
 
 
-def _redact(uri: str) -> str:
-    """Hide everything in ``uri`` that may be credentials.
-
-    It removes all text up to the last ``@``, not just the userinfo. An unescaped ``/`` or ``@`` in a password makes
-    the URI invalid, so its parts cannot be separated, and error messages contain mostly invalid URIs.
-    """
-    secret, at, rest = uri.rpartition("@")
-    if not at:
-        return uri
-    scheme = _SCHEME.match(secret)
-    return f"{scheme.group() if scheme else ''}***@{rest}"
-
-
 class InvalidURI(WebSocketException):
-    """The URI is not a WebSocket URI (RFC 6455 section 3). ``uri`` contains no credentials."""
+    """The URI is not a WebSocket URI (RFC 6455 section 3). ``***`` stands for what may be a secret in ``uri``."""
 
     def __init__(self, uri: str, msg: str) -> None:
-        self.uri = _redact(uri)
+        self.uri = shown(uri)
         self.msg = msg
         super().__init__(self.uri, msg)
 
@@ -228,10 +213,10 @@ class InvalidURI(WebSocketException):
 
 
 class InvalidProxy(WebSocketException):
-    """The proxy URL cannot be used. ``proxy`` contains no credentials."""
+    """The proxy URL cannot be used. ``***`` stands for what may be a secret in ``proxy``."""
 
     def __init__(self, proxy: str, msg: str) -> None:
-        self.proxy = _redact(proxy)
+        self.proxy = shown(proxy)
         self.msg = msg
         super().__init__(self.proxy, msg)
 

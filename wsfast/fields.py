@@ -15,7 +15,6 @@ __all__ = [
     "PlainHeaders",
     "basic_auth",
     "check_value",
-    "is_secret",
     "made",
     "to_send",
 ]
@@ -33,23 +32,6 @@ VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 # What a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-
-
-# What names of headers with secrets have in them: exchanges have names of their own for keys.
-_TELLING = re.compile(
-    r"auth|cookie|token|key|secret|sign|\bsig\b|pass|pwd|hmac|credential|session|jwt|bearer|csrf|xsrf|otp",
-    re.IGNORECASE,
-)
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Is the header for the eyes of one server only, as far as its name tells?
-
-    A subprotocol may carry a credential, since browsers can send no other header: `base64url.bearer.authorization...`.
-    """
-    if name.lower() == "sec-websocket-protocol":
-        name = value
-    return _TELLING.search(name) is not None and name.lower() != "sec-websocket-key"
 
 
 def made(headers: AwaitedHeadersLike | None) -> Any:
@@ -77,7 +59,7 @@ def to_send(argument: str, headers: PlainHeaders | None, reserved: Sequence[str]
             raise TypeError(f"{argument} must be a mapping or pairs, of str")
         name, value = pair
         if not TOKEN.fullmatch(name):
-            raise ValueError(f"{argument}: {name!r} isn't a header name")
+            raise ValueError(f"{argument}: {name.partition(':')[0]!r} isn't a header name")
         if name.lower() in reserved:
             raise ValueError(f"{argument}: {name} is set by the handshake")
         checked.append((name, check_value(f"{argument}[{name!r}]", value)))

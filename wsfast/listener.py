@@ -25,7 +25,7 @@ from wsfast.fields import AwaitedHeadersLike, PlainHeaders
 from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
 from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
-from wsfast.tls import TLS, check_tls
+from wsfast.tls import TLS, tls_argument
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def ws_connect(
     subprotocols: Sequence[str] | None = None,
     max_redirects: int = 5,
     proxy: str | bool | None = True,
-    proxy_ssl_context: ssl.SSLContext | TLS | Literal[True] | None = None,
+    proxy_ssl_context: ssl.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
     proxy_server_hostname: str | None = None,
     proxy_headers: PlainHeaders | None = None,
     resolver: Resolver | None = None,
@@ -188,10 +188,10 @@ async def ws_connect(
     look_for_websockets()
     if not callable(ws_listener_factory):
         raise TypeError(
-            f"ws_listener_factory, the first argument, must be callable, not {ws_listener_factory!r}"
+            f"ws_listener_factory, the first argument, must be callable, not {type(ws_listener_factory).__name__}"
         )
     if not isinstance(url, str):
-        raise TypeError(f"url, the second argument, must be str, not {url!r}")
+        raise TypeError(f"url, the second argument, must be str, not {type(url).__name__}")
     uri = parse_uri(url)
     for name in kwargs:
         if name == "sock":
@@ -205,9 +205,7 @@ async def ws_connect(
     if use_aiofastnet is not None:
         check_bools(use_aiofastnet=use_aiofastnet)
     check_callables(socket_factory=socket_factory)
-    if ssl_context is True:  # websockets' name for the default
-        ssl_context = None
-    check_tls("ssl_context", ssl_context)
+    ssl_context = tls_argument("ssl_context", ssl_context, uri.secure)
     max_payload = Limits.of_frames(max_frame_size)
     route = Route(
         Routing(

@@ -217,6 +217,19 @@ def check_tls(name: str, tls: object) -> None:
         raise TypeError(f"{name} must be an ssl.SSLContext or a wsfast.TLS, not {type(tls).__name__}")
 
 
+def tls_argument(name: str, tls: Any, secure: bool) -> ssl.SSLContext | TLS | None:
+    """The argument `name` of a ``connect``, checked; websockets' True is the default, None.
+
+    :raises ValueError: the URL is a ``ws://`` one, so what is sent would not be encrypted
+    """
+    if tls is not None and not secure:
+        raise ValueError(f"{name} argument is incompatible with a ws:// URI")
+    if tls is True:
+        return None
+    check_tls(name, tls)
+    return tls  # type: ignore[no-any-return]
+
+
 def as_context(tls: ssl.SSLContext | TLS | None) -> ssl.SSLContext:
     """The user's choice as a context. None stands for the default settings."""
     return tls if isinstance(tls, ssl.SSLContext) else (tls or TLS()).context()

@@ -72,7 +72,7 @@ class UpgradeRequest:
         return type(self), (self._raw,)
 
     def __repr__(self) -> str:
-        return f"<UpgradeRequest {self.method.decode()} {self.path.partition(b'?')[0].decode()!r}>"
+        return f"<UpgradeRequest {self.method.decode()} to {self.headers.get('Host', '')}>"
 
     def _request_line(self) -> list[bytes]:
         return self._raw.partition(b"\r\n")[0].split(b" ")

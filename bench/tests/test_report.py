@@ -541,15 +541,8 @@ def test_the_page_draws_in_a_browser(tmp_path):
         "--dump-dom",
         file.as_uri(),
     ]
-<<<<<<< HEAD:bench/test_report.py
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-    assert "drawn: 3 series" in done.stdout
-    assert "<td>wsfast_listener</td><td>9</td>" in done.stdout
-    assert "<td>wsfast_awaitable</td><td>noise (12.5\u201328, 3 bursts)</td>" in done.stdout
-=======
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "takes 0.90 to 0.90 of the time of picows_listener, the strongest here" in done.stdout
     assert '<div class="name">picows_listener</div>' in done.stdout
     assert '<div class="value">0.90 (0.90\u20130.90)</div>' in done.stdout
->>>>>>> bea43896d8eb8e556a60d699f60b3c477941cc6c:bench/tests/test_report.py
     assert 'src="http' not in done.stdout

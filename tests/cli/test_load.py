@@ -320,7 +320,7 @@ def wait_for_traffic(server):
         (["ws://x/", "--cacert", "/nowhere/ca.pem"], "/nowhere/ca.pem: No such file"),
         (["wss://x/", "--cacert", "/nowhere/ca.pem"], "/nowhere/ca.pem: No such file"),
         (["wss://x/", "--insecure", "--cacert", "x"], "--insecure accepts any certificate"),
-        (["ws://x/", "-H", "nonsense"], "'nonsense' is not 'NAME: VALUE'"),
+        (["ws://x/", "-H", "nonsense"], "a header is 'NAME: VALUE'"),
     ],
 )
 def test_wrong_usage(run, arguments, error):

@@ -27,7 +27,7 @@ def test_doctor(run):
 def test_doctor_keeps_passwords_to_itself(run, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@proxy.example:3128")
     done = run("doctor", "--json", "-")
-    assert json.loads(done.out)["facts"]["proxy"] == {"https_proxy": "http://proxy.example:3128"}
+    assert json.loads(done.out)["facts"]["proxy"] == {"https_proxy": "http://***@proxy.example:3128"}
     assert "secret" not in done.out + done.err
 
 
@@ -159,3 +159,32 @@ def test_help(run, command):
     done = run(command, "--help")
     assert done.code == 0
     assert f"usage: wsfast {command}" in done.out.replace("pytest", "wsfast")
+
+
+SECRET = "S3" + "CR3T"
+
+
+@pytest.mark.parametrize("path", [f"/?token={SECRET}", f"/{SECRET * 6}"])
+def test_secrets_of_a_url_are_not_written(run, server, tmp_path, path):
+    """Neither to the screen nor to a file that its owner shows to somebody."""
+    json_file, page = tmp_path / "it.json", tmp_path / "it.html"
+    url, dead = (text.replace("//", f"//me:{SECRET}@") + path for text in (server.plain, "ws://127.0.0.1:1"))
+    header = ("-H", f"X-Ticket: {SECRET}")
+    quick = ("-n", "10", "--warmup", "0", "--loop", "asyncio", "--quiet")
+    for command, code in (
+        (("ping", "-c", "1", "--json", json_file), 0),
+        (("load", *quick, "--json", json_file, "--html", page), 0),
+        (("connect", "--json", "--wait", "0.05"), 0),
+        (("ping", "-c", "1", "--proxy", f"http://me:{SECRET}@127.0.0.1:1", "--json", json_file), 1),
+        (("connect", "-H", f"X {SECRET}"), 2),
+        (("connect", "--proxy", f"http://me:{SECRET}@127.0.0.1:x"), 2),
+    ):
+        json_file.write_text("")
+        done = run(*command, url, *header)
+        texts = [done.out, done.err, json_file.read_text(), page.read_text() if page.exists() else ""]
+        assert (done.code, [text for text in texts if SECRET in text]) == (code, [])
+        assert "127.0.0.1" in "".join(texts)
+    for command in ("ping", "connect", "load"):
+        done = run(command, dead, *header, *(quick if command == "load" else ()))
+        assert done.code == 1
+        assert SECRET not in done.out + done.err

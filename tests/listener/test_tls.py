@@ -102,13 +102,6 @@ async def test_a_socket_of_the_user_s_own_gets_tls_for_the_url_s_host(client_con
         await finish(transport)
 
 
-async def test_ssl_context_is_not_used_for_ws():
-    async with serve(echo) as server:
-        transport, _ = await ws_connect(Recorder, server.url, ssl_context=certificates.client_context())
-        assert transport.is_secure is False
-        await finish(transport)
-
-
 async def test_a_plain_server_behind_wss_is_an_ssl_error():
     async def handler(peer: Peer) -> None:
         await peer.reader.read(10)

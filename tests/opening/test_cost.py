@@ -7,13 +7,16 @@ import time
 import tracemalloc
 
 import pytest
+from support import certificates, proxies
 from support.faces import FACES
 from support.servers import serve
 
 from wsfast import InvalidHandshake, InvalidStatus, connect
+from wsfast._opening import proxied, tls_handshake
 from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.uri import parse_uri
+from wsfast.exceptions import InvalidProxyStatus
 
 URI = parse_uri("ws://localhost/")
 
@@ -143,3 +146,31 @@ async def test_the_event_loop_reads_a_reply_in_small_pieces(monkeypatch, max_rea
         with pytest.raises(InvalidStatus):
             await connect(server.url, max_read_size=max_read_size)
     assert max(sizes) <= (max_read_size or 4096)
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_the_event_loop_runs_between_two_reads_of_a_proxy_with_tls(monkeypatch):
+    """What has arrived is read at once: tickets without end, say, held the loop for seconds."""
+    loop = asyncio.get_running_loop()
+    iterations, reads, receive = 0, [], loop.sock_recv
+
+    def count():
+        nonlocal iterations
+        iterations += 1
+        loop.call_soon(count)
+
+    async def sock_recv(sock, size):
+        reads.append(iterations)
+        return await receive(sock, size)
+
+    monkeypatch.setattr(loop, "sock_recv", sock_recv)
+    for module in (proxied, tls_handshake):
+        monkeypatch.setattr(module, "_READ", 64)
+    refusal = b"HTTP/1.1 407 No\r\nContent-Length: 8000\r\n\r\n" + bytes(8000)
+    with proxies.http(certificates.server_context(), refusal=refusal) as proxy:
+        count()
+        with pytest.raises(InvalidProxyStatus):
+            await connect("ws://exchange.test/", proxy=proxy.url, proxy_ssl=certificates.client_settings())
+    assert len(reads) > 100
+    # CONNECT follows the TLS handshake in the same iteration.
+    assert len(set(reads)) >= len(reads) - 1

@@ -70,3 +70,18 @@ async def test_sni_and_alpn(face, form):
             tls.set_alpn_protocols(["http/1.1"])
         await arrive(face, f"wss://localhost:{server.port}/", tls, host="127.0.0.1")
     assert (names, protocols) == (["localhost"], ["http/1.1"])
+
+
+@faces
+@pytest.mark.parametrize("form", ["true", "settings", "context"])
+async def test_settings_of_tls_are_refused_where_there_is_no_tls(face, form):
+    """What the program believes to be encrypted would be sent in the clear."""
+    tls = {
+        "true": lambda: True,
+        "settings": certificates.client_settings,
+        "context": certificates.client_context,
+    }
+    async with sites() as (site, _):
+        with pytest.raises(ValueError, match=r"ssl\w* argument is incompatible with a ws:// URI"):
+            await arrive(face, site.url, tls[form]())
+        assert not site.requests

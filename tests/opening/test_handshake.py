@@ -597,12 +597,12 @@ def test_no_picked_subprotocol() -> None:
 
 
 @pytest.mark.parametrize("offered", [None, ["a", "b"]])
-@pytest.mark.parametrize("picked", [b"c", b"A", b"a, b", b"", b"\xe9"])
+@pytest.mark.parametrize("picked", [b"c", b"A", b"a, b", b"", b"bearer.hidden"])
 def test_a_subprotocol_that_was_not_offered(offered: list | None, picked: bytes) -> None:
     handshake = shake(subprotocols=offered)
     error = failure(handshake, reply_101(handshake, b"Sec-WebSocket-Protocol: " + picked))
     assert kind_of(error) is NegotiationError
-    assert repr(picked.decode("latin-1")) in str(error)
+    assert repr("***" if b"hidden" in picked else picked.decode()) in str(error)
     assert error.response is not None
 
 

@@ -91,3 +91,24 @@ def test_entries(tmp_path):
     assert from_netrc(path, "c") == ("me", "d")
     path.write_text("machine a login b password c\n")
     assert from_netrc(path, "c") is None
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
+def test_a_file_that_others_may_read(tmp_path, monkeypatch, mode):
+    """As Python's netrc: it checks the file that nobody named."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NETRC", raising=False)
+    path = tmp_path / ".netrc"
+    path.write_text("machine a login me password hunter2\n")
+    path.chmod(mode)
+    with pytest.raises(ValueError, match=f"chmod 600 {path}") as caught:
+        from_netrc(True, "a")
+    assert caught.value.__context__ is None
+    assert from_netrc(path, "a") == ("me", "hunter2")
+    path.chmod(0o600)
+    assert from_netrc(True, "a") == ("me", "hunter2")
+    path.write_text("machine a login me password\nhunter2 hunter3\n")
+    with pytest.raises(ValueError, match="see line"):
+        from_netrc(True, "a")
+    monkeypatch.setenv("NETRC", str(tmp_path / "missing"))
+    assert from_netrc(True, "a") is None

@@ -238,8 +238,17 @@ def test_subprotocols_that_carry_a_token_stay_with_their_origin():
     offered = ["base64url.bearer.authorization.k8s.io.hunter2", "chat"]
     assert redirected("//other.example/").subprotocols(offered) == ["chat"]
     assert redirected("/same").subprotocols(offered) is offered
-    header = [("Sec-WebSocket-Protocol", offered[0])]
-    assert redirected("//other.example/").headers(header) == []
+    header = "Sec-WebSocket-Protocol"
+    assert redirected("//other.example/").headers([(header, offered[0])]) == []
+    assert redirected("//other.example/").headers({header: ", ".join(offered)}) == [(header, "chat")]
+
+
+@pytest.mark.parametrize("token", ["x.S3CR3T", "x.s3cr3t", "ticket.a", "v1.eyJhbGciOi", "a" * 21, "x.SECRET"])
+@pytest.mark.parametrize(
+    "name", ["graphql-transport-ws", "wamp.2.json", "MBWS.huawei.com", "ocpp1.6", "v12.stomp"]
+)
+def test_what_is_no_mere_name_stays_with_its_origin(name, token):
+    assert redirected("//other.example/").subprotocols([name, token]) == [name]
 
 
 @pytest.mark.parametrize(
@@ -247,14 +256,14 @@ def test_subprotocols_that_carry_a_token_stay_with_their_origin():
     [
         "Authorization", "COOKIE", "Proxy-Authorization", "Host", "X-MBX-APIKEY", "X-Api-Key", "X-Auth-Token",
         "OK-ACCESS-SIGN", "OK-ACCESS-PASSPHRASE", "X-Secret",
-        "X-Session-Id", "X-JWT", "X-CSRF",
+        "X-Session-Id", "X-JWT", "X-CSRF", "X-Region", "X-Ticket", "DPoP", "X-SAML", "X-PIN", "Api_Hash", "Referer",
     ],
 )  # fmt: skip
 def test_headers_of_one_origin(name):
     redirects = redirected("//other.example/")
     given = [
         (name, "hunter2"),
-        ("X-Region", "eu"),
+        ("Accept-Language", "eu"),
         ("Sec-WebSocket-Protocol", "chat"),
         ("Origin", "https://o"),
     ]

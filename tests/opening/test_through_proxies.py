@@ -356,17 +356,35 @@ async def test_trying_again(face, scheme, behaviour, again):
     ("given", "match"),
     [
         ({"proxy": "http://proxy", "proxy_server_hostname": "x"}, "proxy_server_hostname"),
+        ({"proxy": "http://proxy", "tls": TLS()}, "proxy_ssl"),
         ({"proxy": "http://proxy", "tls": True}, "proxy_ssl"),
+        ({"proxy": "socks5://proxy", "tls": True}, "proxy_ssl"),
+        ({"proxy": "https://proxy", "tls": None}, "proxy_ssl.*=None is incompatible with an https:// proxy"),
         ({"proxy": "socks5://proxy", "proxy_headers": {"a": "b"}}, "proxy_headers"),
     ],
 )
-async def test_contradictions(face, given, match):
-    if given.get("tls"):
-        name = "proxy_ssl_context" if face == "listener" else "proxy_ssl"
-        given = {"proxy": given["proxy"], name: TLS()}
+@pytest.mark.parametrize("by", ["argument", "environment"])
+async def test_contradictions(face, given, match, by, monkeypatch):
+    """Nothing is dialled: neither the name of the proxy nor that of the server has an address."""
+    given = dict(given)
+    if "tls" in given:
+        given["proxy_ssl_context" if face == "listener" else "proxy_ssl"] = given.pop("tls")
+    if by == "environment" and "proxy_headers" not in given:
+        monkeypatch.setenv("all_proxy", given.pop("proxy"))
     with pytest.raises(ValueError, match=match):
-        async with connect(face, "ws://127.0.0.1:9/", **given):
+        async with connect(face, "ws://exchange.invalid/", **given):
             pass
+
+
+@faces
+@pytest.mark.parametrize(("scheme", "tls"), [("http", None), ("socks5h", None), ("https", True)])
+async def test_what_is_no_contradiction(face, scheme, tls, monkeypatch):
+    name = "proxy_ssl_context" if face == "listener" else "proxy_ssl"
+    async with serve(echo) as server:
+        with certificates.authority().cert_pem.tempfile() as trusted, proxy(scheme) as served:
+            monkeypatch.setenv("SSL_CERT_FILE", trusted)
+            async with connect(face, server.url, proxy=served.url, **{name: tls}) as client:
+                await talk(client)
 
 
 @faces

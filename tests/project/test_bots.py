@@ -10,7 +10,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["gql", "python-binance", "cryptofeed", "unicorn-binance-websocket-api"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gql",
+        "python-binance",
+        "cryptofeed",
+        "unicorn-binance-websocket-api",
+        "alpaca-py",
+        "binance-connector",
+        "pybit",
+    ],
+)
 def test_a_library_runs_on_wsfast_through_a_proxy(name):
     try:
         importlib.metadata.version(name)

@@ -35,6 +35,7 @@ LAYERS = [
         "logs",
         "names",
         "options",
+        "redaction",
         "tls",
         "upgrade",
     },  # the words all share
@@ -49,6 +50,7 @@ NO_INPUT_OR_OUTPUT = {
     "keywords",
     "kinship",
     "options",
+    "redaction",
     "upgrade",
     "deflate",
 }

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from support import HUNG
 
 from wsfast._engine import binding
@@ -41,6 +42,13 @@ def test_aiofastnet_is_pinned_to_one_minor_version_everywhere():
 
 def test_build_requirements_are_said_twice_alike():
     assert PYPROJECT["dependency-groups"]["build"] == REQUIRES
+
+
+def test_the_hashed_build_requirements_are_among_the_requirements():
+    text = (ROOT / "tools" / "build-requirements.txt").read_text()
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+) \\\n +--hash=sha256:", text, re.MULTILINE))
+    for requirement in map(Requirement, REQUIRES):
+        assert requirement.specifier.contains(pinned[requirement.name])
 
 
 def test_version():

@@ -70,8 +70,8 @@ def test_type_checkers_find_an_editable_install():
 def test_reprs():
     request = WSUpgradeRequest(b"GET /ws?key=hidden HTTP/1.1\r\nHost: a\r\n\r\n")
     response = UpgradeResponse(b"HTTP/1.1", 404, "Not Found", b"")
-    assert repr(request) == "<UpgradeRequest GET '/ws'>"
-    assert repr(wsfast._faces.Request(request)) == "<Request GET '/ws'>"
+    assert repr(request) == "<UpgradeRequest GET to a>"
+    assert repr(wsfast._faces.Request(request)) == "<Request GET to a>"
     assert repr(response) == "<UpgradeResponse 404 'Not Found'>"
     both = wsfast.WSUpgradeResponseWithListener(response, None)
     assert repr(both) == "<WSUpgradeResponseWithListener <UpgradeResponse 404 'Not Found'> None>"
@@ -87,11 +87,9 @@ async def test_connections_say_what_they_are(face):
 
 
 async def test_swapped_arguments_are_told_by_their_names():
-    with pytest.raises(
-        TypeError, match="ws_listener_factory, the first argument, must be callable, not 'ws:"
-    ):
+    with pytest.raises(TypeError, match="ws_listener_factory, the first argument, must be callable, not str"):
         await ws_connect("ws://127.0.0.1:1/", WSListener)
-    with pytest.raises(TypeError, match="url, the second argument, must be str, not 5"):
+    with pytest.raises(TypeError, match="url, the second argument, must be str, not int"):
         await ws_connect(WSListener, 5)
     async with serve(echo) as server, connected("listener", server.url) as handle:
         with pytest.raises(TypeError, match="msg_type must be a WSMsgType, not 'text'"):

@@ -16,7 +16,7 @@ from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.exceptions import InvalidStatus
 from wsfast.fields import AwaitedHeadersLike, PlainHeaders
-from wsfast.keywords import Fixed
+from wsfast.keywords import NOT_GIVEN, Fixed
 from wsfast.kinship import look_for_websockets
 from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast.tls import TLS
@@ -188,7 +188,7 @@ class Connecting:
             self.ws_uri,
             tls,
             self._proxy,
-            proxy_tls=("proxy_ssl", arguments.pop("proxy_ssl", None)),
+            proxy_tls=("proxy_ssl", arguments.pop("proxy_ssl", NOT_GIVEN)),
             proxy_server_hostname=arguments.pop("proxy_server_hostname", None),
             proxy_headers=arguments.pop("proxy_headers", None),
             bound=bound,

@@ -65,6 +65,11 @@ class Exchange:
         self._over = False
         self.observer: Observer | None = None
 
+    @property
+    def shown_request_line(self) -> str:
+        """The first line of the request, as the log may show it."""
+        return self.request_bytes.partition(b"\r\n")[0].decode("ascii")
+
     def _agrees(self, reply: Reply, response: UpgradeResponse) -> bool:
         """Judge the header of the final reply. False: it refuses, and its body follows.
 

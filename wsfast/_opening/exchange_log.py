@@ -1,33 +1,27 @@
 """The request and the reply of an opening in the log, at level DEBUG, a record for each line, as websockets has them.
 
-What is_secret() takes for a secret is replaced by ``***``. So are, in URLs, credentials and
-the values of parameters with such names.
+``***`` stands for what redaction.py does not know to be harmless.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from typing import Any
-from urllib.parse import unquote
 
 from wsfast._opening.exchange import Exchange
 from wsfast.exceptions import printable
-from wsfast.fields import is_secret
 from wsfast.logs import guarded
+from wsfast.redaction import shown_value
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["log_exchange"]
-
-_PARAMETER = re.compile(r"(?<=[?&#;])([^=?&#;]+)=[^&#\s>]*")
-_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*(?=@)")
 
 
 def log_exchange(exchange: Exchange, logger: Any) -> None:
     """Log the request, which is about to be sent, and the reply when it comes, if the logger is enabled for DEBUG."""
     if logger.isEnabledFor(logging.DEBUG):
         exchange.observer = log = ExchangeLog(logger)
-        log.requested(exchange.request_bytes)
+        log.requested(exchange)
 
 
 class ExchangeLog:
@@ -36,11 +30,10 @@ class ExchangeLog:
     def __init__(self, logger: Any) -> None:
         self._logger = logger
 
-    def requested(self, request: bytes) -> None:
+    def requested(self, exchange: Exchange) -> None:
         """The request is about to be sent."""
-        line = request.partition(b"\r\n")[0].decode("ascii")
-        self._log("> %s", _without_secrets(line))
-        self._log_headers("> %s: %s", UpgradeRequest(request).headers.raw_items())
+        self._log("> %s", exchange.shown_request_line)
+        self._log_headers("> %s: %s", UpgradeRequest(exchange.request_bytes).headers.raw_items())
 
     def replied(self, response: UpgradeResponse) -> None:
         """The header of the final reply has come."""
@@ -55,16 +48,7 @@ class ExchangeLog:
 
     def _log_headers(self, line: str, headers: Any) -> None:
         for name, value in headers:
-            self._log(line, name, "***" if is_secret(name, value) else printable(_without_secrets(value)))
+            self._log(line, name, printable(shown_value(name, value)))
 
     def _log(self, line: str, *args: object) -> None:
         guarded(self._logger.debug, line, *args)
-
-
-def _without_secrets(text: str) -> str:
-    """`text`, which may contain a URL, without the values of parameters that are secret, and without credentials."""
-
-    def shown(parameter: re.Match[str]) -> str:
-        return f"{parameter[1]}=***" if is_secret(unquote(parameter[1]), "") else parameter[0]
-
-    return _PARAMETER.sub(shown, _CREDENTIALS.sub("***", text))

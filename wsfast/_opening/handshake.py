@@ -32,6 +32,7 @@ from wsfast.exceptions import (
     TooManyHeaders,
 )
 from wsfast.fields import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
+from wsfast.redaction import shown_subprotocol, shown_value
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse, decode_value
 
 __all__ = ["MAX_HEADERS", "MAX_LINE", "USER_AGENT", "ClientHandshake"]
@@ -121,6 +122,7 @@ class ClientHandshake(Exchange):
         credentials: tuple[str, str] | None = None,
     ) -> None:
         extra = CIMultiDict(to_send("extra_headers", extra_headers, _RESERVED))
+        self._uri = uri
         self._offers = compression
         self._subprotocols = _offered_subprotocols(subprotocols, extra)
         by_hand = extra.getall("Sec-WebSocket-Extensions", None)
@@ -136,6 +138,11 @@ class ClientHandshake(Exchange):
         self.subprotocol: str | None = None
         self.extensions_header: str | None = None
         self.compression: deflate.AgreedDeflate | None = None
+
+    @property
+    def shown_request_line(self) -> str:
+        """Without the secrets of the URI."""
+        return f"GET {self._uri.shown_target} HTTP/1.1"
 
     def _agrees(self, reply: Reply, response: UpgradeResponse) -> bool:
         _check_limits(reply)
@@ -196,7 +203,8 @@ def _picked_subprotocol(fields: _Fields, offered: Sequence[str]) -> str | None:
         return None
     subprotocol = decode_value(value)
     if subprotocol not in offered:
-        raise NegotiationError(f"the server picked a subprotocol that wasn't offered: {subprotocol!r}")
+        shown = shown_value("Sec-WebSocket-Protocol", subprotocol)
+        raise NegotiationError(f"the server picked a subprotocol that wasn't offered: {shown!r}")
     return subprotocol
 
 
@@ -216,7 +224,9 @@ def _single(fields: _Fields, name: str) -> bytes | None:
     """Return the value of a header that may appear once only (RFC 6455 sections 11.3.3 and 11.3.4)."""
     values = fields.get(name.lower().encode(), ())
     if len(values) > 1:
-        raise InvalidHeader(name, f"{len(values)} of them: {decode_value(b', '.join(values))}")
+        raise InvalidHeader(
+            name, f"{len(values)} of them: {shown_value(name, decode_value(b', '.join(values)))}"
+        )
     return values[0] if values else None
 
 
@@ -255,9 +265,9 @@ def _check_subprotocols(argument: str, subprotocols: Sequence[str]) -> list[str]
         if not isinstance(subprotocol, str):
             raise TypeError(f"{argument} must be a sequence of str, not of {type(subprotocol).__name__}")
         if not TOKEN.fullmatch(subprotocol):
-            raise ValueError(f"{argument}: {subprotocol!r} isn't a token")
+            raise ValueError(f"{argument}: {shown_subprotocol(subprotocol)!r} isn't a token")
         if offered.count(subprotocol) > 1:
-            raise ValueError(f"{argument}: {subprotocol!r} is offered twice")
+            raise ValueError(f"{argument}: {shown_subprotocol(subprotocol)!r} is offered twice")
     return offered
 
 

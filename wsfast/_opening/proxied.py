@@ -306,6 +306,8 @@ async def connect_rustls(
                 raise session.failure() or ConnectionResetError(_LOST)
             if response is None and (not received or session.has_ended):
                 handshake.feed_eof()
+            if response is None:
+                await asyncio.sleep(0)  # as in tls_handshake.py: between two reads, others run
     except OSError as exc:
         raise ProxyError(f"{_LOST}: {exc}") from exc
     if handshake.trailing and not early:

@@ -21,7 +21,8 @@ from wsfast.exceptions import (
     InvalidURI,
     SecurityError,
 )
-from wsfast.fields import PlainHeaders, is_secret
+from wsfast.fields import PlainHeaders
+from wsfast.redaction import is_name, may_follow
 from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["MAX_REDIRECTS", "ProcessRedirect", "Redirects", "is_public", "is_redirect"]
@@ -144,19 +145,25 @@ class Redirects:
             self._check_host(address)
 
     def headers(self, headers: PlainHeaders | None) -> PlainHeaders | None:
-        """What of the user's headers may be sent to `uri`: neither secrets, nor what is about another server."""
+        """What of the user's headers may be sent to `uri`. Any may be a secret but those that are known not to be."""
         if not self.crossed or headers is None:
             return headers
         pairs: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
-        return [
-            (name, value) for name, value in pairs if name.lower() != "host" and not is_secret(name, value)
-        ]
+        followed = []
+        for name, value in pairs:
+            if name.lower() == "sec-websocket-protocol":
+                value = ", ".join(self.subprotocols([token.strip() for token in value.split(",")]) or ())
+            elif not may_follow(name):
+                continue
+            if value:
+                followed.append((name, value))
+        return followed
 
     def subprotocols(self, subprotocols: Sequence[str] | None) -> Sequence[str] | None:
         """Those that may be offered to `uri`."""
         if not self.crossed or subprotocols is None:
             return subprotocols
-        return [name for name in subprotocols if not is_secret("Sec-WebSocket-Protocol", name)]
+        return [name for name in subprotocols if is_name(name)]
 
     def _target(self, rejection: InvalidStatus) -> WebSocketURI:
         if self._decide is None:
@@ -168,13 +175,13 @@ class Redirects:
 
     def _check(self, target: WebSocketURI) -> None:
         if self.uri.secure and not target.secure:
-            raise SecurityError(f"cannot follow the redirect from wss to {_text(target)}")
+            raise SecurityError(f"cannot follow the redirect from wss to {_origin(target)}")
         if self._bound == "sock" or (self._bound and not _same_origin(self.uri, target)):
             raise SecurityError(
-                f"cannot follow the redirect to {_text(target)}: {self._bound} says where to connect to"
+                f"cannot follow the redirect to {_origin(target)}: {self._bound} says where to connect to"
             )
         if _text(target) in self._seen:
-            raise SecurityError(f"the redirect to {_text(target)} is a loop")
+            raise SecurityError(f"the redirect to {_origin(target)} is a loop")
         if len(self._seen) > self._limit:
             raise SecurityError(f"more than {self._limit} redirects")
 
@@ -209,7 +216,7 @@ def _from_location(current: WebSocketURI, location: str) -> WebSocketURI:
         scheme, colon, rest = joined.partition(":")
         target = parse_uri(_SCHEMES.get(scheme.lower(), scheme) + colon + rest)
     except InvalidURI as exc:
-        reason = f"{exc.uri}: {exc.msg}"
+        reason = exc.msg
     except ValueError:  # urljoin's; it may repeat what it was given, credentials included
         reason = "not a URI"
     else:
@@ -221,7 +228,9 @@ def _without_credentials(current: WebSocketURI, target: WebSocketURI) -> WebSock
     """Credentials are the program's to give: those it gave stay with the origin, and those of a server are not used."""
     same = _same_origin(current, target)
     username, password = (current.username, current.password) if same else (None, None)
-    return dataclasses.replace(target, username=username, password=password, uri=_text(target))
+    return dataclasses.replace(
+        target, username=username, password=password, uri=_text(target), redirected=True
+    )
 
 
 def _same_origin(one: WebSocketURI, other: WebSocketURI) -> bool:
@@ -230,5 +239,10 @@ def _same_origin(one: WebSocketURI, other: WebSocketURI) -> bool:
 
 def _text(uri: WebSocketURI) -> str:
     """The URI without credentials."""
+    return _origin(uri) + uri.resource_name
+
+
+def _origin(uri: WebSocketURI) -> str:
+    """All that an error says of the URI: a server may have put a token into the path."""
     host = f"[{uri.host.replace('%', '%25', 1)}]" if ":" in uri.host else uri.host
-    return f"{uri.scheme}://{host}:{uri.port}{uri.resource_name}"
+    return f"{uri.scheme}://{host}:{uri.port}"

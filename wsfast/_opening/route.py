@@ -18,6 +18,7 @@ from wsfast._opening.handshake import USER_AGENT
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidHandshake, InvalidStatus, SecurityError
 from wsfast.fields import PlainHeaders
+from wsfast.keywords import NOT_GIVEN
 from wsfast.options import check_callables, check_types
 from wsfast.tls import TLS, as_context, check_tls
 
@@ -84,7 +85,7 @@ class Routing:
         server_hostname: str | None = None,
         host: str | None = None,
         port: int | str | None = None,
-        proxy_tls: tuple[str, Any] = ("proxy_ssl", None),
+        proxy_tls: tuple[str, Any] = ("proxy_ssl", NOT_GIVEN),
         proxy_server_hostname: str | None = None,
         proxy_headers: PlainHeaders | None = None,
         user_agent: str | None = USER_AGENT,
@@ -123,29 +124,39 @@ class Routing:
             from wsfast._opening.credentials import check_netrc
 
             check_netrc(netrc)
-        name, self.proxy_tls = proxy_tls
-        if self.proxy_tls is True:  # as websockets' ssl=True
-            self.proxy_tls = None
+        self._proxy_tls = proxy_tls
         self.proxy_server_hostname = proxy_server_hostname
         self.proxy_headers = kept(proxy_headers)
-        if (self.proxy_tls, proxy_server_hostname, proxy_headers) != (None, None, None) or bound:
-            self._check(name)
+        given = proxy_tls[1], proxy_server_hostname, proxy_headers
+        if given != (NOT_GIVEN, None, None) or bound:
+            self._check()
 
-    def _check(self, proxy_tls: str) -> None:
+    def _check(self) -> None:
         from wsfast._opening.proxy import Proxy
 
-        check_tls(proxy_tls, self.proxy_tls)
+        check_tls(self._proxy_tls[0], self.proxy_tls)
         check_types(str, proxy_server_hostname=self.proxy_server_hostname)
         if isinstance(self.proxy, Proxy):
             if self.bound:
                 raise ValueError(f"proxy is incompatible with {self.bound}, which says where to connect to")
-            if not self.proxy.secure and (self.proxy_tls, self.proxy_server_hostname) != (None, None):
-                raise ValueError(
-                    f"{proxy_tls} and proxy_server_hostname are incompatible with {self.proxy.scheme}://"
-                )
+            self.check_tls_of(self.proxy)
             if self.proxy.is_socks and self.proxy_headers is not None:
                 raise ValueError("proxy_headers: SOCKS has no headers")
         self.tunnel(Proxy("http", "localhost", 80), "localhost", 80)
+
+    @property
+    def proxy_tls(self) -> Any:
+        """The TLS of an https proxy; None is the default, as is websockets' True."""
+        given = self._proxy_tls[1]
+        return None if given is NOT_GIVEN or given is True else given
+
+    def check_tls_of(self, proxy: Proxy) -> None:
+        """Refuse a proxy that has TLS where the program wants none, or the other way round."""
+        name, given = self._proxy_tls
+        if proxy.secure and given is None:
+            raise ValueError(f"{name}=None is incompatible with an https:// proxy")
+        if not proxy.secure and (given not in (NOT_GIVEN, None) or self.proxy_server_hostname is not None):
+            raise ValueError(f"{name} and proxy_server_hostname are incompatible with {proxy.scheme}://")
 
     def tunnel(self, proxy: Proxy, host: str, port: int) -> TunnelHandshake:
         """Asks an http or https proxy for a tunnel to the server."""
@@ -199,6 +210,8 @@ class Route:
                 from wsfast._opening.proxy import proxy_of_settings
 
                 self.proxy = proxy_of_settings(self.uri.secure, self.host, self.port)
+                if self.proxy is not None:
+                    self._routing.check_tls_of(self.proxy)
         else:
             self.proxy = proxy
 
@@ -207,7 +220,7 @@ class Route:
         self._logger = logger
         if self.proxy is not None:
             by = ", which the environment or the system names" if self.is_from_settings else ""
-            logger.info("connecting to %s through the proxy %s%s", self.uri.netloc, self.proxy, by)
+            logger.info("connecting to %s through the proxy %s%s", self.uri.netloc, str(self.proxy), by)
 
     # ---- where
 

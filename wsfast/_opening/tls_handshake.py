@@ -83,3 +83,6 @@ async def _exchange(loop: asyncio.AbstractEventLoop, sock: socket.socket, sessio
             raise failure
         if session.has_ended:
             raise ended_in_tls()
+        if session.is_handshaking:
+            # sock_recv() returns at once what has arrived, so a server that sends on and on would hold the loop.
+            await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from wsfast.exceptions import InvalidURI
 from wsfast.names import to_ascii
+from wsfast.redaction import HIDDEN, shown_target
 
 __all__ = ["WSParsedURL", "WebSocketURI", "parse_uri"]
 
@@ -42,13 +43,14 @@ _ZONE = re.compile(r"[A-Za-z0-9._~-]+")
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WebSocketURI:
     """A parsed WebSocket URI: websockets' fields, with picows' names as properties.
 
     ``host`` is lower case, without brackets, in ASCII; ``port`` is always set; ``path`` starts with ``/``
     and, like ``query``, is percent-encoded; ``username`` and ``password`` are decoded, both set or both None.
-    ``uri`` is the text it was parsed from, credentials included, and is left out of comparisons.
+    ``uri`` is the text it was parsed from, credentials included, and is left out of comparisons. ``redirected`` is
+    True if a server chose the URI. ``repr()`` hides secrets.
     """
 
     secure: bool
@@ -57,14 +59,24 @@ class WebSocketURI:
     path: str
     query: str
     username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    uri: str = field(default="", repr=False, compare=False)
+    password: str | None = None
+    uri: str = field(default="", compare=False)
+    redirected: bool = field(default=False, compare=False)
 
     @property
     def resource_name(self) -> str:
         """Path and query: the target of the request line (RFC 6455 section 3)."""
         path = self.path or "/"
         return f"{path}?{self.query}" if self.query else path
+
+    @property
+    def shown_target(self) -> str:
+        """`resource_name` as a text may show it. All of a path that a server chose may be a secret."""
+        return "/" + HIDDEN if self.redirected else shown_target(self.resource_name)
+
+    def __repr__(self) -> str:
+        credentials = "" if self.user_info is None else f"{HIDDEN}@"
+        return f"WebSocketURI({f'{self.scheme}://{credentials}{self.netloc}{self.shown_target}'!r})"
 
     @property
     def user_info(self) -> tuple[str, str] | None:
@@ -128,6 +140,8 @@ class _RefusedError(Exception):
 def _parse(uri: str) -> WebSocketURI:
     if _FORBIDDEN.search(uri):
         _refuse("it contains a space or a control character")
+    if "\\" in uri.partition("?")[0]:
+        _refuse("it contains a backslash, which browsers read as a slash")
     try:
         parts = urllib.parse.urlsplit(uri)
     except ValueError:

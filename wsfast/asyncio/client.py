@@ -27,9 +27,9 @@ from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
 from wsfast.fields import AwaitedHeadersLike, PlainHeaders
-from wsfast.keywords import keywords
+from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
 from wsfast.options import NO_LIMIT, Limits, Marks, Overflow, check_types
-from wsfast.tls import TLS, check_tls
+from wsfast.tls import TLS, tls_argument
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         create_connection: Callable[..., ClientConnection] | None = None,
         write_policy: str = "gather",
         busy_poll: float = 0,
-        proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
+        proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
         proxy_server_hostname: str | None = None,
         proxy_headers: PlainHeaders | None = None,
         resolver: Resolver | None = None,
@@ -331,13 +331,9 @@ class _Target:
         self._path = self.arguments.pop("path", None) if self._unix else None
         self._sock: socket.socket | None = self.arguments.pop("sock", None)
         self._taken = False
-        self._ssl = self.arguments.pop("ssl", True if uri.secure else None)
-        if self._ssl is not True:
-            check_tls("ssl", self._ssl)
-        if uri.secure and not self._ssl:
+        if uri.secure and self.arguments.get("ssl", True) is None:
             raise ValueError("ssl=None is incompatible with a wss:// URI")
-        if not uri.secure and self._ssl is not None:
-            raise ValueError("ssl argument is incompatible with a ws:// URI")
+        self.tls = tls_argument("ssl", self.arguments.pop("ssl", None), uri.secure)
         if self._unix and (self._path is None) == (self._sock is None):
             raise ValueError("path or sock must be given, and only one of them")
         for name in self.arguments:
@@ -347,11 +343,6 @@ class _Target:
                 raise ValueError(f"{name} is only meaningful with a wss:// URI")
         check_arguments(self.arguments)
         check_types(socket.socket, sock=self._sock)
-
-    @property
-    def tls(self) -> ssl_module.SSLContext | TLS | None:
-        """As the user gave it; None is the default."""
-        return None if self._ssl is True else self._ssl
 
     @property
     def bound(self) -> str:

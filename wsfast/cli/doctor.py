@@ -18,6 +18,7 @@ from wsfast import deflate
 from wsfast.cli import machine
 from wsfast.cli.outcome import ERRORS, OK
 from wsfast.cli.text import beside, write_json
+from wsfast.redaction import shown
 from wsfast.sync.environment import why_no_tls
 
 __all__ = ["Advice", "Fact", "add_to", "advice", "facts"]
@@ -88,7 +89,7 @@ def _facts() -> Iterator[tuple[str, str, str | int | None]]:
         "no_proxy",
     ):
         if value := os.environ.get(name) or os.environ.get(name.upper()):
-            yield "proxy", name, _without_password(value)
+            yield "proxy", name, value if name == "no_proxy" else shown(value)
     yield "machine", "processor", machine.processor()
     yield "machine", "processors", machine.available()
     yield "machine", "kernel", f"{platform.system()} {platform.release()}"
@@ -119,12 +120,6 @@ def _authority_paths() -> str | int:
     """The directory of the authorities. OpenSSL reads it only when it needs one, so they cannot be counted."""
     paths = ssl.get_default_verify_paths()
     return f"in {paths.capath}" if paths.capath is not None and any(os.scandir(paths.capath)) else 0
-
-
-def _without_password(url: str) -> str:
-    """A proxy's URL without the credentials in it."""
-    scheme, separator, rest = url.rpartition("://")
-    return scheme + separator + rest.rpartition("@")[2]
 
 
 def advice(found: list[Fact]) -> list[Advice]:

@@ -77,7 +77,7 @@ class _Pinger:
                 with suppress(asyncio.CancelledError):
                     await self._ping(ws)
         except CANNOT_CONNECT as exc:
-            self.error = cannot_connect(where.url, exc)
+            self.error = cannot_connect(where.shown, exc)
         except asyncio.CancelledError:
             self.error = "interrupted while connecting"
         finally:
@@ -118,11 +118,11 @@ def _run(arguments: argparse.Namespace) -> int:
     asyncio.run(pinger.run(where))
     elapsed = time.monotonic() - began
     if pinger.sent:
-        print(_summary(where.url, pinger, elapsed), file=beside(arguments.json))
+        print(_summary(where.shown, pinger, elapsed), file=beside(arguments.json))
     if pinger.error is not None:
         print(f"wsfast: {pinger.error}", file=sys.stderr)
     if arguments.json is not None:
-        write_json(arguments.json, _content(where.url, pinger, elapsed))
+        write_json(arguments.json, _content(where.shown, pinger, elapsed))
     return OK if pinger.times else ERRORS
 
 

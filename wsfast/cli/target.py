@@ -9,7 +9,8 @@ from typing import Any
 
 import wsfast
 from wsfast.cli.outcome import Usage, why
-from wsfast.exceptions import InvalidURI
+from wsfast.exceptions import InvalidProxy, InvalidURI
+from wsfast.redaction import shown
 
 __all__ = ["Target", "add_arguments", "of_arguments"]
 
@@ -29,6 +30,11 @@ class Target:
     cert: str | None
     key: str | None
     server_hostname: str | None
+
+    @property
+    def shown(self) -> str:
+        """The URL without its secrets, for the screen and for reports."""
+        return shown(self.url)
 
     def options(self) -> dict[str, Any]:
         """The arguments of ``connect`` and ``ws_connect`` that have the same names in both."""
@@ -70,7 +76,7 @@ class Target:
             if isinstance(tls := options.get("ssl"), wsfast.TLS):
                 tls.context()  # reads the files
             wsfast.connect(self.url, **options)
-        except InvalidURI as exc:
+        except (InvalidURI, InvalidProxy) as exc:
             raise Usage(why(exc)) from exc
         except OSError as exc:
             file = exc.filename or " or ".join(filter(None, (self.cacert, self.cert, self.key)))
@@ -144,7 +150,7 @@ def of_arguments(arguments: argparse.Namespace) -> Target:
 def _header(text: str) -> list[str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not 'NAME: VALUE'")
+        raise argparse.ArgumentTypeError("a header is 'NAME: VALUE'")
     return [name.strip(), value.strip()]
 
 

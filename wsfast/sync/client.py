@@ -31,14 +31,14 @@ from wsfast._opening.route import Route
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
 from wsfast.fields import HeadersLike, PlainHeaders, made
-from wsfast.keywords import keywords
+from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
 from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.sync import ending, tls
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.layers import Raw, for_crate, layers
 from wsfast.sync.logged import logged
-from wsfast.tls import TLS, ClientCert, check_tls
+from wsfast.tls import TLS, ClientCert, tls_argument
 from wsfast.upgrade import UpgradeResponse
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         additional_headers: HeadersLike | None = None,
         user_agent_header: str | None = USER_AGENT,
         proxy: str | bool | None = True,
-        proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | None = None,
+        proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
         proxy_server_hostname: str | None = None,
         proxy_headers: PlainHeaders | None = None,
         resolver: Resolver | None = None,
@@ -177,19 +177,13 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         for name in kwargs:
             if name not in ("address", "all_errors", "unix", "path"):
                 raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
-        if ssl is True:  # the default, as the awaitable client names it
-            ssl = None
-        check_tls("ssl", ssl)
+        ssl = tls_argument("ssl", ssl, self.ws_uri.secure)
         if server_hostname is not None and not isinstance(server_hostname, str):
             raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
         if sock is not None and not isinstance(sock, socket.socket):
             raise TypeError(f"sock must be a socket, not {sock!r}")
         if not self.ws_uri.secure:
-            for name, value in (
-                ("ssl", ssl),
-                ("server_hostname", server_hostname),
-                ("client_cert", client_cert),
-            ):
+            for name, value in ("server_hostname", server_hostname), ("client_cert", client_cert):
                 if value is not None:
                     raise ValueError(f"{name} argument is incompatible with a ws:// URI")
         where = {

@@ -12,6 +12,7 @@ from typing import Any
 from wsfast.asyncio import ClientConnection
 from wsfast.cli.outcome import printable
 from wsfast.cli.text import duration, for_stdout
+from wsfast.redaction import shown_value
 
 __all__ = ["JSONPrinter", "LinePrinter", "Printer", "RichPrinter"]
 
@@ -73,7 +74,7 @@ class JSONPrinter(Printer):
             subprotocol=ws.subprotocol,
             compression=ws.compression is not None,
             tls=None if ws.tls is None else {"version": ws.tls.version, "cipher": ws.tls.cipher},
-            headers=list(ws.response.headers.items()),
+            headers=[(name, shown_value(name, value)) for name, value in ws.response.headers.items()],
         )
 
     def message(self, message: Message) -> None:

@@ -108,14 +108,14 @@ class Session:
         except CANNOT_CONNECT as exc:
             if stdout_ended(exc):
                 raise
-            self._printer.note(cannot_connect(self._target.url, exc))
+            self._printer.note(cannot_connect(self._target.shown, exc))
             return ERRORS
 
     def _failed(self, exc: Exception) -> Exception | None:
         """An attempt failed. Returns None if the next one may succeed, and otherwise the exception to raise."""
         verdict = process_exception(exc)
         if verdict is None:
-            self._printer.note(f"{cannot_connect(self._target.url, exc)}; trying again")
+            self._printer.note(f"{cannot_connect(self._target.shown, exc)}; trying again")
         return verdict
 
     async def _serve(self, ws: ClientConnection) -> int:

@@ -175,7 +175,7 @@ def _run(arguments: argparse.Namespace) -> int:
     series, interrupted = asyncio.run(_measure(plan, arguments))
     content = {
         "wsfast": machine.version_of("wsfast"),
-        "url": plan.target.url,
+        "url": plan.target.shown,
         "began": began.isoformat(timespec="seconds"),
         "machine": machine.summary(),
         "plan": report.settings(plan),

@@ -47,7 +47,7 @@ def _head(plan: Plan) -> str:
         loop = f"open loop, {plan.rate:,g} messages/s"
     length = f"{plan.duration:g} s" if plan.duration is not None else f"{plan.messages:,} messages"
     processes = f", {plan.processes} processes" if plan.processes > 1 else ""
-    return f"{plan.target.url}: {loop}, {plan.connections} connections{processes}, {what}, {length}"
+    return f"{plan.target.shown}: {loop}, {plan.connections} connections{processes}, {what}, {length}"
 
 
 def text(plan: Plan, series: Series) -> str:
