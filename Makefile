@@ -37,7 +37,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels
+.PHONY: demo test side-by-side checks test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels third-party
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -101,7 +101,7 @@ test-rust-thread test-rust-address: test-rust-%:
 	fi
 
 # Copies the sources for a build of another kind, with the C code that Cython has made, which is the same for all builds.
-copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml README.md LICENSE wsfast \
+copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml README.md LICENSE THIRD-PARTY.txt wsfast \
     $$(ls -d build/cython 2>/dev/null) | tar -xf - -C
 
 # The memory tests, on modules that are compiled with AddressSanitizer and UBSan.
@@ -301,6 +301,10 @@ wheels: $(installed)
 	        $(bin)/python tools/wheels.py --arch $${target%-*} --libc $${target#*-} dist $$found || exit 1; \
 	    done; \
 	done
+
+# The notices of the Rust packages in a wheel. A test compares their versions with Cargo.lock.
+third-party:
+	cd $(crate) && cargo about generate --locked about.hbs -o $(CURDIR)/THIRD-PARTY.txt
 
 test-all:
 	@summary=; failed=0; \

@@ -48,6 +48,21 @@ def test_version():
     assert newest in ("Unreleased", PYPROJECT["project"]["version"])
 
 
+def test_the_notices_of_all_rust_packages_are_shipped():
+    tree = ["cargo", "tree", "--locked", "--edges=normal,no-proc-macro", "--prefix=none", "--no-dedupe"]
+    manifest = f"--manifest-path={PACKAGE / '_tungstenite' / 'Cargo.toml'}"
+    done = subprocess.run([*tree, manifest], capture_output=True, text=True, check=True)
+    packages = {tuple(line.split()[:2]) for line in done.stdout.splitlines()} - {
+        ("wsfast_tungstenite", "v0.1.0")
+    }
+    notices = (ROOT / "THIRD-PARTY.txt").read_text()
+    assert len(packages) > 10
+    assert {
+        f"{name} {version}" for name, version in packages if f"\n  {name} {version[1:]}" not in notices
+    } == set()
+    assert "THIRD-PARTY.txt" in PYPROJECT["project"]["license-files"]
+
+
 def test_setup_is_short():
     assert len((ROOT / "setup.py").read_text().splitlines()) < 100
 
