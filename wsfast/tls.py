@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Union
 
 from wsfast.names import to_ascii
+from wsfast.options import seconds
 
 __all__ = [
     "TLS",
@@ -33,6 +34,9 @@ ClientCert = StrPath | tuple[StrPath, StrPath | None]
 
 _HOSTNAME_MISMATCH, _ADDRESS_MISMATCH = 62, 64  # X509_V_ERR_...
 
+# RFC 8446 section 4.6.1: no ticket is kept for longer, in seconds.
+_WEEK = 7 * 24 * 3600
+
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
@@ -47,8 +51,9 @@ class TLS:
     authority, ``cafile="ca.pem"``, no other authority is trusted. The file may also contain the server's own
     certificate if Python's default context allows that (from 3.13 on, or if the certificate is self-signed).
 
-    wsfast reads the files when the settings are first used. It reads them again for settings that differ. OpenSSL and
-    rustls log TLS keys to the file that the environment variable ``SSLKEYLOGFILE`` names.
+    wsfast reads the files when the settings are first used, and again at the next connect after a file was replaced:
+    its inode, size or time of change is another. So certificates can be rotated without a restart. OpenSSL and rustls
+    log TLS keys to the file that the environment variable ``SSLKEYLOGFILE`` names.
 
     :raises TypeError, ValueError: a setting is invalid
     """
@@ -69,6 +74,12 @@ class TLS:
     """TLS 1.2 or 1.3."""
     check_hostname: bool = True
     """False accepts a trusted certificate for any name."""
+    resume_for: float = 7200.0
+    """How long after a full handshake rustls resumes sessions, in seconds, up to a week; 0 never does.
+
+    A resumed session is not verified anew: until then a certificate that was revoked or has expired, or an authority
+    that is no longer trusted, is not noticed (RFC 8446 section 4.6.1). The default, two hours, is how long OpenSSL's
+    servers accept a ticket. Each connection may bring new tickets; they do not prolong it."""
 
     def __post_init__(self) -> None:
         for name in ("cafile", "capath"):
@@ -95,19 +106,42 @@ class TLS:
             raise ValueError("minimum_version must not be above maximum_version")
         if not isinstance(self.check_hostname, bool):
             raise TypeError(f"check_hostname must be bool, not {type(self.check_hostname).__name__}")
+        seconds("resume_for", self.resume_for, none=None)
+        if self.resume_for > _WEEK:
+            raise ValueError(f"resume_for must be at most {_WEEK}, a week, not {self.resume_for!r}")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
     def context(self) -> ssl.SSLContext:
         """These settings as an ``ssl.SSLContext``: the one that ``ssl.create_default_context()`` of this Python
-        makes, with these settings added. Do not change it, because connections share it.
+        makes, with these settings added. Do not change it, because connections share it. It is another one once a
+        file was replaced.
 
         :raises OSError: a file cannot be read
         :raises ssl.SSLError: a file contains no certificate or key
         """
-        default = ssl.get_default_verify_paths()
-        return _context(self, os.environ.get("SSLKEYLOGFILE"), default.cafile, default.capath)
+        settings = self.located()
+        system = () if self.cafile or self.capath or self.cadata else _system_paths()
+        kept = _context(settings, os.environ.get("SSLKEYLOGFILE"), system)
+        paths = (settings.cafile, *_split(settings.capath), *(settings.client_cert or ()))  # type: ignore[misc]
+        # Before the files are read: if one is replaced meanwhile, they are read again for the next connection.
+        stamps = [_stamp(path) for path in (*paths, *system)]
+        if kept.stamps != stamps:
+            kept.context, kept.stamps = _new_context(settings), stamps
+        return kept.context
+
+    def located(self) -> TLS:
+        """The same with absolute paths: those of now, which another working directory would change."""
+        absolute = {
+            "cafile": self.cafile and os.path.abspath(self.cafile),
+            "capath": self.capath and os.pathsep.join(map(os.path.abspath, _split(self.capath))),
+            "client_cert": self.client_cert
+            and tuple(path and os.path.abspath(path) for path in self.client_cert),  # type: ignore[union-attr]
+        }
+        if all(getattr(self, name) == value for name, value in absolute.items()):
+            return self
+        return dataclasses.replace(self, **absolute)  # type: ignore[arg-type]
 
 
 def _path(name: str, path: Any) -> str | None:
@@ -118,10 +152,46 @@ def _path(name: str, path: Any) -> str | None:
     return os.fspath(path)
 
 
-# Loading the system's authorities takes milliseconds. `_environment` is part of the cache key: environment variables
-# choose the authorities and the file for the key log.
+def _split(directories: Any) -> list[str]:
+    """OpenSSL takes a list for a directory."""
+    return directories.split(os.pathsep) if directories else []
+
+
+def _system_paths() -> tuple[str, ...]:
+    """Where OpenSSL finds the system's authorities, as it stands in the environment: the file and the directories."""
+    of_openssl = _of_openssl()
+    file = os.environ.get(of_openssl.openssl_cafile_env, of_openssl.openssl_cafile)
+    directories = os.environ.get(of_openssl.openssl_capath_env, of_openssl.openssl_capath)
+    return tuple(map(os.path.abspath, [file, *_split(directories)]))
+
+
+_of_openssl = functools.cache(ssl.get_default_verify_paths)
+
+
+def _stamp(path: str | None) -> tuple[int, ...] | None:
+    """What is another once the file was replaced, or a file of the directory."""
+    try:
+        found = os.stat(path)  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+class _Kept:
+    """The context of some settings, and the stamps of the files that it was made of."""
+
+    context: ssl.SSLContext
+    stamps: list[tuple[int, ...] | None] | None = None
+
+
+# Loading the system's authorities takes milliseconds. The environment is part of the key: its variables choose the
+# authorities and the file for the key log.
 @functools.lru_cache(maxsize=16)
-def _context(settings: TLS, *_environment: str | None) -> ssl.SSLContext:
+def _context(settings: TLS, keylog: str | None, system: tuple[str, ...]) -> _Kept:
+    return _Kept()
+
+
+def _new_context(settings: TLS) -> ssl.SSLContext:
     context = ssl.create_default_context(
         cafile=settings.cafile, capath=settings.capath, cadata=settings.cadata
     )

@@ -1,10 +1,11 @@
 """Messages to and from real servers, in every shape, plain and over TLS."""
 
+import threading
 from contextlib import contextmanager
 
 import pytest
 from support.certificates import WAYS, server_context
-from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, frame, pattern, text
+from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, frame, pattern, text, texts
 from support.servers import PEERS
 from sync_support.servers import echo, in_thread, scripted
 
@@ -230,6 +231,33 @@ def test_errors_in_fragments_end_the_connection():
                 ws.send("more")
             assert raised.value.sent.code == 1011
         assert server.result() == b"\x03\xf3error in fragmented message"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_messages_that_had_arrived_outlive_an_error_in_fragments(way):
+    """They lie in the kernel, and nothing has been read yet."""
+    make = WAYS[way]
+    arrived = threading.Event()
+
+    def script(peer):
+        peer.accept()
+        assert peer.frame().payload == b"go"
+        peer.send(texts("one", "two") + frame(TEXT, "thr", fin=False))
+        peer.send(frame(CONTINUATION, "ee"))
+        arrived.set()
+        peer.close_frame()
+
+    options = {"ssl": make()} if make else {}
+    context = server_context() if make else None
+    with scripted(script, ssl_context=context) as server, connect(server.url, **options) as ws:
+        ws.send("go")
+        assert arrived.wait(20)
+        with pytest.raises(TypeError):
+            ws.send(["a", 5])
+        assert [ws.recv() for _ in range(3)] == ["one", "two", "three"]
+        with pytest.raises(ConnectionClosedError) as raised:
+            ws.recv()
+        assert raised.value.sent.code == 1011
 
 
 def test_wrong_types():

@@ -22,7 +22,7 @@ class Pair:
         context = certificates.server_context.__wrapped__()
         context.maximum_version = version
         assert rustls.load_openssl() is None
-        self.session = TLSSession(rustls.config(certificates.client_settings()), b"localhost")
+        self.session = TLSSession(rustls.config(certificates.client_settings()), b"localhost", 1)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.server = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
         done = False

@@ -594,7 +594,7 @@ async def test_what_was_agreed_is_told(context):
 
 @versions
 async def test_sessions_are_resumed(context):
-    rustls._config.cache_clear()
+    rustls._configs.clear()
     async with serve(echo, ssl_context=(context or certificates.server_context.__wrapped__)()) as served:
         resumed = []
         for _ in range(3):
@@ -713,9 +713,9 @@ async def test_where_openssl_hides_the_present_transport_serves(monkeypatch):
 def test_a_session_is_made_of_a_configuration_alone():
     for config in (None, 5, rustls.ffi.NULL, rustls.ffi.new("int *")):
         with pytest.raises(TypeError):
-            TLSSession(config, b"name")
+            TLSSession(config, b"name", 1)
     with pytest.raises(ValueError, match="ssl: "):
-        TLSSession(rustls.config(TLS()), b"not a name")
+        TLSSession(rustls.config(TLS()), b"not a name", 1)
     with pytest.raises(TypeError):
         TLSTransport.__new__(TLSTransport)
 

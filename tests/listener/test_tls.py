@@ -195,7 +195,7 @@ async def test_the_default_context_follows_sslkeylogfile(tmp_path, monkeypatch):
         await listener.received(1)
         await finish(transport)
     assert "CLIENT_TRAFFIC_SECRET_0" in (tmp_path / "keys").read_text()
-    rustls._config.cache_clear()
+    rustls._configs.clear()
     tls._context.cache_clear()  # context and configuration keep the log open until they go
 
 

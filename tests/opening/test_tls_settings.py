@@ -1,13 +1,18 @@
 """wsfast.TLS checks itself, makes the context that it says, and names are one thing for all faces."""
 
+import gc
+import os
 import pickle
 import ssl
+import weakref
 from dataclasses import FrozenInstanceError
 
 import pytest
+import trustme
 from support.certificates import authority, client_context
 
 from wsfast import TLS
+from wsfast._opening import rustls
 from wsfast.tls import as_context, check_tls, server_name
 
 
@@ -33,6 +38,11 @@ from wsfast.tls import as_context, check_tls, server_name
             "above",
         ),
         ({"check_hostname": 0}, TypeError, "check_hostname must be bool"),
+        ({"resume_for": "1"}, TypeError, "resume_for must be a number of seconds"),
+        ({"resume_for": None}, TypeError, "resume_for must be a number of seconds"),
+        ({"resume_for": -1}, ValueError, "resume_for must not be negative"),
+        ({"resume_for": float("nan")}, ValueError, "resume_for must not be negative"),
+        ({"resume_for": 604801}, ValueError, "resume_for must be at most 604800, a week"),
         ({"ciphers": "x"}, TypeError, "ciphers"),
     ],
 )
@@ -54,6 +64,79 @@ def test_equal_settings_share_a_context():
     pem = authority().cert_pem.bytes().decode()
     assert TLS(cadata=pem).context() is TLS(cadata=pem).context()
     assert TLS(cadata=pem).context() is not TLS(cadata=pem, check_hostname=False).context()
+
+
+def replace(path, pem: bytes) -> None:
+    """As certificates are rotated: a new file takes the place of the old one."""
+    fresh = path.with_suffix(".fresh")
+    fresh.write_bytes(pem)
+    fresh.replace(path)
+
+
+def subjects(settings: TLS) -> list[str]:
+    return [str(found["serialNumber"]) for found in settings.context().get_ca_certs()]
+
+
+def test_a_file_that_was_replaced_is_read_again(tmp_path):
+    one, other, file = trustme.CA(), trustme.CA(), tmp_path / "ca.pem"
+    replace(file, one.cert_pem.bytes())
+    settings = TLS(cafile=file)
+    first = settings.context()
+    assert TLS(cafile=file).context() is first
+    replace(file, other.cert_pem.bytes())
+    second = settings.context()
+    assert second is not first
+    assert second is settings.context() is TLS(cafile=file).context()
+    assert second.get_ca_certs() == TLS(cadata=other.cert_pem.bytes().decode()).context().get_ca_certs()
+    gone = weakref.ref(first)
+    del first
+    gc.collect()
+    assert gone() is None, "it is not kept"
+    # In its place, and of the same size.
+    os.utime(file, ns=(1, 1))
+    assert settings.context() is not second
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        settings.context()
+
+
+def test_a_relative_path_is_one_of_the_working_directory(tmp_path, monkeypatch):
+    found = []
+    settings = TLS(cafile="ca.pem", client_cert="client.pem", capath=os.pathsep.join((".", "certs")))
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        made = trustme.CA()
+        replace(folder / "ca.pem", made.cert_pem.bytes())
+        replace(folder / "client.pem", made.issue_cert("client").private_key_and_cert_chain_pem.bytes())
+        monkeypatch.chdir(folder)
+        found += subjects(settings)
+        assert settings.context() is settings.context()
+        rustls.config(settings)
+        assert settings.located().capath == os.pathsep.join((str(folder), str(folder / "certs")))
+    assert len(set(found)) == 2
+
+
+def test_the_system_s_authorities_are_those_that_the_environment_names_now(tmp_path, monkeypatch):
+    one, other = trustme.CA(), trustme.CA()
+    file = tmp_path / "ca.pem"
+    replace(file, one.cert_pem.bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "nothing"))
+    contexts = [TLS().context()]
+    assert TLS().context() is contexts[0]
+    found = subjects(TLS())
+    replace(file, other.cert_pem.bytes())
+    contexts.append(TLS().context())
+    assert len(set(found + subjects(TLS()))) == 2
+    # A list of directories, and a file that is added to one of them.
+    for value in (f"{tmp_path}:/nothing", f"{tmp_path}:/nowhere"):
+        monkeypatch.setenv("SSL_CERT_DIR", value)
+        contexts.append(TLS().context())
+    (tmp_path / "01234567.0").write_bytes(one.cert_pem.bytes())
+    contexts.append(TLS().context())
+    assert TLS().context() is contexts[-1]
+    assert len({*map(id, contexts)}) == 5
 
 
 def test_the_context_is_python_s_default_one_and_the_settings():

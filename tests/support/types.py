@@ -199,7 +199,12 @@ async def live_graph() -> list[Any]:
             tls = certificates.client_settings()
             transport, listener = await wsfast.ws_connect(Keeping, server.url, ssl_context=tls)
             ws = await wsfast.asyncio.client.connect(server.url, ssl=tls)
-            kept += [transport, listener, ws, TLSSession(rustls.config_for(tls, "localhost"), b"localhost")]
+            kept += [
+                transport,
+                listener,
+                ws,
+                TLSSession(rustls.config_for(tls, "localhost"), b"localhost", 1),
+            ]
             receiving = ws.recv()
             attempt(receiving.send, None)
             kept.append(receiving)

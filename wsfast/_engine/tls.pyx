@@ -22,7 +22,7 @@ cimport cython
 from aiofastnet.utils cimport NoResult
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint16_t, uintptr_t
 
 from wsfast._engine.crate cimport address_of
 from wsfast._engine.memory cimport allocate, release
@@ -80,7 +80,8 @@ cdef extern from *:
 
     cdef struct Crate:
         wst_stream *(*create)(
-            const wst_tls_config *config, const char *name, size_t name_size, char *reason, size_t reason_size) noexcept
+            const wst_tls_config *config, const char *name, size_t name_size, uint16_t port, char *reason,
+            size_t reason_size) noexcept
         void (*destroy)(wst_stream *stream) noexcept
         int (*nest)(wst_stream *stream, wst_stream *outer) noexcept
         int (*put_back)(wst_stream *stream, const char *plain, size_t size) noexcept
@@ -95,8 +96,8 @@ cdef extern from *:
     Crate crate
 
 
-crate.create = <wst_stream *(*)(const wst_tls_config *, const char *, size_t, char *, size_t) noexcept>address_of(
-    "wst_stream_new")
+crate.create = <wst_stream *(*)(
+    const wst_tls_config *, const char *, size_t, uint16_t, char *, size_t) noexcept>address_of("wst_stream_new")
 crate.destroy = <void (*)(wst_stream *) noexcept>address_of("wst_stream_free")
 crate.nest = <int (*)(wst_stream *, wst_stream *) noexcept>address_of("wst_stream_nest")
 crate.put_back = <int (*)(wst_stream *, const char *, size_t) noexcept>address_of("wst_stream_put_back")
@@ -147,18 +148,19 @@ cdef class TLSSession:
 
     :param config: a `wst_tls_config` of the crate
     :param name: the server's name, in ASCII
+    :param port: the server's; 0 neither resumes a session nor keeps one
     :param outer: the TLS session with an https proxy. It carries this session from now on, and has no other use then.
     :raises ValueError: the crate cannot make the session
     """
 
-    def __cinit__(self, config, bytes name not None, TLSSession outer=None):
+    def __cinit__(self, config, bytes name not None, uint16_t port, TLSSession outer=None):
         cdef char[256] reason
         ffi = _native.ffi
         if not isinstance(config, ffi.CData) or ffi.typeof(config) is not CONFIG or not config:
             raise TypeError("config must be a wst_tls_config of the crate")
         self._stream = crate.create(
             <wst_tls_config *><uintptr_t>int(ffi.cast("uintptr_t", config)), PyBytes_AS_STRING(name),
-            PyBytes_GET_SIZE(name), reason, sizeof(reason))
+            PyBytes_GET_SIZE(name), port, reason, sizeof(reason))
         if self._stream == NULL:
             raise ValueError(f"ssl: {(<bytes>reason).decode(errors='replace')}")
         if outer is not None:

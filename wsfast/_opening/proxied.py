@@ -276,6 +276,7 @@ async def connect_rustls(
     sock: socket.socket,
     config: Any,
     name: str,
+    port: int,
     handshake: TunnelHandshake,
     *,
     early: bool,
@@ -285,11 +286,12 @@ async def connect_rustls(
     :param sock: connected to the proxy, non-blocking
     :param config: of the crate
     :param name: of the proxy, in its certificate
+    :param port: of the proxy
     :param early: the server may speak at once, for it has no TLS. What it says is put back
     :raises ProxyError: the proxy was not trusted, refused, talked rubbish, or hung up
     """
     try:
-        session = await tls_handshake.shake_hands(loop, sock, config, name, None)
+        session = await tls_handshake.shake_hands(loop, sock, config, name, port, None)
     except OSError as exc:
         raise no_tls(exc, name) from exc
     try:

@@ -6,6 +6,7 @@ import _ssl
 import functools
 import os
 import ssl
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,12 @@ def config(tls: TLS) -> Any:
 
     :raises ValueError, OSError: that cannot be done, because of the client's certificate for instance
     """
-    return _config(tls, tls.context())
+    settings = tls.located()
+    context = settings.context()
+    made = _configs.get(context)
+    if made is None:
+        made = _configs[context] = _new_config(settings, context)
+    return made
 
 
 def config_for(tls: TLS, name: str) -> Any:
@@ -41,8 +47,8 @@ def config_for(tls: TLS, name: str) -> Any:
     return made if _takes_name(made, name) else None
 
 
-# Whether rustls takes a name. Remembered, because a session that is made to see it uses up a ticket; by the name alone,
-# because a configuration that is kept would keep its file of the key log open.
+# Whether rustls takes a name, which only a session tells. Remembered by the name alone, because a configuration that is
+# kept would keep its file of the key log open.
 _names: dict[str, bool] = {}
 _MOST_NAMES = 256
 
@@ -51,7 +57,7 @@ def _takes_name(config: Any, name: str) -> bool:
     taken = _names.get(name)
     if taken is None:
         try:
-            TLSSession(config, name.encode())
+            TLSSession(config, name.encode(), 0)
             taken = True
         except ValueError:
             taken = False
@@ -61,9 +67,12 @@ def _takes_name(config: Any, name: str) -> bool:
     return taken
 
 
-# Shared, for the crate resumes sessions with it. A context that is made anew means another configuration.
-@functools.lru_cache(maxsize=16)
-def _config(tls: TLS, context: ssl.SSLContext) -> Any:
+# Shared, for the crate resumes sessions with it. A context that is made anew means another configuration; the old one,
+# and its sessions, go with the old context.
+_configs: weakref.WeakKeyDictionary[ssl.SSLContext, Any] = weakref.WeakKeyDictionary()
+
+
+def _new_config(tls: TLS, context: ssl.SSLContext) -> Any:
     alpn = b"".join(bytes([len(protocol)]) + protocol.encode() for protocol in tls.alpn)
     versions = (tls.minimum_version == ssl.TLSVersion.TLSv1_2) | 2 * (
         tls.maximum_version == ssl.TLSVersion.TLSv1_3
@@ -76,6 +85,7 @@ def _config(tls: TLS, context: ssl.SSLContext) -> Any:
             "check_name": tls.check_hostname,
             "versions": versions,
             "keylog": context.keylog_filename is not None,
+            "resume_for": tls.resume_for,
         },
     )
     texts = {"alpn": alpn, "chain": certificate, "key": key}
@@ -92,7 +102,7 @@ def _config(tls: TLS, context: ssl.SSLContext) -> Any:
 
 # A forked child makes its own configurations: each ticket may be used once (RFC 8446 appendix C.4), and a thread that
 # does not exist in the child may have held the lock of the tickets.
-os.register_at_fork(after_in_child=_config.cache_clear)
+os.register_at_fork(after_in_child=_configs.clear)
 
 
 def _client_pem(client_cert: Any) -> tuple[bytes, bytes]:

@@ -40,18 +40,20 @@ async def shake_hands(
     sock: socket.socket,
     config: Any,
     name: str,
+    port: int,
     timeout: float | None,
     outer: TLSSession | None = None,
 ) -> TLSSession:
     """What the server has to be sent last is left in the session: it leaves with the first request.
 
     :param config: of the crate
+    :param port: of the peer, of which sessions are kept
     :param timeout: seconds; None for 60
     :param outer: the TLS of an https proxy, which is to carry this one
     :raises ssl.SSLError: certificate, alert, or no TLS
     :raises OSError: of the socket; ConnectionAbortedError if it takes too long, as asyncio raises
     """
-    session = TLSSession(config, name.encode(), outer)
+    session = TLSSession(config, name.encode(), port, outer)
     limit = _TIMEOUT if timeout is None else timeout
     try:
         async with deadline(limit):

@@ -72,7 +72,7 @@ async def connect(
         if route.uri.secure and _may_use_rustls(loop, sock, use_aiofastnet, route.tls()):
             config = rustls.config_for(_settings(route.tls()), tls["server_hostname"])
             if config is not None:
-                await _by_rustls(loop, transport, config, sock, tls)
+                await _by_rustls(loop, transport, config, sock, port, tls)
                 return
         connect = (
             functools.partial(aiofastnet.create_connection, _quiet(loop)) if fast else loop.create_connection
@@ -116,10 +116,11 @@ async def _by_rustls(
     transport: WSTransport,
     config: Any,
     sock: socket.socket,
+    port: int,
     tls: dict[str, Any],
 ) -> None:
     timeout = tls.get("ssl_handshake_timeout")
-    session = await shake_hands(loop, sock, config, tls["server_hostname"], timeout)
+    session = await shake_hands(loop, sock, config, tls["server_hostname"], port, timeout)
     _start(loop, transport, sock, session, tls)
 
 
@@ -223,14 +224,15 @@ async def _through_rustls(
 
     outer, inner = configs
     timeout = tls.get("ssl_handshake_timeout")
-    assert route.tunnel is not None
+    assert route.tunnel is not None and route.proxy is not None
+    proxy = server_name(route.proxy_server_hostname)
     session = await proxied.connect_rustls(
-        loop, sock, outer, server_name(route.proxy_server_hostname), route.tunnel, early=inner is None
+        loop, sock, outer, proxy, route.proxy.port, route.tunnel, early=inner is None
     )
     if inner is not None:
         name = server_name(route.server_hostname)
         route.phase = ("the TLS handshake with", name, ())
-        session = await shake_hands(loop, sock, inner, name, timeout, session)
+        session = await shake_hands(loop, sock, inner, name, route.port, timeout, session)
     _start(loop, transport, sock, session, tls)
 
 

@@ -107,6 +107,7 @@ typedef struct {
     int check_name;
     int versions;      /* 1 TLS 1.2, 2 TLS 1.3, 3 both */
     int keylog;        /* 1: write the file that SSLKEYLOGFILE names */
+    double resume_for; /* how long after a full handshake sessions are resumed; 0: never */
     const char *alpn;  /* the protocols to offer, each after its size in one byte */
     size_t alpn_size;
     const char *chain; /* the client's certificate and its key in PEM; chain_size 0: it has none */
@@ -178,11 +179,15 @@ wst_connection *wst_new(int fd, const wst_options *options);
 /* Closes the descriptor. No other call may be under way. */
 void wst_free(wst_connection *connection);
 
-/* The opening: TLS if wanted, then bytes of the upgrade, then wst_open() with those that came after it. */
+/*
+ * The opening: TLS if wanted, then bytes of the upgrade, then wst_open() with those that came after it. Sessions are kept by
+ * name and port; port 0 neither resumes nor keeps one.
+ */
 int wst_tls_handshake(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size,
-                      double timeout);
+                      uint16_t port, double timeout);
 /* TLS by rustls within the TLS that there is, of an https proxy: begins it, and wst_tls_handshake() goes on with it. */
-int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size);
+int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const char *name, size_t name_size,
+                 uint16_t port);
 /*
  * TLS by OpenSSL, within the TLS that there is, if any. ssl: an SSL that was made with the SSL_CTX context and on BIOs in
  * memory, and whose handshake is done. The caller keeps it alive until wst_free() has returned, and does not use it.
@@ -255,8 +260,8 @@ int wst_dup(wst_connection *connection);
  * TLS by rustls for a caller that reads and writes the socket itself. One thread at a time may use a stream. It does not
  * sleep, and makes no system call, except to write the key log.
  */
-wst_stream *wst_stream_new(const wst_tls_config *config, const char *name, size_t name_size, char *reason,
-                           size_t reason_size);
+wst_stream *wst_stream_new(const wst_tls_config *config, const char *name, size_t name_size, uint16_t port,
+                           char *reason, size_t reason_size);
 void wst_stream_free(wst_stream *stream);
 /* TLS within TLS: outer, with an https proxy, carries stream from now on, and belongs to it. */
 int wst_stream_nest(wst_stream *stream, wst_stream *outer);

@@ -24,9 +24,9 @@ def layers(route: Route) -> list[Layer]:
     """
     found = []
     if route.proxy is not None and route.proxy.secure:
-        found.append(Layer(route.proxy_tls, route.proxy_server_hostname, of_proxy=True))
+        found.append(Layer(route.proxy_tls, route.proxy_server_hostname, route.proxy.port, of_proxy=True))
     if route.uri.secure:
-        found.append(Layer(route.tls(), route.server_hostname))
+        found.append(Layer(route.tls(), route.server_hostname, route.port))
     return found
 
 
@@ -39,9 +39,12 @@ def for_crate(deadline: Deadline, step: str) -> float:
 class Layer:
     """By rustls; or by OpenSSL, with a context of the user's, or if rustls cannot."""
 
-    def __init__(self, given: ssl.SSLContext | TLS | None, name: str, of_proxy: bool = False) -> None:
+    def __init__(
+        self, given: ssl.SSLContext | TLS | None, name: str, port: int, of_proxy: bool = False
+    ) -> None:
         rustls.check_openssl()
         self._name = server_name(name)
+        self._port = port
         self._of_proxy = of_proxy
         self._step = f"the TLS handshake with {self._name}"
         self.info: TLSInfo | None = None
@@ -75,7 +78,7 @@ class Layer:
             if session is None:
                 if nested:
                     data = self._name.encode()
-                    _check(handle, lib.wst_tls_nest(handle, self._config, data, len(data)))
+                    _check(handle, lib.wst_tls_nest(handle, self._config, data, len(data), self._port))
                 self._shake_hands(handle, deadline)
                 self.info = _agreed(handle)
             else:
@@ -97,7 +100,7 @@ class Layer:
         result = lib.WST_INTERRUPTED
         while result == lib.WST_INTERRUPTED:
             left = for_crate(deadline, self._step)
-            result = lib.wst_tls_handshake(handle, self._config, data, len(data), left)
+            result = lib.wst_tls_handshake(handle, self._config, data, len(data), self._port, left)
         if result == lib.WST_TIMEOUT:
             raise deadline.passed(self._step)
         _check(handle, result)

@@ -44,6 +44,7 @@ impl wst_tls_settings {
             alpn: bytes(self.alpn, self.alpn_size),
             client: (self.chain_size > 0).then(key),
             keylog: self.keylog != 0,
+            resume_for: seconds(self.resume_for).unwrap_or_default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::connection::{Connection, Stop};
 use crate::core::read_close;
 use crate::ending::{Cause, Close, Phase};
 use crate::locked;
+use crate::receiving::Drained;
 use crate::reader::Reader;
 use crate::rustls_session;
 use crate::socket::{Errno, CUT, NO_MEMORY, NO_MORE_RECORDS};
@@ -33,6 +34,7 @@ impl Connection {
     pub fn fail(&self, close: Close) {
         let mut reader = self.try_reader();
         if let Some(reader) = &mut reader {
+            self.drain(reader);
             self.queue_all(reader);
         }
         self.end_reading(reader.as_deref_mut(), Cause::Local, close);
@@ -89,24 +91,24 @@ impl Connection {
         self.sender.flush_quietly(&self.wire);
         let now = Instant::now();
         let mut wake = self.ending().deadline;
-        let reads = match self.try_reader() {
-            None => false,
+        let drained = match self.try_reader() {
+            None => Drained::Full,
             Some(mut reader) => {
-                let room = self.drain(&mut reader);
+                let drained = self.drain(&mut reader);
                 match self.timers(&mut reader, now) {
                     Err(_) => return Ok(()),
                     Ok(timer) => wake = timer,
                 }
-                room
+                drained
             }
         };
-        if !reads && wake.is_some_and(|wake| wake <= now) {
+        if drained == Drained::Full && wake.is_some_and(|wake| wake <= now) {
             self.finalize(Cause::CloseTimeout);
         }
         if self.phase() == Phase::Closed {
             return Ok(());
         }
-        Err(self.wait(reads, false, wake, now))
+        Err(self.wait(drained, false, wake, now))
     }
 
     pub fn abort(&self) {

@@ -19,6 +19,7 @@
 //! | `tls` | which of the sessions below encrypts for a connection |
 //! | `rustls_session`, `openssl_session`, `nested_session` | TLS by rustls; by OpenSSL; within TLS, through an https proxy |
 //! | `stream`, `stream_session` | TLS by rustls for the engine of the other faces, which reads and writes the socket itself |
+//! | `tickets` | the sessions of rustls that may be resumed, and for how long |
 //! | `openssl`, `verifier` | the functions of Python's OpenSSL; its verdict on certificates, which rustls asks for |
 //! | `model_tests`, `memory_tests`, `tls_tests`, `*_for_miri` | random schedules; no memory at any allocation; TLS against a server of rustls; what Miri cannot run |
 //!
@@ -57,6 +58,7 @@ mod socket;
 mod stamps;
 mod stream;
 mod stream_session;
+mod tickets;
 mod tls;
 #[cfg(all(test, not(miri)))]
 mod tls_tests;
@@ -68,7 +70,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use abi::*;
 use connection::{Connection, Stop};
@@ -77,6 +79,7 @@ use ending::{Cause, Close};
 use receiving::{Received, Wanted};
 use rustls::CommonState;
 use stream::Stream;
+use tickets::Client;
 use tls::Session;
 
 /// The object that Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
@@ -182,12 +185,12 @@ pub unsafe extern "C" fn wst_tls_config_new(
     settings: *const wst_tls_settings,
     reason: *mut c_char,
     reason_size: usize,
-) -> *mut Arc<rustls::ClientConfig> {
-    made(reason, reason_size, || (*settings).parse().build().map(Arc::new))
+) -> *mut Client {
+    made(reason, reason_size, || (*settings).parse().build())
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_tls_config_free(config: *mut Arc<rustls::ClientConfig>) {
+pub unsafe extern "C" fn wst_tls_config_free(config: *mut Client) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(config))));
 }
 
@@ -205,13 +208,14 @@ pub unsafe extern "C" fn wst_free(handle: *mut Handle) {
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_handshake(
     handle: *const Handle,
-    config: *const Arc<rustls::ClientConfig>,
+    config: *const Client,
     name: *const c_char,
     name_size: usize,
+    port: u16,
     timeout: f64,
 ) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
-        let new = || Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
+        let new = || Session::new(&*config, &String::from_utf8_lossy(bytes(name, name_size)), port);
         result(connection.handshake(new, seconds(timeout)))
     })
 }
@@ -219,12 +223,13 @@ pub unsafe extern "C" fn wst_tls_handshake(
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_nest(
     handle: *const Handle,
-    config: *const Arc<rustls::ClientConfig>,
+    config: *const Client,
     name: *const c_char,
     name_size: usize,
+    port: u16,
 ) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
-        let inner = Session::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
+        let inner = Session::new(&*config, &String::from_utf8_lossy(bytes(name, name_size)), port);
         result(connection.nest(inner))
     })
 }
@@ -428,13 +433,14 @@ unsafe fn streaming<T>(stream: *mut Stream, panicked: T, body: impl FnOnce(&mut 
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_stream_new(
-    config: *const Arc<rustls::ClientConfig>,
+    config: *const Client,
     name: *const c_char,
     name_size: usize,
+    port: u16,
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Stream {
-    let new = || Stream::new((*config).clone(), &String::from_utf8_lossy(bytes(name, name_size)));
+    let new = || Stream::new(&*config, &String::from_utf8_lossy(bytes(name, name_size)), port);
     made(reason, reason_size, new)
 }
 

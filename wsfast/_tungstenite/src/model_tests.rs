@@ -288,3 +288,58 @@ fn threads() {
         });
     }
 }
+
+/// Before a failure of the program's own, messages had arrived: in the buffer, and in the kernel. `busy`: another thread has
+/// the reading half when the program fails the connection.
+#[test]
+fn a_failure_of_the_program_leaves_the_messages_that_arrived() {
+    for busy in [false, true] {
+        let (fd, mut peer) = peer::pair();
+        let connection = connection(fd, 16);
+        let next = |wanted| connection.receive(Some(Duration::ZERO), wanted).map(|received| held(&received).to_vec());
+        peer.send(&mut b"\x82\x01a\x82\x01b\x01\x01c".to_vec(), true);
+        let mut got = next(Wanted::default());
+        while got == Err(Stop::Interrupted) {
+            got = next(Wanted { resume: true, ..Wanted::default() });
+        }
+        assert_eq!(got, Ok(b"a".to_vec()));
+        peer.send(&mut b"\x80\x01d\x82\x01e".to_vec(), true);
+        let reader = busy.then(|| crate::locked(&connection.reader));
+        connection.fail(Close::new(1011, b""));
+        drop(reader);
+        for expected in [b"b".as_slice(), b"cd", b"e"] {
+            let wanted = Wanted { resume: expected == b"e", ..Wanted::default() };
+            assert_eq!(next(wanted), Ok(expected.to_vec()), "{busy}");
+        }
+        peer.send(&mut b"\x82\x01f".to_vec(), true);
+        while let Err(Stop::Interrupted) = next(Wanted { resume: true, ..Wanted::default() }) {}
+        assert_eq!(connection.phase(), Phase::Draining);
+        connection.abort();
+        assert_eq!(next(Wanted::default()), Err(Stop::Closed), "nothing that arrives later counts");
+    }
+}
+
+/// Bytes go on and on, and complete no message.
+#[test]
+fn a_flood_ends_when_its_time_is_over() {
+    for (first, again) in [(&b""[..], &b"\x8a\x00"[..]), (b"\x01\x00", b"\x00\x00"), (b"\x02\x00", b"\x00\x01a")] {
+        let (fd, mut peer) = peer::pair();
+        let connection = connection(fd, 1 << 20);
+        let size = if cfg!(miri) { 3_000 } else { 300_000 };
+        let mut flood = [first, &again.repeat(size / again.len())].concat();
+        peer.send(&mut flood, false);
+        let mut wanted = Wanted::default();
+        let mut calls = 0;
+        let stop = loop {
+            match connection.receive(Some(Duration::ZERO), wanted) {
+                Err(Stop::Interrupted) => wanted.resume = true,
+                stopped => break stopped.err(),
+            }
+            calls += 1;
+            flood.extend_from_slice(&again.repeat(crate::sleep::SHARE));
+            peer.send(&mut flood, false);
+        };
+        assert_eq!(stop, Some(Stop::Timeout));
+        assert!((2..200).contains(&calls), "{calls}");
+    }
+}

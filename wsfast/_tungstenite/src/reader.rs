@@ -13,7 +13,7 @@ use crate::core::{announced, Message, Next, Violation, CLOSING_PATIENCE, CLOSING
 use crate::ending::{Cause, Phase};
 use crate::frame::Short;
 use crate::keepalive::Keepalive;
-use crate::sleep::Sleep;
+use crate::sleep::{Sleep, SHARE};
 use crate::stamps::Stamp;
 
 /// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
@@ -122,6 +122,8 @@ pub struct Reader {
     pub dropping: bool,
     pub assembly: Option<Assembly>,
     pub sleep: Sleep,
+    /// Frames since the last share of work was done.
+    share: usize,
     /// Ciphertext that is not decrypted yet, where there is TLS.
     pub wire: Vec<u8>,
     /// TLS said that nothing follows.
@@ -145,6 +147,7 @@ impl Reader {
             dropping: false,
             assembly: None,
             sleep: Sleep::default(),
+            share: 0,
             wire: Vec::new(),
             ended: false,
             keepalive,
@@ -193,6 +196,16 @@ impl Reader {
             }
         }
         parsed
+    }
+
+    /// Counts a frame that completes no message. True at the end of a share of work.
+    pub fn ends_share(&mut self) -> bool {
+        self.share += 1;
+        let ends = self.share >= SHARE;
+        if ends {
+            self.share = 0;
+        }
+        ends
     }
 
     /// True if more may be read.

@@ -15,8 +15,8 @@ use crate::sleep::SHORT;
 use crate::socket::{would_block, Errno, NO_MEMORY};
 use crate::stamps::{Stamp, Stamping};
 
-/// Reads in one go: a flood must not keep a thread from its deadline.
-const READS: usize = 64;
+/// Shares of work in one go, see `sleep`: a flood must not keep a thread from its deadline.
+const SHARES: usize = 64;
 
 /// A TLS record at its longest (RFC 8446 section 5.2), a part of which may wait to be completed.
 const RECORD: usize = 5 + 16384 + 256;
@@ -55,6 +55,19 @@ pub(crate) enum Missing {
     /// So many bytes, at least.
     Bytes(usize),
     Memory,
+    /// A share of work was done, and more bytes may be there.
+    Time,
+}
+
+/// Where `drain` stopped.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Drained {
+    /// The socket has no more bytes now.
+    Dry,
+    /// There is no room for more, or no memory.
+    Full,
+    /// It has worked long enough; more may be there.
+    Busy,
 }
 
 /// Notes that `frame` is lent, and returns where it lies.
@@ -90,6 +103,9 @@ impl Connection {
                 return Ok(lend(reader, Frame { kind, first: true, ..Frame::default() }));
             }
         }
+        if wanted.resume && reader.ends_share() {
+            return Err(self.after_share(reader)); // it may be a frame of a compressed message each time
+        }
         let mut filled = false;
         loop {
             let next = match frame.take() {
@@ -99,9 +115,18 @@ impl Connection {
                     reader.buffer.take_back();
                     match self.next_frame(reader) {
                         Ok(frame) => frame,
-                        Err(need) => {
+                        Err(missing) => {
                             if self.has_news() {
                                 return Err(Stop::Pong);
+                            }
+                            let need = match missing {
+                                Missing::Time => return Err(self.after_share(reader)),
+                                Missing::Bytes(need) => need,
+                                Missing::Memory => 1, // never: nothing was copied
+                            };
+                            if self.has_failed(reader) {
+                                self.drain(reader);
+                                continue;
                             }
                             if user.is_none() || self.phase() == Phase::Closed {
                                 return Err(Stop::Closed);
@@ -130,6 +155,9 @@ impl Connection {
                     return Err(Stop::NoMemory);
                 }
                 if !next.fin {
+                    if reader.ends_share() {
+                        return Err(self.after_share(reader));
+                    }
                     continue;
                 }
                 if let Some(Assembly { kind, data }) = reader.assembly.take() {
@@ -141,25 +169,30 @@ impl Connection {
         }
     }
 
-    /// Takes the next data frame, and lends it. The error says how many bytes are missing.
-    fn next_frame(&self, reader: &mut Reader) -> Result<Frame, usize> {
+    /// `receive` has worked for a while, and has no message yet.
+    #[cold]
+    fn after_share(&self, reader: &mut Reader) -> Stop {
+        if reader.sleep.is_over(Instant::now()) && !reader.sleep.may_go_on() {
+            Stop::Timeout
+        } else {
+            Stop::Interrupted
+        }
+    }
+
+    /// Takes the next data frame, and lends it.
+    fn next_frame(&self, reader: &mut Reader) -> Result<Frame, Missing> {
         if let Some(frame) = reader.take() {
             return Ok(frame);
         }
-        match self.parse(reader, Reader::parse) {
-            Ok(Found { frame, place }) => {
-                reader.buffer.lend(place);
-                Ok(frame)
-            }
-            Err(Missing::Bytes(need)) => Err(need),
-            Err(Missing::Memory) => Err(1), // never: nothing was copied
-        }
+        let Found { frame, place } = self.parse(reader, Reader::parse)?;
+        reader.buffer.lend(place);
+        Ok(frame)
     }
 
     /// The next data frame in the buffer, by `parse`; control frames are dealt with.
     pub(crate) fn parse(&self, reader: &mut Reader, parse: fn(&mut Reader) -> Parsed) -> Result<Found, Missing> {
         loop {
-            if reader.message.is_over() || self.closer.is_draining() {
+            if reader.message.is_over() {
                 reader.buffer.forget_unread();
                 return Err(Missing::Bytes(1));
             }
@@ -168,6 +201,9 @@ impl Connection {
                     self.counts.frames.add(1);
                     if !reader.dropping {
                         return Ok(found);
+                    }
+                    if reader.ends_share() {
+                        return Err(Missing::Time);
                     }
                 }
                 Parsed::More(need) => return Err(Missing::Bytes(need)),
@@ -180,6 +216,9 @@ impl Connection {
                         Control::Ping => self.sender.answer(&self.wire, &self.closer, payload.bytes()),
                         Control::Pong => self.pings.answer(payload.bytes()),
                         _ => self.close_received(payload.bytes()),
+                    }
+                    if reader.ends_share() {
+                        return Err(Missing::Time);
                     }
                 }
             }
@@ -197,9 +236,12 @@ impl Connection {
         }
         let left = wake.map(|wake| wake.saturating_duration_since(now));
         let mut flags = libc::MSG_DONTWAIT;
-        let over = reader.sleep.deadline.is_some_and(|deadline| deadline <= now);
+        let over = reader.sleep.is_over(now);
         if over {
             // One attempt, without sleeping.
+            if !reader.sleep.may_go_on() {
+                return Err(Stop::Timeout);
+            }
         } else if self.sender.has_backlog() {
             match self.wire.socket.poll(libc::POLLIN | libc::POLLOUT, left) {
                 Err(libc::EINTR) => return Err(Stop::Interrupted),
@@ -341,38 +383,56 @@ impl Connection {
         }
     }
 
-    /// Reads as long as bytes are there, and queues the messages in them while there is room: false if there is none. Never
-    /// sleeps.
-    pub(crate) fn drain(&self, reader: &mut Reader) -> bool {
-        for _ in 0..READS {
+    /// Has the program failed the connection, while another thread had the reading half? Messages that have arrived are
+    /// still to be read.
+    fn has_failed(&self, reader: &Reader) -> bool {
+        self.closer.is_draining() && !reader.message.is_over()
+    }
+
+    /// Reads as long as bytes are there, for a while, and queues the messages in them while there is room. Never sleeps.
+    pub(crate) fn drain(&self, reader: &mut Reader) -> Drained {
+        let drained = self.read_to_queue(reader);
+        if self.has_failed(reader) {
+            self.queue_all(reader);
+            reader.message.end();
+        }
+        drained
+    }
+
+    fn read_to_queue(&self, reader: &mut Reader) -> Drained {
+        for _ in 0..SHARES {
             let need = loop {
-                if !reader.has_room(self.phase()) {
-                    return false;
+                let phase = if self.has_failed(reader) { Phase::Open } else { self.phase() };
+                if !reader.has_room(phase) {
+                    return Drained::Full;
                 }
                 match self.parse(reader, Reader::parse_into_queue) {
+                    Ok(_) if reader.ends_share() => break None,
                     Ok(_) => {}
-                    Err(Missing::Bytes(need)) => break need,
-                    Err(Missing::Memory) => return false, // as good as no room
+                    Err(Missing::Bytes(need)) => break Some(need),
+                    Err(Missing::Time) => break None,
+                    Err(Missing::Memory) => return Drained::Full, // as good as no room
                 }
             };
             if self.phase() == Phase::Closed {
-                return true;
+                return Drained::Dry;
             }
+            let Some(need) = need else { continue };
             if reader.buffer.make_room(need).is_err() {
-                return false;
+                return Drained::Full;
             }
             match self.attempt(reader, libc::MSG_DONTWAIT) {
                 Ok(Attempt::Bytes | Attempt::Signal) => {}
-                Err(Stop::NoMemory) => return false,
-                Ok(Attempt::Nothing) | Err(_) => return true,
+                Err(Stop::NoMemory) => return Drained::Full,
+                Ok(Attempt::Nothing) | Err(_) => return Drained::Dry,
             }
         }
-        true
+        Drained::Busy
     }
 
     /// Queues the frames in the buffer, whether or not there is room: nothing more will be read.
     pub(crate) fn queue_all(&self, reader: &mut Reader) {
-        while self.parse(reader, Reader::parse_into_queue).is_ok() {}
+        while matches!(self.parse(reader, Reader::parse_into_queue), Ok(_) | Err(Missing::Time)) {}
     }
 
     /// Reads into the queue, and sleeps once until there is more to read. See wst_pump().
@@ -380,7 +440,7 @@ impl Connection {
         let deadline = after(timeout);
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let mut reader = self.try_reader().ok_or(Stop::Busy)?;
-        let room = self.drain(&mut reader);
+        let drained = self.drain(&mut reader);
         if self.has_news() {
             return Err(Stop::Pong);
         }
@@ -390,6 +450,6 @@ impl Connection {
             return Err(Stop::Timeout);
         }
         drop(reader);
-        Err(self.wait(room, false, earliest(timers, deadline), now))
+        Err(self.wait(drained, false, earliest(timers, deadline), now))
     }
 }

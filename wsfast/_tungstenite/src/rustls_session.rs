@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, IoSlice, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -17,11 +17,8 @@ use crate::ending::Cause;
 use crate::openssl::Pointer;
 use crate::socket::{would_block, Errno, Socket, NO_MORE_RECORDS};
 use crate::stream_session::RECORD;
+use crate::tickets::Client;
 use crate::verifier::{Refused, Verifier};
-
-/// Tickets of so many servers are kept, at most eight of each. rustls counts the tickets, and evicts the server that came
-/// first.
-const SERVERS: usize = 32;
 
 pub struct Settings<'s> {
     /// An SSL_CTX, which verifies.
@@ -34,6 +31,8 @@ pub struct Settings<'s> {
     /// PEM of the client's certificate and of its key.
     pub client: Option<(&'s [u8], &'s [u8])>,
     pub keylog: bool,
+    /// See `Client::new`.
+    pub resume_for: Duration,
 }
 
 impl Settings<'_> {
@@ -41,7 +40,7 @@ impl Settings<'_> {
     ///
     /// # Safety
     /// `context` is an SSL_CTX.
-    pub unsafe fn build(&self) -> Result<ClientConfig, String> {
+    pub unsafe fn build(&self) -> Result<Client, String> {
         let provider = Arc::new(ring::default_provider());
         let versions: Vec<_> = [(self.tls12, &rustls::version::TLS12), (self.tls13, &rustls::version::TLS13)]
             .into_iter()
@@ -63,7 +62,6 @@ impl Settings<'_> {
                 builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
             }
         };
-        config.resumption = Resumption::in_memory_sessions(8 * SERVERS);
         let mut alpn = self.alpn;
         while let Some((size, rest)) = alpn.split_first() {
             let (protocol, rest) = rest.split_at(usize::from(*size).min(rest.len()));
@@ -73,7 +71,7 @@ impl Settings<'_> {
         if self.keylog {
             config.key_log = Arc::new(rustls::KeyLogFile::new());
         }
-        Ok(config)
+        Ok(Client::new(config, self.resume_for))
     }
 }
 
@@ -82,6 +80,8 @@ const OTHERS: u64 = 64;
 
 pub struct RustlsSession {
     connection: ClientConnection,
+    /// The ClientHello, until it is sent.
+    hello: Vec<u8>,
     /// How many more may be sent with the one key of TLS 1.2. At its limit rustls ends the connection and takes what is
     /// written as if it were sent; TLS 1.3 changes the key.
     records: u64,
@@ -89,12 +89,19 @@ pub struct RustlsSession {
 }
 
 impl RustlsSession {
-    pub fn new(config: Arc<ClientConfig>, name: &str) -> Result<Self, String> {
+    pub fn new(client: &Client, name: &str, port: u16) -> Result<Self, String> {
         let name = ServerName::try_from(name.to_string()).map_err(|error| format!("{name}: {error}"))?;
-        let mut connection = ClientConnection::new(config, name).map_err(|error| error.to_string())?;
-        // Whoever sends a long message has it in memory already.
-        connection.set_buffer_limit(None);
-        Ok(RustlsSession { connection, records: u64::MAX, worn_out: false })
+        client.connect(port, |config| {
+            let mut connection = ClientConnection::new(config, name.clone())?;
+            // Whoever sends a long message has it in memory already.
+            connection.set_buffer_limit(None);
+            let mut session = RustlsSession { connection, hello: Vec::new(), records: u64::MAX, worn_out: false };
+            let mut hello = Vec::new();
+            session.take(&mut hello);
+            let size = hello.len();
+            session.hello = hello;
+            Ok((session, size))
+        })
     }
 
     pub fn is_handshaking(&self) -> bool {
@@ -154,10 +161,11 @@ impl RustlsSession {
     }
 
     pub fn wants_write(&self) -> bool {
-        self.connection.wants_write() || self.worn_out
+        self.connection.wants_write() || self.worn_out || !self.hello.is_empty()
     }
 
     pub fn take(&mut self, records: &mut Vec<u8>) {
+        records.append(&mut self.hello);
         while self.connection.wants_write() {
             // A Vec takes all.
             if self.connection.write_tls(records).is_err() {
@@ -167,6 +175,13 @@ impl RustlsSession {
     }
 
     pub fn flush(&mut self, socket: &Socket) -> Result<bool, Errno> {
+        while !self.hello.is_empty() {
+            match socket.send(&self.hello) {
+                Ok(size) => drop(self.hello.drain(..size)),
+                Err(errno) if would_block(errno) => return Ok(false),
+                Err(errno) => return Err(errno),
+            }
+        }
         let mut sink = Sink { socket, errno: 0 };
         while self.connection.wants_write() {
             if self.connection.write_tls(&mut sink).is_err() {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::connection::{Connection, Stop, NAP};
 use crate::core::{FIN, PING};
+use crate::receiving::Drained;
 use crate::writer::Sent;
 
 impl Connection {
@@ -37,24 +38,27 @@ impl Connection {
         }
         let now = Instant::now();
         // The peer may not read on before we do.
-        let (reads, wake) = match self.try_reader() {
-            None => (false, None),
+        let (drained, wake) = match self.try_reader() {
+            None => (Drained::Full, None),
             Some(mut reader) => {
-                let room = self.drain(&mut reader);
-                (room, self.timers(&mut reader, now)?)
+                let drained = self.drain(&mut reader);
+                (drained, self.timers(&mut reader, now)?)
             }
         };
         if self.has_news() {
             return Err(Stop::Pong);
         }
         // Even if another thread has sent all by now: then this wakes at once.
-        Err(self.wait(reads, true, wake, now))
+        Err(self.wait(drained, true, wake, now))
     }
 
     /// Sleeps without any lock, for a `NAP` at most. Then the caller checks for signals: one may have come, whatever ended
     /// the sleep.
-    pub(crate) fn wait(&self, reads: bool, writes: bool, wake: Option<Instant>, now: Instant) -> Stop {
-        let mut events = if reads { libc::POLLIN } else { 0 };
+    pub(crate) fn wait(&self, drained: Drained, writes: bool, wake: Option<Instant>, now: Instant) -> Stop {
+        if drained == Drained::Busy {
+            return Stop::Interrupted;
+        }
+        let mut events = if drained == Drained::Dry { libc::POLLIN } else { 0 };
         let left = wake.map_or(NAP, |wake| wake.saturating_duration_since(now).min(NAP));
         if writes || self.sender.has_backlog() {
             events |= libc::POLLOUT;

@@ -4,6 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::connection::{after, earliest};
 
+/// The shares of work that a call may still do once its time is over: a message that is there already is found within
+/// them, and a flood that completes none ends there. A share is one read, or `SHARE` frames.
+const LATE: usize = 64;
+/// Frames that complete no message. After so many a thread checks its deadline, and returns to check for signals.
+pub const SHARE: usize = 256;
+
 /// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
 pub const SHORT: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_millis(10);
@@ -16,6 +22,8 @@ pub struct Sleep {
     /// Until when `wst_recv` may wait, and may spin. Both are kept for when it goes on after a signal.
     pub deadline: Option<Instant>,
     spin_until: Option<Instant>,
+    /// Shares of work since the deadline.
+    late: usize,
     /// SO_RCVTIMEO; zero if it was never set, or if there is no limit.
     armed: Duration,
     /// recv(2) has slept for so long in vain.
@@ -26,6 +34,18 @@ impl Sleep {
     pub fn begin(&mut self, timeout: Option<Duration>) {
         self.deadline = after(timeout);
         self.spin_until = None;
+        self.late = 0;
+    }
+
+    /// Has the deadline passed?
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Counts a share of work that is done after the deadline. False if there have been enough.
+    pub fn may_go_on(&mut self) -> bool {
+        self.late += 1;
+        self.late <= LATE
     }
 
     /// Whether to spin, for `busy_poll` in all, instead of sleeping.

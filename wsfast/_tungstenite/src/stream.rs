@@ -1,11 +1,8 @@
 //! TLS for a caller with a socket of its own: with the server, perhaps within that of an https proxy.
 
-use std::sync::Arc;
-
-use rustls::ClientConfig;
-
 use crate::ending::Cause;
 use crate::stream_session::{overhead, Step, StreamSession};
+use crate::tickets::Client;
 
 /// Plaintext of the outer session that is handed to the inner one at once.
 const PIECE: usize = 16 * 1024;
@@ -18,8 +15,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(config: Arc<ClientConfig>, name: &str) -> Result<Self, String> {
-        Ok(Stream { session: StreamSession::new(config, name)?, outer: None })
+    pub fn new(client: &Client, name: &str, port: u16) -> Result<Self, String> {
+        Ok(Stream { session: StreamSession::new(client, name, port)?, outer: None })
     }
 
     /// Makes `outer`, whose handshake is done, carry this one.

@@ -4,15 +4,13 @@
 //! been received only an unfinished record is kept here, or a handshake message in several records: rustls wants to see
 //! that again whenever it is asked for anything.
 
-use std::sync::Arc;
-
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus, WriteTraffic};
-use rustls::ClientConfig;
 
 use crate::ending::Cause;
 use crate::rustls_session::{cause, no_more_records};
+use crate::tickets::Client;
 
 /// RFC 8446 section 5: type, version, size.
 const HEADER: usize = 5;
@@ -58,13 +56,17 @@ pub struct StreamSession {
 }
 
 impl StreamSession {
-    pub fn new(config: Arc<ClientConfig>, name: &str) -> Result<Self, String> {
+    pub fn new(client: &Client, name: &str, port: u16) -> Result<Self, String> {
         let name = ServerName::try_from(name.to_string()).map_err(|error| format!("{name}: {error}"))?;
-        let connection = UnbufferedClientConnection::new(config, name).map_err(|error| error.to_string())?;
-        let (wire, plain, out) = (Vec::new(), Vec::new(), Vec::new());
-        let mut session = StreamSession { connection, wire, plain, plain_from: 0, out, ended: false, failed: None };
-        session.advance(&mut [], &mut Room::none(), |_| {}); // the ClientHello
-        Ok(session)
+        client.connect(port, |config| {
+            let connection = UnbufferedClientConnection::new(config, name.clone())?;
+            let (wire, plain, out) = (Vec::new(), Vec::new(), Vec::new());
+            let mut session =
+                StreamSession { connection, wire, plain, plain_from: 0, out, ended: false, failed: None };
+            session.advance(&mut [], &mut Room::none(), |_| {}); // the ClientHello
+            let size = session.to_send();
+            Ok((session, size))
+        })
     }
 
     /// How much `take` gives.

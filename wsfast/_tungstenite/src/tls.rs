@@ -1,8 +1,6 @@
 //! The TLS of one connection: by rustls, or by OpenSSL for whoever has an ssl.SSLContext.
 
-use std::sync::Arc;
-
-use rustls::{ClientConfig, CommonState};
+use rustls::CommonState;
 
 use crate::buffer::Buffer;
 use crate::ending::Cause;
@@ -11,6 +9,7 @@ use crate::openssl::Pointer;
 use crate::openssl_session::OpenSslSession;
 use crate::rustls_session::RustlsSession;
 use crate::socket::{Errno, Socket, NO_MORE_RECORDS};
+use crate::tickets::Client;
 
 /// It does no input, and output only in `flush`. Whoever uses it may hold locks: no Python runs in it.
 #[allow(clippy::large_enum_variant)] // there is one for each connection, and a Box would be one more step to the keys
@@ -23,8 +22,8 @@ pub enum Session {
 }
 
 impl Session {
-    pub fn new(config: Arc<ClientConfig>, name: &str) -> Result<Self, String> {
-        RustlsSession::new(config, name).map(Session::Rustls)
+    pub fn new(client: &Client, name: &str, port: u16) -> Result<Self, String> {
+        RustlsSession::new(client, name, port).map(Session::Rustls)
     }
 
     /// # Safety

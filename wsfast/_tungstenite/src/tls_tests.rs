@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{ring, CryptoProvider};
@@ -16,6 +17,7 @@ use crate::rustls_session::{no_more_records, RustlsSession};
 use crate::socket::{Socket, NO_MORE_RECORDS};
 use crate::stream::Stream;
 use crate::stream_session::{overhead, Step, StreamSession};
+use crate::tickets::Client;
 
 const TLS12: &SupportedProtocolVersion = &rustls::version::TLS12;
 const TLS13: &SupportedProtocolVersion = &rustls::version::TLS13;
@@ -95,9 +97,10 @@ fn provider(records: u64) -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() })
 }
 
-fn client(version: &'static SupportedProtocolVersion, records: u64) -> Arc<ClientConfig> {
+fn client(version: &'static SupportedProtocolVersion, records: u64) -> Client {
     let builder = ClientConfig::builder_with_provider(provider(records)).with_protocol_versions(&[version]).unwrap();
-    Arc::new(builder.dangerous().with_custom_certificate_verifier(Arc::new(Trust)).with_no_client_auth())
+    let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(Trust)).with_no_client_auth();
+    Client::new(config, Duration::from_secs(3600))
 }
 
 struct Server(ServerConnection);
@@ -157,7 +160,7 @@ fn sent_by(stream: &mut StreamSession) -> Vec<u8> {
 
 /// A stream and its server, after the handshake.
 fn pair_with(version: &'static SupportedProtocolVersion, records: u64) -> (StreamSession, Server) {
-    let mut stream = StreamSession::new(client(version, records), "server.example").unwrap();
+    let mut stream = StreamSession::new(&client(version, records), "server.example", 1).unwrap();
     let mut server = Server::new();
     while stream.connection.is_handshaking() || server.0.is_handshaking() {
         server.read(&sent_by(&mut stream)).unwrap();
@@ -321,7 +324,7 @@ fn nested(
     inner: &'static SupportedProtocolVersion,
 ) -> (Stream, Server, Server) {
     let (carrier, mut proxy) = pair(outer);
-    let mut stream = Stream::new(client(inner, u64::MAX), "server.example").unwrap();
+    let mut stream = Stream::new(&client(inner, u64::MAX), "server.example", 1).unwrap();
     stream.nest(carrier);
     let mut server = Server::new();
     while stream.session.connection.is_handshaking() || server.0.is_handshaking() {
@@ -430,7 +433,7 @@ fn keys_of_the_blocking_client_wear_out() {
     for (version, most) in [(TLS12, 200), (TLS13, 1000)] {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let socket = Socket::new(ours.into_raw_fd());
-        let mut session = RustlsSession::new(client(version, 200), "server.example").unwrap();
+        let mut session = RustlsSession::new(&client(version, 200), "server.example", 1).unwrap();
         let mut server = Server::new();
         let (mut wire, mut plain) = ([0; 20_000], Buffer::new());
         while session.is_handshaking() || server.0.is_handshaking() {
