@@ -1,6 +1,6 @@
 """Builds the compiled modules. All metadata is in pyproject.toml.
 
-No -march flag is needed: the module picks the best masking kernel when it is loaded (docs/design.md).
+No -march flag is needed: the module picks the best masking kernel when it is loaded (docs/decisions/mask_keys.md).
 WSFAST_DEBUG=1 builds without optimisation, with C assertions and symbols; WSFAST_SANITIZE=address,undefined adds
 sanitizers; WSFAST_ANNOTATE=1 leaves Cython's HTML reports; WSFAST_STRIP=1 strips, as a wheel is.
 """

@@ -8,10 +8,10 @@ import os
 
 import pytest
 
-from bench.clock import advance
-from bench.contenders import contenders, gap, is_c, is_floor, no_such
-from bench.harness import measure
-from bench.sections import SECTIONS, smoke
+from bench.measure.clock import advance
+from bench.measure.harness import measure
+from bench.suite.contenders import contenders, gap, is_c, is_floor, no_such
+from bench.suite.sections import SECTIONS, smoke
 
 
 def pytest_addoption(parser):
@@ -26,7 +26,9 @@ def pytest_addoption(parser):
     group.addoption(
         "--smoke", action="store_true", help="the smallest run that starts every work, to check that they do"
     )
-    group.addoption("--sections", nargs="+", default=None, help="only these sections of bench/sections.py")
+    group.addoption(
+        "--sections", nargs="+", default=None, help="only these sections of bench/suite/sections.py"
+    )
     group.addoption(
         "--repeats", type=int, default=None, help="fresh processes per contender (5; quick, smoke: 1)"
     )

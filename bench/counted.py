@@ -38,8 +38,9 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from bench import harness, native
-from bench.contenders import ROOT, why_not
+from bench import native
+from bench.measure import harness
+from bench.suite.contenders import ROOT, why_not
 
 COUNTS = Path(__file__).parent / "counts.json"
 ALLOWED = 0.02  # of the kept count

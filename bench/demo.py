@@ -1,29 +1,21 @@
 """A first comparison, in seconds: wsfast and picows with the same server, on this machine. `make demo` runs it.
 
-Short bursts of both libraries alternate in one process, each library on an event loop of its own, so that a slow phase
-of the machine is a part of both. `make bench` runs the suite itself, with more clients, more work and floors in C.
+It has four cases of the suite, measured as `make bench` measures all of them, with more clients and floors in C.
 """
 
 import asyncio
-import gc
-import math
 import os
 import platform
-import ssl
-from functools import partial
-from statistics import median
+from dataclasses import replace
 
-import picows
 import uvloop
 
-import wsfast
 from bench import stats
-from bench.clients import listening, picows_listener, wsfast_listener
-from bench.harness import cpus, echo_server
+from bench.measure.harness import cpus, echo_server, measure
+from bench.suite import cases
 from wsfast import WSListener, WSMsgType, mask_kernel, ws_connect
 
 SIZE = 512
-BURSTS = 60  # of each library; the first ten are the warm-up
 
 
 class Trader(WSListener):
@@ -48,75 +40,24 @@ async def trade():
     return trader.echoes, transport.close_info.code
 
 
-class Side:
-    """One library: an event loop, a connection, and a listener that goes round trip by round trip."""
-
-    def __init__(self, connect, make_listener, url):
-        self.loop = uvloop.new_event_loop()
-        self.transport, self.listener = self.loop.run_until_complete(self.open(connect, make_listener, url))
-
-    @staticmethod
-    async def open(connect, make_listener, url):
-        listener = make_listener()
-        return await connect(lambda: listener, url)
-
-    def burst(self, rounds):
-        """The nanoseconds of each round."""
-        return self.loop.run_until_complete(self.play(rounds))
-
-    async def play(self, rounds):
-        listener = self.listener
-        listener.samples, listener.rounds = [], rounds
-        listener.done = self.loop.create_future()
-        listener.next(self.transport)
-        return await listener.done
-
-    def close(self):
-        self.transport.disconnect()
-        self.loop.run_until_complete(self.transport.wait_disconnected())
-        self.loop.close()
+# Each row: its name, the case, and wsfast's contender.
+ROWS = (
+    ("round trip, µs", cases.request_response(SIZE), "wsfast_listener"),
+    ("round trip over wss, µs", cases.request_response(SIZE, tls=True), "wsfast_listener"),
+    ("round trip with busy_poll, µs", cases.request_response(SIZE, cores="two"), "wsfast_listener:busy_poll"),
+    ("100 out, 100 back, µs per message", cases.batch(SIZE), "wsfast_listener"),
+)
+PEER = "picows_listener"
 
 
-def round_trips(library, client):
-    return partial(listening.request_response, library.WSListener, client.send, SIZE, 0)
-
-
-def batches(library, send_batch):
-    return partial(listening.batch, library.WSListener, send_batch, SIZE, 100, 0)
-
-
-def compare(ours, theirs, rounds):
-    """The medians of each burst of both sides, in ns."""
-    medians = [], []
-    for burst in range(BURSTS):
-        for side, kept in ((ours, medians[0]), (theirs, medians[1])):
-            kept.append(median(side.burst(rounds)))
-            if burst < 10:
-                kept.clear()
-    return medians
-
-
-def row(name, ours, theirs, per):
-    """One line: the medians of both, and the median of the ratios of neighbouring bursts, judged as in a report."""
-    ratio = stats.ratios(ours, theirs)
-    figures = f"{median(ours) / per:>9.2f}{median(theirs) / per:>9.2f}"
-    verdict = "   noise" if stats.is_noise_ratio(ratio) else "   slower" if stats.is_slower(ratio) else ""
+def row(name, result, ours):
+    """A line: the medians of both, and the median of the ratios of bursts of the same turn, judged as in a report."""
+    if result.gaps:
+        return f"{name:<34} {'; '.join(result.gaps.values())}"
+    ratio = result.ratio(ours, PEER)
+    figures = "".join(f"{stats.median(result.point(one)):>9.2f}" for one in (ours, PEER))
+    verdict = "   noise" if stats.is_noise(ratio) else "   slower" if stats.is_slower(ratio) else ""
     return f"{name:<34}{figures}   {stats.shown(ratio)}{verdict}"
-
-
-def measured(name, cores, listeners, *, tls=False, rounds=100, per=1000, **options):
-    """Run one row of the table."""
-    server_cpu, client_cpu = cpus(cores)
-    os.sched_setaffinity(0, [client_cpu])
-    with echo_server(server_cpu, tls=tls) as server:
-        trust = {"ssl_context": wsfast.TLS(cafile=server.ca)} if tls else {}
-        peer_trust = {"ssl_context": ssl.create_default_context(cafile=server.ca)} if tls else {}
-        ours = Side(partial(wsfast.ws_connect, **trust, **options), listeners[0], server.url)
-        theirs = Side(partial(picows.ws_connect, **peer_trust), listeners[1], server.url)
-        line = row(name, *compare(ours, theirs, rounds), per)
-        ours.close()
-        theirs.close()
-    return line
 
 
 def main():
@@ -124,41 +65,30 @@ def main():
         raise SystemExit(
             "The demo needs Linux: it pins processes to processors, or its figures would say nothing."
         )
+    load = os.getloadavg()[0]
     echoes, code = asyncio.run(trade())
     print(
         f"A listener traded {echoes} frames of {SIZE} B with the echo server and closed with code {code}.\n"
     )
-
-    usable = os.sched_getaffinity(0)
-    two = "two" if len(usable) > 1 else "same"
-    on_two = "pinned to two processors" if two == "two" else "on the only processor"
-    single = round_trips(wsfast, wsfast_listener), round_trips(picows, picows_listener)
-    hundred = batches(wsfast, wsfast_listener.send_corked), batches(picows, picows_listener.send_each)
-    gc.collect()
-    gc.disable()
-
+    one = len(os.sched_getaffinity(0)) == 1
+    on_two = "on the only processor" if one else "pinned to two processors"
     print(f"{'':<34}{'wsfast':>9}{'picows':>9}   wsfast / picows")
-    rows = [
-        ("round trip, µs", "same", single, {}),
-        ("round trip over wss, µs", "same", single, {"tls": True}),
-        ("100 out, 100 back, µs per message", two, hundred, {"rounds": 10, "per": 100_000}),
-    ]
-    if two == "two":
-        rows.insert(2, ("round trip with busy_poll, µs", two, single, {"busy_poll": math.inf}))
-    for name, cores, listeners, options in rows:
-        print(measured(name, cores, listeners, **options), flush=True)
-        os.sched_setaffinity(0, usable)
+    for name, case, ours in ROWS:
+        if one and ":" in ours:
+            continue
+        case = replace(case, cores="same" if one else case.cores)
+        print(row(name, measure(case, [ours, PEER], 1), ours), flush=True)
     print(
-        f"\nwsfast is faster where the ratio is below 1: the median of {BURSTS - 10} pairs of bursts, with the "
-        "95 % interval of\nthe median in brackets. The times are medians too. Noise: the interval is wide and has 1 "
-        f"in it. All bursts\nare of one process. All messages have {SIZE} B, and every reply is checked.\n"
+        f"\nwsfast is faster where the ratio is below 1: the median of {cases.BURSTS} pairs of bursts, with the 95 % "
+        "interval of\nthe median in brackets. The times are medians too. Noise: the interval is wide and has 1 in it. "
+        f"Each client\nis a process of its own. All messages have {SIZE} B, and every reply is checked.\n"
         "  round trip             one message out, its echo back; client and server share a processor, so the\n"
         "                         figure has every cycle of both\n"
         "  over wss               the same with TLS: wsfast on rustls, picows on OpenSSL, the server in C on OpenSSL\n"
         f"  with busy_poll         wsfast's event loop does not sleep while it waits, picows' does; {on_two}\n"
         f"  100 out, 100 back      wsfast corks a hundred messages, picows has one send() for each; {on_two}\n"
         f"Python {platform.python_version()}, uvloop {uvloop.__version__}, masks by {mask_kernel}, "
-        f"load before {os.getloadavg()[0]:.1f}. More: make bench, docs/benchmarks.md."
+        f"load before {load:.1f}. More: make bench, docs/benchmarks.md."
     )
 
 

@@ -17,7 +17,7 @@ import uvloop
 
 import wsfast
 from bench.clients import listening
-from bench.harness import cpus, echo_server
+from bench.measure.harness import cpus, echo_server
 
 WARMUP = 2000
 LIBRARIES = {

@@ -7,9 +7,9 @@ The figure is the growth of Private_Dirty in /proc/self/smaps_rollup of the clie
 
 import argparse
 
-from bench.cases import idle
-from bench.contenders import chosen
-from bench.harness import measure
+from bench.measure.harness import measure
+from bench.suite.cases import idle
+from bench.suite.contenders import chosen
 
 
 def main():

@@ -11,9 +11,9 @@ opening of the connection cancel out. asyncio's own event loop drives the client
 on time.
 
 How many reads a batch is cut into does depend on time, and the awaitable client wakes for each read. On a busy machine
-the counts of this work vary by some percent, so compare several runs. A flood comes from bench/fed.py: its reads are of
-one size, and its clocks stand still. The C library allocates its objects: what CPython's allocator costs depends on
-which of its pools happens to be full, up to 1 % of a frame.
+the counts of this work vary by some percent, so compare several runs. A flood comes from
+measure/inprocess_flood.py: its reads are of one size, and its clocks stand still. The C library allocates its objects:
+what CPython's allocator costs depends on which of its pools happens to be full, up to 1 % of a frame.
 """
 
 import argparse
@@ -26,8 +26,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from bench import cases, counted, harness
-from bench.contenders import ROOT, no_such, why_not
+from bench import counted
+from bench.measure import harness
+from bench.suite import cases
+from bench.suite.contenders import ROOT, no_such, why_not
 
 COLLECTED = re.compile(r"Collected : (\d+)")
 
@@ -73,10 +75,11 @@ def executed(client, case, rounds):
 
 
 def flooded(client, size, few, many):
-    """The instructions per message of a flood (bench/fed.py)."""
+    """The instructions per message of a flood (bench/measure/inprocess_flood.py)."""
     with tempfile.TemporaryDirectory() as directory:
         words = ["--instr-atstart=no", f"--callgrind-out-file={directory}/out"]
-        words += [sys.executable, "-m", "bench.fed", client, size, counted.library("callgrind"), few, many]
+        words += [sys.executable, "-m", "bench.measure.inprocess_flood"]
+        words += [client, size, counted.library("callgrind"), few, many]
         still = str(counted.library("still_clock"))
         under_valgrind(words, f"{client}, a flood,", LD_PRELOAD=still, PYTHONMALLOC="malloc")
         counts = {}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from bench import native
-from bench.harness import cpus
+from bench.measure.harness import cpus
 
 
 def main():

@@ -1,9 +1,8 @@
 """Statistics of samples. A percentile is a measured value, the nearest rank below, as in common/samples.c.
 
-Two rules say when a figure means nothing, and a report marks it as "noise". A time is noise if the middle half of its
-bursts spreads over more than NOISY of their median. A ratio is noise if its interval is wider than NOISY of it and has
-1 in it: then either side may be faster. However wide, an interval on one side of 1 says which side is faster. From
-fewer bursts than FEWEST there is no interval, and nothing is concluded.
+A report marks a ratio as "noise" if its interval is wider than NOISY of it and has 1 in it: then either side may be
+faster. However wide, an interval on one side of 1 says which side is faster. From fewer bursts than FEWEST there is no
+interval, and nothing is concluded.
 """
 
 import random
@@ -101,7 +100,7 @@ def shown(ratio):
 
 def judged(ratio):
     """The same, or "noise" with the interval."""
-    if not is_noise_ratio(ratio):
+    if not is_noise(ratio):
         return shown(ratio)
     low, high = ratio["interval"]
     return f"noise ({low:.2f}-{high:.2f})"
@@ -112,12 +111,7 @@ def is_slower(ratio):
     return bool(ratio["interval"]) and ratio["interval"][0] > 1
 
 
-def is_noise(spread):
-    """True if the middle half of a row's bursts leaves nothing to conclude."""
-    return spread["q3"] - spread["q1"] > NOISY * spread["median"]
-
-
-def is_noise_ratio(ratio):
+def is_noise(ratio):
     """True if the interval of a ratio is wide, and leaves open which side is faster."""
     if not ratio["interval"]:
         return False

@@ -13,8 +13,8 @@ import struct
 import sys
 
 import wsfast
-from bench.harness import cpus, echo_server
 from bench.instructions import collected
+from bench.measure.harness import cpus, echo_server
 from wsfast.supervisor import Rollover
 
 FEW, MANY, PER_READ = 10, 60, 100

@@ -14,9 +14,9 @@ import json
 import subprocess
 from statistics import median
 
-from bench.cases import request_response
-from bench.contenders import ROOT, command, why_not
-from bench.harness import cpus, echo_server, ticker
+from bench.measure.harness import cpus, echo_server, ticker
+from bench.suite.cases import request_response
+from bench.suite.contenders import ROOT, command, why_not
 
 SIZE = 512
 WARMUP = 5000

@@ -5,6 +5,8 @@ import importlib.metadata
 import re
 from pathlib import Path
 
+from sphinx import addnodes
+
 import wsfast  # before autodoc: it would read a stub in place of a compiled module that is not imported yet
 
 project = "wsfast"
@@ -39,6 +41,23 @@ def stub_signatures():
     return signatures
 
 
+def write_llms_txt(app, failure):
+    """A list of all pages in Markdown, for programs that read (llmstxt.org), from the groups of the first page."""
+    if failure or app.builder.name != "html":
+        return
+    lines = [
+        f"# {project}",
+        "",
+        "> A fast WebSocket client for Python, and a supervisor.",
+    ]
+    for group in app.env.get_doctree("index").findall(addnodes.toctree):
+        lines += ["", f"## {group['caption']}", ""]
+        for _, page in group["entries"]:
+            for name in (page, *app.env.toctree_includes.get(page, ())):
+                lines.append(f"- [{app.env.titles[name].astext()}](_sources/{name}.md.txt)")
+    Path(app.outdir, "llms.txt").write_text("\n".join(lines) + "\n")
+
+
 def setup(app):
     signatures = stub_signatures()
 
@@ -64,3 +83,4 @@ def setup(app):
 
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-process-docstring", docstring)
+    app.connect("build-finished", write_llms_txt)

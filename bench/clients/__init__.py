@@ -1,4 +1,5 @@
-"""One file per contender, all with the same function names. To add a contender, add a file here, and nothing else.
+"""One file per contender, all with the same function names. To add a contender, add a file here and a row to CLIENTS in
+bench/suite/contenders.py.
 
 A file defines any of these functions. Warm-up rounds are ordinary rounds; the worker drops their samples:
 
@@ -10,7 +11,7 @@ A file defines any of these functions. Warm-up rounds are ordinary rounds; the w
     async def idle(url, count, after_message, ssl=None) -> list              the open connections
     async def answers(url, ssl=None)                      sends back every frame until the server hangs up
 
-bench/works adds the works that need only `open_one(url, ssl)` of a client, and `send` and `recv` of its connection:
+bench/workloads adds the works that need only `open_one(url, ssl)` of a client, and `send` and `recv` of its connection:
 one_way, window, fan_in, queued, errors, mixed, varied, objects, answers; for blocking clients batch and flood too.
 
 The frames of a flood are BINARY for `how="bytes"` and TEXT for `how="str"`, and its messages become that type.
@@ -18,6 +19,5 @@ The frames of a flood are BINARY for `how="bytes"` and TEXT for `how="str"`, and
 A plain `def` is a client without an event loop. A name with a suffix, such as `batch_send_many`, is a variant of its
 case and a row of its own (`wsfast_listener:send_many`). Payloads come from payloads.py. A client checks every reply:
 always the length, and the content where checking it is not timed. A file imports its library at the top, because only
-the worker imports these files. `REQUIRES` names the library's package. `PYTHON = (3, 12)` means that there is no
-package for older versions.
+the worker imports these files. `REQUIRES` names the library's package.
 """

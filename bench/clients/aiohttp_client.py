@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import aiohttp
 
 from bench.clients import awaiting
-from bench.works import awaiting as works
+from bench.workloads import awaiting as works
 
 REQUIRES = "aiohttp"
 

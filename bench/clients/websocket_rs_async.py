@@ -9,7 +9,6 @@ from bench.clients import awaiting
 from bench.clients.payloads import asked_flood, request, requests
 
 REQUIRES = "websocket-rs"
-PYTHON = (3, 12)
 
 view = memoryview  # what the decoders of `objects` take that do not know the library's own views
 

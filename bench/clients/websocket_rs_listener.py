@@ -11,7 +11,6 @@ from bench.clients import listening
 from bench.clients.payloads import asked_flood, request, requests
 
 REQUIRES = "websocket-rs"
-PYTHON = (3, 12)
 
 
 class Rounds(listening.Rounds):

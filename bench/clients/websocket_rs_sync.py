@@ -10,7 +10,6 @@ from websocket_rs.sync.client import connect as ws_connect
 from bench.clients import blocking
 
 REQUIRES = "websocket-rs"
-PYTHON = (3, 12)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import uvloop
 from picows import WSListener, WSMsgType, ws_create_server
 
 from bench.clients.payloads import flooded
-from bench.worker import die_with_parent
+from bench.measure.worker import die_with_parent
 
 TEXT, BINARY, PING, CLOSE = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgType.CLOSE
 

@@ -15,7 +15,7 @@ import zlib
 from wsproto.utilities import generate_accept_token
 
 from bench.clients.payloads import ticks
-from bench.worker import die_with_parent
+from bench.measure.worker import die_with_parent
 
 ACCEPTED = "permessage-deflate"  # context takeover, and windows of 32 KiB
 

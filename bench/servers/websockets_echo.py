@@ -12,7 +12,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from bench.clients.payloads import flooded
-from bench.worker import die_with_parent
+from bench.measure.worker import die_with_parent
 
 
 async def echo(ws):

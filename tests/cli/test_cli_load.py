@@ -15,14 +15,14 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from wsfast.cli.engine import Connection, Engine, _attempts
-from wsfast.cli.histogram import Histogram
-from wsfast.cli.load import _plan
+from wsfast.cli.load.command import _plan
+from wsfast.cli.load.connections import Connection, Engine, Pace
+from wsfast.cli.load.histogram import Histogram
+from wsfast.cli.load.results import Run, Series, spread
+from wsfast.cli.load.schedule import Schedule
+from wsfast.cli.load.workload import Workload, parse_sizes
 from wsfast.cli.main import parser
-from wsfast.cli.results import Run, Series, spread
-from wsfast.cli.schedule import Schedule
 from wsfast.cli.text import buckets, duration
-from wsfast.cli.workload import Workload, parse_sizes
 from wsfast.exceptions import ConnectionClosed, InvalidURI
 
 QUICK = ("--warmup", "0", "--quiet")
@@ -89,8 +89,8 @@ def test_two_series_of_runs_have_their_statistics(run, server, tmp_path):
 
 def test_progress_at_a_terminal(run, server, monkeypatch):
     """A bar, the figures so far, and the histogram as it grows."""
-    monkeypatch.setattr("wsfast.cli.view.Console", partial(Console, force_terminal=True, width=100))
-    monkeypatch.setattr("wsfast.cli.view._REDRAW", 0)
+    monkeypatch.setattr("wsfast.cli.load.progress.Console", partial(Console, force_terminal=True, width=100))
+    monkeypatch.setattr("wsfast.cli.load.progress._REDRAW", 0)
     done = run("load", server.plain, "-n", "300", "-c", "3", "--warmup", "0", "--reconnect")
     assert done.code == 0
     assert "load: connecting" in done.err
@@ -166,8 +166,8 @@ def test_lost_connections_come_back_ever_more_slowly(monkeypatch, error):
         while engine._reopening:
             await asyncio.wait(engine._reopening)
 
-    monkeypatch.setattr("wsfast.cli.engine.ws_connect", ws_connect)
-    monkeypatch.setattr("wsfast.cli.engine.asyncio.sleep", sleep)
+    monkeypatch.setattr("wsfast.cli.load.connections.ws_connect", ws_connect)
+    monkeypatch.setattr("wsfast.cli.load.connections.asyncio.sleep", sleep)
     monkeypatch.setattr("random.uniform", lambda least, most: most)
     engine, connection = an_engine("--reconnect")
     asyncio.run(reopen())
@@ -256,7 +256,7 @@ def test_a_worker_ends_with_the_process_that_started_it():
         url = f"ws://127.0.0.1:{silent.getsockname()[1]}/"
         plan = _plan(parser().parse_args(["load", url, "--open-timeout", "60"]))
         subprocess.run(
-            [sys.executable, "-m", "wsfast.cli.worker", "0", plan.loop],
+            [sys.executable, "-m", "wsfast.cli.load.worker", "0", plan.loop],
             input=plan.dumps().encode() + b"\n",
             stdout=subprocess.PIPE,
             check=True,
@@ -270,7 +270,7 @@ def test_the_open_timeout_is_that_of_the_upgrade_too(monkeypatch):
         raise ConnectionRefusedError
 
     limits = []
-    monkeypatch.setattr("wsfast.cli.engine.ws_connect", ws_connect)
+    monkeypatch.setattr("wsfast.cli.load.connections.ws_connect", ws_connect)
     asyncio.run(an_engine("--open-timeout", "60")[0].open())
     assert limits == [(60, 60)]
 
@@ -349,7 +349,7 @@ def an_engine(*arguments):
             pass
 
     engine = Engine(_plan(parser().parse_args(["load", "ws://x/", "-c", "1", *arguments])), 0)
-    connection = Connection(engine, _attempts())
+    connection = Connection(engine, Pace())
     connection.transport = Transport()
     return engine, connection
 

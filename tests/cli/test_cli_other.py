@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from wsfast.cli import bench, doctor, machine
+from wsfast.cli import doctor, machine
+from wsfast.cli.bench import command as bench
 from wsfast.cli.doctor import Fact
 
 

@@ -16,12 +16,12 @@ import pytest
 
 import wsfast
 from wsfast import ProtocolError
-from wsfast.cli import pipes
-from wsfast.cli.commands import Action, parse
+from wsfast.cli.connect import pipes
+from wsfast.cli.connect.actions import Action, parse
+from wsfast.cli.connect.pipes import _Lines
+from wsfast.cli.connect.printers import JSONPrinter, LinePrinter, RichPrinter
+from wsfast.cli.connect.session import Session
 from wsfast.cli.main import parser
-from wsfast.cli.pipes import _Lines
-from wsfast.cli.printers import JSONPrinter, LinePrinter, RichPrinter
-from wsfast.cli.session import Session
 from wsfast.cli.target import of_arguments
 
 WAIT = ("--wait", "0.05")

@@ -243,13 +243,6 @@ def test_reference_has_every_method():
         assert public == {*listed.split(", "), *in_docstring}
 
 
-def test_every_how_to_is_in_the_index():
-    listed = re.findall(r"^(\w+)$", (ROOT / "docs" / "howto" / "index.md").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(
-        page.stem for page in (ROOT / "docs" / "howto").glob("*.md") if page.stem != "index"
-    )
-
-
 def test_troubleshooting_quotes_texts_of_the_code():
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     quoted = [

@@ -198,7 +198,7 @@ TAIL = """
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
 `connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,
 `resume_writing`, `is_buffered_protocol`, `get_local_write_buffer_size`. A `WSTransport` is the protocol of its
-connection: see {doc}`design`.
+connection: see {doc}`architecture`.
 """
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import wsfast
 from wsfast import deflate
-from wsfast._opening.rustls import load_openssl
 from wsfast.cli import machine
 from wsfast.cli.outcome import ERRORS, OK
 from wsfast.cli.text import beside, write_json
+from wsfast.sync import why_no_tls
 
 __all__ = ["Advice", "Fact", "add_to", "advice", "facts"]
 
@@ -109,7 +109,7 @@ def _libraries() -> list[str]:
 
 
 def _tls() -> str:
-    missing = load_openssl()
+    missing = why_no_tls()
     if missing is None:
         return "rustls; OpenSSL with an ssl.SSLContext"
     return f"OpenSSL; the blocking client has no TLS: {missing}"

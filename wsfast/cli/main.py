@@ -9,7 +9,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from wsfast.cli import bench, connect, doctor, load, ping
+from wsfast.cli import doctor, ping
+from wsfast.cli.bench import command as bench
+from wsfast.cli.connect import command as connect
+from wsfast.cli.load import command as load
 from wsfast.cli.outcome import ERRORS, INTERRUPTED, USAGE, MissingExtra, Usage, stdout_ended
 
 _EPILOG = """\

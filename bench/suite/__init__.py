@@ -1,0 +1,1 @@
+"""The suite: cases, sections of cases, contenders, and the ratios that wsfast wants to reach."""

@@ -1,0 +1,1 @@
+"""``wsfast bench``: compare wsfast with the other clients that are installed."""

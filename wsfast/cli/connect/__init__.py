@@ -1,0 +1,1 @@
+"""``wsfast connect``: talk to a server, by hand or through pipes."""
