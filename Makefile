@@ -8,6 +8,7 @@
 #   make hammer      random scenarios, under sanitizers, for HAMMER_SECONDS= each
 #   make chaos       a supervised bot in a bad network, for CHAOS_SECONDS=; make soak does so for SOAK_SECONDS=
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; prints the tools that are missing
+#   make wheels      wheels for other Linux systems, of every CPython found, in dist/; TARGETS= names the systems
 #   make test-c test-asan test-debug test-fuzz lint bench docs clean
 #
 #   PYTHON=python3.12 make test     uses another interpreter than python3
@@ -36,7 +37,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/a
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels third-party
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -110,7 +111,7 @@ test-rust-thread test-rust-address: test-rust-%:
 	fi
 
 # Copies the sources for a build of another kind, with the C code that Cython has made, which is the same for all builds.
-copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml README.md LICENSE wsfast \
+copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml README.md LICENSE THIRD-PARTY.txt wsfast \
     $$(ls -d build/cython 2>/dev/null) | tar -xf - -C
 
 # The memory tests, on modules that are compiled with AddressSanitizer and UBSan.
@@ -303,13 +304,30 @@ bench-quick bench-smoke: bench-%: $(testing) $(built)
 docs: $(tools) $(built)
 	$(bin)/sphinx-build -q -W --keep-going docs build/docs
 
+# The interpreter of $$version, in the shell's variable found; empty if there is none.
+find_python = found=; for python in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
+	        if $$python -c "" 2>/dev/null; then found=$$python; break; fi; \
+	    done
+
+# Wheels for older systems, for musl and for other processors, in dist/.
+TARGETS ?= $(shell uname -m)-gnu
+
+wheels: $(installed)
+	@$(bin)/python -m pip install --quiet --group wheels
+	@for version in $(VERSIONS); do $(find_python); \
+	    for target in $${found:+$(TARGETS)}; do \
+	        $(bin)/python tools/wheels.py --arch $${target%-*} --libc $${target#*-} dist $$found || exit 1; \
+	    done; \
+	done
+
+# The notices of the Rust packages in a wheel. A test compares their versions with Cargo.lock.
+third-party:
+	cd $(crate) && cargo about generate --locked about.hbs -o $(CURDIR)/THIRD-PARTY.txt
+
 test-all:
 	@summary=; failed=0; \
 	for version in $(VERSIONS); do \
-	    found=; \
-	    for python in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
-	        if $$python -c "" 2>/dev/null; then found=$$python; break; fi; \
-	    done; \
+	    $(find_python); \
 	    run="$(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=$$found"; \
 	    if [ -z "$$found" ]; then result="not found"; \
 	    elif ! $$run build/.built-$$version; then result="FAILED to build"; failed=1; \

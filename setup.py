@@ -38,7 +38,7 @@ compile_args += ["-fvisibility=hidden", "-ffunction-sections", "-fno-align-jumps
 compile_args += ["-O0", "-g3"] if DEBUG else ["-DNDEBUG", "-g0"]
 link_args = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
 compile_args += [*link_args, "-fno-omit-frame-pointer", "-g"] if SANITIZE else []
-link_args += ["-Wl,-z,noseparate-code,--gc-sections"] * (sys.platform == "linux" and not SANITIZE)
+link_args += ["-Wl,--gc-sections"] * (sys.platform == "linux" and not SANITIZE)
 
 # "clinic": inspect.signature() knows the methods that C calls, too. auto_pickle: Cython's own would skip C fields.
 # nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.

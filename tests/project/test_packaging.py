@@ -57,6 +57,21 @@ def test_version():
     assert newest in ("Unreleased", PYPROJECT["project"]["version"])
 
 
+def test_the_notices_of_all_rust_packages_are_shipped():
+    tree = ["cargo", "tree", "--locked", "--edges=normal,no-proc-macro", "--prefix=none", "--no-dedupe"]
+    manifest = f"--manifest-path={PACKAGE / '_tungstenite' / 'Cargo.toml'}"
+    done = subprocess.run([*tree, manifest], capture_output=True, text=True, check=True)
+    packages = {tuple(line.split()[:2]) for line in done.stdout.splitlines()} - {
+        ("wsfast_tungstenite", "v0.1.0")
+    }
+    notices = (ROOT / "THIRD-PARTY.txt").read_text()
+    assert len(packages) > 10
+    assert {
+        f"{name} {version}" for name, version in packages if f"\n  {name} {version[1:]}" not in notices
+    } == set()
+    assert "THIRD-PARTY.txt" in PYPROJECT["project"]["license-files"]
+
+
 def test_no_file_holds_two_ideas():
     """Over 900 lines there are two in it."""
     suffixes = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".rs")
@@ -65,9 +80,9 @@ def test_no_file_holds_two_ideas():
     assert {name: count for name, count in lines.items() if count > 900} == {}
 
 
-def import_in(prelude):
+def import_in(prelude, directory=ROOT):
     """The last line of the error of `import wsfast` in a fresh interpreter, after `prelude`."""
-    script = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{prelude}\nimport wsfast"
+    script = f"import sys\nsys.path.insert(0, {str(directory)!r})\n{prelude}\nimport wsfast"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1, "the import must fail"
     return done.stderr.strip().splitlines()[-1]
@@ -82,22 +97,17 @@ def test_a_wrong_aiofastnet_is_named():
     )
 
 
-WITHOUT_ENGINE = """
-import importlib.machinery as machinery
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name == "wsfast._engine.transport":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Missing())
-"""
-
-
-def test_a_missing_engine_is_no_mystery():
-    error = import_in(WITHOUT_ENGINE)
+def test_a_missing_engine_is_no_mystery(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "wsfast", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    error = import_in("", tmp_path)
     assert error.startswith("ImportError: wsfast's compiled engine is missing: its build failed")
     assert "C compiler" in error
+    (tmp_path / "setup.py").touch()  # as in a checkout, where `import wsfast` finds the sources first
+    error = import_in("", tmp_path)
+    assert error.startswith(
+        f"ImportError: Python imports wsfast from its source tree, {tmp_path}, where nothing"
+    )
+    assert error.endswith("or compile the tree: pip install --editable .")
 
 
 def toolchain(path, **environment):

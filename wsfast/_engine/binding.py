@@ -5,6 +5,8 @@ The engine calls aiofastnet through C structures. Their layout may change from o
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import aiofastnet
 
 # The minor version in pyproject.toml; a test compares the two.
@@ -21,7 +23,11 @@ try:
 except ModuleNotFoundError as exc:
     if exc.name != "wsfast._engine.transport":
         raise
+    tree = Path(__file__).parents[2]
     raise ImportError(
-        "wsfast's compiled engine is missing: its build failed or was not run. wsfast has no pure-Python fallback; "
-        "see the output of 'pip install --verbose wsfast', which needs a C compiler"
+        f"Python imports wsfast from its source tree, {tree}, where nothing is compiled. Start Python in another "
+        "directory to import the installed wsfast, or compile the tree: pip install --editable ."
+        if (tree / "setup.py").exists()
+        else "wsfast's compiled engine is missing: its build failed. wsfast has no pure-Python fallback; see the "
+        "output of 'pip install --verbose wsfast', which needs a C compiler and Rust"
     ) from exc

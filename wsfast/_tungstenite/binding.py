@@ -8,12 +8,13 @@ from cffi import FFI  # type: ignore[import-untyped]
 
 HEADER = Path(__file__).with_name("wsfast_tungstenite.h")
 PROFILE = "debug" if os.environ.get("WSFAST_DEBUG") else "release"
-LIBRARY = Path(os.environ.get("CARGO_TARGET_DIR", "build/cargo"), PROFILE, "libwsfast_tungstenite.a")
+TARGET = os.environ.get("CARGO_BUILD_TARGET", "")  # cargo's own variable; it adds a directory
+LIBRARY = Path(os.environ.get("CARGO_TARGET_DIR", "build/cargo"), TARGET, PROFILE, "libwsfast_tungstenite.a")
 
-# What Rust's standard library wants, and, where the linker can, none of its symbols in the dynamic table.
+# The libraries that Rust's standard library needs. On Linux the module exports nothing but its PyInit function.
 LINK = {
     "linux": [
-        "-Wl,--exclude-libs,ALL,--gc-sections,-z,noseparate-code",
+        f"-Wl,--gc-sections,--version-script={HEADER.with_name('exports.map')}",
         "-lpthread",
         "-ldl",
         "-lm",
