@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from bench.measure import harness
 from bench.measure.clock import advance
 from bench.measure.harness import measure
 from bench.suite.contenders import contenders, gap, is_c, is_floor, no_such
@@ -73,6 +74,8 @@ def results(request):
     usual = next((count for option, count in short.items() if config.getoption(option)), 5)
     repeats = config.getoption("repeats") or usual
     made, known = rows(config), {}
+    if config.getoption("smoke"):  # it checks that every work runs, on a busy machine, too
+        harness.TIMEOUT = harness.LOOP_TIMEOUT = 600
 
     def result(section, case):
         if (section, case) not in known:

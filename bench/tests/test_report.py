@@ -541,7 +541,7 @@ def test_the_page_draws_in_a_browser(tmp_path):
         "--dump-dom",
         file.as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     assert "takes 0.90 to 0.90 of the time of picows_listener, the strongest here" in done.stdout
     assert '<div class="name">picows_listener</div>' in done.stdout
     assert '<div class="value">0.90 (0.90\u20130.90)</div>' in done.stdout

@@ -242,15 +242,23 @@ def test_core_mirror_matches_its_headers():
     assert set(names) <= set(re.findall(r"\b(?:wsf|WSF)_\w+", headers))
 
 
-def unnamed(stems, text):
-    """The modules that a text does not name, with or without their folder and ending."""
-    return {stem for stem in stems if not re.search(rf"`(?:[\w/]*/)?{stem}(?:\.\w+)?`", text)}
+ARCHITECTURE = (PACKAGE.parent / "docs" / "architecture.md").read_text()
 
 
-def test_the_crate_says_what_each_module_is():
-    folder = PACKAGE / "_tungstenite" / "src"
-    stems = {path.stem for path in folder.glob("*.rs") if not path.stem.endswith("_for_miri")} - {"lib"}
-    assert unnamed(stems, (folder / "lib.rs").read_text().split("\nmod ")[0]) == set()
+def section(title):
+    return ARCHITECTURE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize("title", ["The life of a frame", "The life of an option"])
+def test_the_functions_on_the_architecture_page_are_in_the_files_that_it_names(title):
+    text = section(title)
+    files = {path for name in re.findall(r"`([\w/]+\.pyx?)`", text) for path in PACKAGE.rglob(name)}
+    code = "".join(path.read_text() for path in files)
+    defined = set(re.findall(r"\b(?:class|def) +(\w+)", code)) | methods_declared_in(code)
+    where = "".join(row.split("|")[2] for row in text.splitlines() if row.startswith("| "))
+    named = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", where)}
+    assert len(named) >= 5
+    assert named - {"py", "pyx"} - defined == set()
 
 
 def test_comments_and_docs_name_files_that_exist():
