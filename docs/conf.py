@@ -19,6 +19,7 @@ copybutton_prompt_text = "$ "
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"
+html_extra_path = ["benchmark_report.html"]
 html_title = f"wsfast {release}"
 nitpicky = False
 # Two clients have a ClientConnection, and a signature says no more than its name.

@@ -178,7 +178,7 @@ def write_docs():
     picture = plots.write_summary(fullest, DATA)
     lines = [line for title, file in drawn for line in (f"![{title}]({DATA.name}/{file})", "")]
     lines += [
-        f"[{PAGE.name}]({PAGE.name}) is an interactive page with the same figures, which works offline.",
+        f'<a href="{PAGE.name}">{PAGE.name}</a> is an interactive page with the same figures, which works offline.',
         "",
     ]
     lines += [line for report in reports for line in tables.markdown(report)]

@@ -157,6 +157,7 @@ def lines(report, picture, docs):
     yield (
         f"Median and 95 % interval of paired bursts on {machine['CPU']}, CPython {machine['CPython']}, "
         f"{machine['date'][:10]}. In the whole suite, wsfast is slower in {slower:,} of {compared:,} comparisons: "
-        f"[the benchmarks]({docs}benchmarks.md) list them, and [a page]({docs}benchmark_report.html) shows all figures."
+        f"[the benchmarks]({docs}benchmarks.md) list them, and "
+        f'<a href="{docs}benchmark_report.html">a page</a> shows all figures.'
     )
     yield ""

@@ -328,7 +328,7 @@ def test_the_first_pages_and_the_rows_of_other_reports():
     assert "| round trip of 512 B | picows | 0.90 (0.90-0.90) |" in first
     assert "In the whole suite, wsfast is slower in 0 of 2 comparisons" in first
     assert "](docs/benchmarks/a.svg)" in first
-    assert "(docs/benchmark_report.html)" in first
+    assert '"docs/benchmark_report.html"' in first
     text = "\n".join(tables.markdown(made))
     cell = "10 (10-10) µs; wsfast 0.90 (0.90-0.90)"
     assert f"| picows (RR) | picows_listener | {cell} | {cell} | not measured |" in text

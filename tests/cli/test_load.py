@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from wsfast.cli.load.command import _plan
-from wsfast.cli.load.connections import Connection, Engine, Pace
+from wsfast.cli.load.connections import Connection, Loader, Pace
 from wsfast.cli.load.histogram import Histogram
 from wsfast.cli.load.results import Run, Series, spread
 from wsfast.cli.load.schedule import Schedule
@@ -158,21 +158,21 @@ def test_lost_connections_come_back_ever_more_slowly(monkeypatch, error):
 
     async def sleep(seconds):
         delays.append(seconds)
-        engine.sending = len(delays) < 5
+        loader.sending = len(delays) < 5
 
     async def reopen():
-        engine.sending = True
+        loader.sending = True
         connection.on_ws_disconnected(Lost)
-        while engine._reopening:
-            await asyncio.wait(engine._reopening)
+        while loader._reopening:
+            await asyncio.wait(loader._reopening)
 
     monkeypatch.setattr("wsfast.cli.load.connections.ws_connect", ws_connect)
     monkeypatch.setattr("wsfast.cli.load.connections.asyncio.sleep", sleep)
     monkeypatch.setattr("random.uniform", lambda least, most: most)
-    engine, connection = an_engine("--reconnect")
+    loader, connection = a_loader("--reconnect")
     asyncio.run(reopen())
     assert delays == ([0.5] if isinstance(error, InvalidURI) else [0.5, 1, 2, 4, 8])
-    assert engine.reconnections == (4 if error is None else 0)
+    assert loader.reconnections == (4 if error is None else 0)
 
 
 def test_what_was_due_without_a_connection_is_an_error(run, server):
@@ -270,7 +270,7 @@ def test_the_open_timeout_is_that_of_the_upgrade_too(monkeypatch):
 
     limits = []
     monkeypatch.setattr("wsfast.cli.load.connections.ws_connect", ws_connect)
-    asyncio.run(an_engine("--open-timeout", "60")[0].open())
+    asyncio.run(a_loader("--open-timeout", "60")[0].open())
     assert limits == [(60, 60)]
 
 
@@ -278,20 +278,20 @@ def test_nothing_leaves_before_the_start(monkeypatch):
     """A loop may wake up early. A message that it sent then would belong to the warm-up, and would not be counted."""
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(0))
-    engine, connection = an_engine("-n", "1", "--warmup", "0")
-    engine._connections.append(connection)
-    connection.transport.send = lambda *message: engine._ended.set()
+    loader, connection = a_loader("-n", "1", "--warmup", "0")
+    loader._connections.append(connection)
+    connection.transport.send = lambda *message: loader._ended.set()
     start = time.monotonic_ns() + 5_000_000
-    asyncio.run(engine.run(start))
+    asyncio.run(loader.run(start))
     assert connection.waiting[0] >= start
 
 
 def test_stopping_before_the_start():
-    engine, connection = an_engine("-d", "0.1")
-    engine._connections.append(connection)
-    engine.stop()
-    asyncio.run(engine.run(time.monotonic_ns()))
-    assert engine.sent == 0
+    loader, connection = a_loader("-d", "0.1")
+    loader._connections.append(connection)
+    loader.stop()
+    asyncio.run(loader.run(time.monotonic_ns()))
+    assert loader.sent == 0
 
 
 def wait_for_traffic(server):
@@ -340,17 +340,17 @@ def test_schedule_is_fixed_by_its_start_alone():
     assert [first.left(end) for end in (1000, 2 * 10**9, 4 * 10**9)] == [0, 0, 3]
 
 
-def an_engine(*arguments):
-    """An engine with one connection that has no server."""
+def a_loader(*arguments):
+    """An loader with one connection that has no server."""
 
     class Transport:
         def send(self, msg_type, message):
             pass
 
-    engine = Engine(_plan(parser().parse_args(["load", "ws://x/", "-c", "1", *arguments])), 0)
-    connection = Connection(engine, Pace())
+    loader = Loader(_plan(parser().parse_args(["load", "ws://x/", "-c", "1", *arguments])), 0)
+    connection = Connection(loader, Pace())
     connection.transport = Transport()
-    return engine, connection
+    return loader, connection
 
 
 def test_a_message_to_a_connection_that_is_closing():
@@ -359,25 +359,25 @@ def test_a_message_to_a_connection_that_is_closing():
     def send(*message):
         raise ConnectionClosed(None, None)
 
-    engine, connection = an_engine("--rate", "1000", "--verify")
-    engine.begins = 0
+    loader, connection = a_loader("--rate", "1000", "--verify")
+    loader.begins = 0
     connection.transport.send = send
     connection.send(due=5)
-    assert engine.errors == {"not sent: the connection was closing": 1}
-    assert (engine.sent, len(connection.waiting), len(connection.expected)) == (0, 0, 0)
+    assert loader.errors == {"not sent: the connection was closing": 1}
+    assert (loader.sent, len(connection.waiting), len(connection.expected)) == (0, 0, 0)
 
 
 def test_a_latency_counts_from_when_its_message_was_due():
     """A stall of the client delays messages, and the latency of each includes its delay."""
-    engine, connection = an_engine("--rate", "1000")
-    engine.begins, engine.sending = 0, True
+    loader, connection = a_loader("--rate", "1000")
+    loader.begins, loader.sending = 0, True
     connection.send(due=5)
 
     class Frame:
         fin, msg_type = True, 1
 
     connection.on_ws_frame(connection.transport, Frame())
-    assert engine.latencies[0] == pytest.approx(time.monotonic_ns() - 5, rel=1e-3)
+    assert loader.latencies[0] == pytest.approx(time.monotonic_ns() - 5, rel=1e-3)
 
 
 def test_histogram_keeps_three_digits():

@@ -22,7 +22,7 @@ from wsfast.cli.outcome import why
 from wsfast.exceptions import ConnectionClosed, InvalidStatus
 from wsfast.supervisor import full_jitter
 
-__all__ = ["Engine"]
+__all__ = ["Loader"]
 
 # The loop's timers are late by up to a millisecond, so the last stretch before a message is due is spent in the loop
 # without sleeping.
@@ -73,12 +73,12 @@ class Connection(WSListener):
 
     transport: WSTransport
 
-    def __init__(self, engine: Engine, pace: Pace) -> None:
-        self.engine = engine
+    def __init__(self, loader: Loader, pace: Pace) -> None:
+        self.loader = loader
         self.pace = pace
         self.opened_at = monotonic_ns()  # and again when it is open
         self.waiting: deque[int] = deque()
-        self.expected: deque[bytes] | None = deque() if engine.verify else None
+        self.expected: deque[bytes] | None = deque() if loader.verify else None
         # How many bytes of the arriving answer were compared with its message. The answer may come in fragments.
         self.compared = 0
         self.same = True
@@ -97,31 +97,31 @@ class Connection(WSListener):
 
     def answered(self) -> None:
         """A whole answer has arrived, and was compared with its message."""
-        engine = self.engine
+        loader = self.loader
         if not self.waiting:
-            engine.errors["message without a request"] += 1
+            loader.errors["message without a request"] += 1
             return
         now = monotonic_ns()
         due = self.waiting.popleft()
-        engine.received += 1
-        if engine.begins <= now < engine.ends:
-            engine.counted += 1
-        if due >= engine.begins:
-            engine.latencies.append(now - due)
-            engine.owed -= 1
+        loader.received += 1
+        if loader.begins <= now < loader.ends:
+            loader.counted += 1
+        if due >= loader.begins:
+            loader.latencies.append(now - due)
+            loader.owed -= 1
         if self.expected is not None:
             if not self.same or self.compared != len(self.expected.popleft()):
-                engine.errors["answer differs from its message"] += 1
+                loader.errors["answer differs from its message"] += 1
             self.compared, self.same = 0, True
-        if engine.closed_loop and engine.may_send(now):
+        if loader.closed_loop and loader.may_send(now):
             self.send(now)
-        if not engine.sending or not engine.owed:
-            engine.look_for_the_end()
+        if not loader.sending or not loader.owed:
+            loader.look_for_the_end()
 
     def begin(self) -> None:
         """Send the first messages of a closed loop."""
-        for _ in range(self.engine.window if self.engine.closed_loop else 0):
-            if self.engine.may_send(now := monotonic_ns()):
+        for _ in range(self.loader.window if self.loader.closed_loop else 0):
+            if self.loader.may_send(now := monotonic_ns()):
                 self.send(now)
 
     def compare(self, part: bytes) -> None:
@@ -132,39 +132,39 @@ class Connection(WSListener):
 
     def send(self, due: int) -> None:
         """Send the next message of the workload."""
-        engine = self.engine
-        message = engine.next_message()
+        loader = self.loader
+        message = loader.next_message()
         if self.full:
-            engine.errors["not sent: the server does not read"] += 1
+            loader.errors["not sent: the server does not read"] += 1
             return
         self.waiting.append(due)
         if self.expected is not None:
             self.expected.append(message)
-        engine.sent += 1
+        loader.sent += 1
         try:
-            self.transport.send(engine.msg_type, message)
+            self.transport.send(loader.msg_type, message)
         except ConnectionClosed:  # the server has sent CLOSE, but the connection has not ended yet
             if self.waiting:
                 self.not_sent(due)
 
     def not_sent(self, due: int) -> None:
         """Undo the newest message, which was not sent."""
-        engine = self.engine
+        loader = self.loader
         self.waiting.pop()
         if self.expected is not None:
             self.expected.pop()
-        engine.sent -= 1
-        engine.owed -= due >= engine.begins
-        engine.errors["not sent: the connection was closing"] += 1
+        loader.sent -= 1
+        loader.owed -= due >= loader.begins
+        loader.errors["not sent: the connection was closing"] += 1
 
     def pause_writing(self) -> None:
-        self.full = not self.engine.closed_loop
+        self.full = not self.loader.closed_loop
 
     def resume_writing(self) -> None:
         self.full = False
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        self.engine.lost(self, transport)
+        self.loader.lost(self, transport)
 
 
 class CompressingConnection(Connection):
@@ -176,7 +176,7 @@ class CompressingConnection(Connection):
         self.answered()
 
 
-class Engine:
+class Loader:
     """A run: opens connections, sends for a time, and waits for the last answers.
 
     :param number: which of the worker processes this is, from 0

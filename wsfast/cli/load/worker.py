@@ -14,7 +14,7 @@ from array import array
 from typing import Any
 
 from wsfast.cli import loops
-from wsfast.cli.load.connections import Engine
+from wsfast.cli.load.connections import Loader
 from wsfast.cli.load.plan import Plan
 
 __all__ = ["REPORTS_PER_SECOND"]
@@ -51,12 +51,12 @@ class _Closed(asyncio.BaseProtocol):
         self.event.set()
 
 
-def _sample(engine: Engine) -> tuple[dict[str, Any], array[int], array[int]]:
+def _sample(loader: Loader) -> tuple[dict[str, Any], array[int], array[int]]:
     """The counts so far, and the times since the last sample."""
-    latencies, lags = engine.latencies, engine.lags
-    engine.latencies, engine.lags = array("q"), array("q")
-    counts = {"sent": engine.sent, "received": engine.received, "reconnections": engine.reconnections}
-    return {**counts, "errors": dict(engine.errors)}, latencies, lags
+    latencies, lags = loader.latencies, loader.lags
+    loader.latencies, loader.lags = array("q"), array("q")
+    counts = {"sent": loader.sent, "received": loader.received, "reconnections": loader.reconnections}
+    return {**counts, "errors": dict(loader.errors)}, latencies, lags
 
 
 async def _work(number: int) -> None:
@@ -65,37 +65,37 @@ async def _work(number: int) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     pipe, closed = await loop.connect_write_pipe(_Closed, sys.stdout)
     output = _Output(pipe, closed)
-    engine = Engine(Plan.loads(await reader.readline()), number)
-    opening = asyncio.ensure_future(engine.open())
+    loader = Loader(Plan.loads(await reader.readline()), number)
+    opening = asyncio.ensure_future(loader.open())
     line = asyncio.ensure_future(reader.readline())
     await asyncio.wait([opening, line], return_when=asyncio.FIRST_COMPLETED)
     if not opening.done():  # the process that draws has gone, otherwise it would have waited for the report
         opening.cancel()
         return
-    output.write("open", {**opening.result(), "errors": dict(engine.errors)})
+    output.write("open", {**opening.result(), "errors": dict(loader.errors)})
 
     command, _, start = (await line).partition(b" ")
     if command == b"start":
         gc.collect()
         gc.freeze()
-        listening = asyncio.ensure_future(_listen(reader, engine))
-        running = asyncio.ensure_future(engine.run(int(start)))
+        listening = asyncio.ensure_future(_listen(reader, loader))
+        running = asyncio.ensure_future(loader.run(int(start)))
         while not running.done():
             await asyncio.wait([running], timeout=1 / REPORTS_PER_SECOND)
-            counts, latencies, lags = _sample(engine)
+            counts, latencies, lags = _sample(loader)
             output.write("sample", counts, latencies, lags)
         running.result()
         listening.cancel()
-        counts, latencies, lags = _sample(engine)
-        output.write("result", {**counts, **engine.result()}, latencies, lags)
-    await engine.close()
+        counts, latencies, lags = _sample(loader)
+        output.write("result", {**counts, **loader.result()}, latencies, lags)
+    await loader.close()
     await output.close()
 
 
-async def _listen(reader: asyncio.StreamReader, engine: Engine) -> None:
+async def _listen(reader: asyncio.StreamReader, loader: Loader) -> None:
     """Wait for ``stop``, or for the end of stdin."""
     await reader.readline()
-    engine.stop()
+    loader.stop()
 
 
 if __name__ == "__main__":
