@@ -75,7 +75,9 @@ async def connect(
                 await _by_rustls(loop, transport, config, sock, tls)
                 return
         connect = (
-            functools.partial(aiofastnet.create_connection, _quiet(loop, transport)) if fast else loop.create_connection
+            functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
+            if fast
+            else loop.create_connection
         )
         try:
             await connect(lambda: transport, sock=sock, ssl=context, **tls)
