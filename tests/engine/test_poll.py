@@ -483,7 +483,7 @@ async def test_what_the_kernel_did_not_take_leaves_while_a_poll_sleeps():
 
 
 async def test_a_sleeping_poll_goes_on_when_it_has_waited_in_vain():
-    """poll(2) waits for a quarter of a second at most. The descriptor, which other processes may share, never does."""
+    """poll(2) waits for a quarter of a second at most. The descriptor, which others may share, never does."""
     async with pair() as (transport, listener, far):
         beneath = transport.underlying_transport
         fd = beneath.get_extra_info("socket").fileno()

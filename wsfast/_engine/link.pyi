@@ -7,6 +7,8 @@ from typing_extensions import disjoint_base
 
 from wsfast.tls import TLSInfo
 
+MOVED: str
+
 @disjoint_base
 class Link(Protocol):
     @property

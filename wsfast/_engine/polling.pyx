@@ -236,7 +236,7 @@ cdef class PollingReader(FrameReader):
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
         if self._takes_message:
             raise RuntimeError("poll() while a message is being taken out of its frame")
-        if self._busy_beneath or self._lent != NULL or (self._writing and not isinstance(self._fast, SocketTransport)):
+        if self._busy_beneath or (self._writing and not isinstance(self._fast, SocketTransport)):
             raise RuntimeError("poll() while the transport beneath is reading or writing")
         self._require_receiving()
         self._flush()
@@ -259,7 +259,8 @@ cdef class PollingReader(FrameReader):
                 self._require_receiving()
             self._attempt()
             if attempts == 0 and not isinstance(self._fast, SocketTransport):
-                self._run_beneath(self._fast._retry_ssl_read)  # that was the socket; since reading was paused TLS may hold records
+                # That was the socket; since reading was paused TLS may hold records.
+                self._run_beneath(self._fast._retry_ssl_read)
             attempts += 1
             if attempts % ATTEMPTS_BEFORE_OTHERS == 0:
                 _let_others_run()
@@ -301,8 +302,8 @@ cdef class PollingReader(FrameReader):
         return 0
 
     cdef int _sleep(self, double left) except -1:
-        """Wait in the kernel until bytes arrive, or the connection ends, or a while. Queued bytes go on leaving, which is
-        the event loop's work otherwise: the server may answer only when it has all of them. Signal handlers run.
+        """Wait in the kernel until bytes arrive, or the connection ends, or a while. Queued bytes go on leaving, which
+        is the event loop's work otherwise: the server may answer only when it has all of them. Signal handlers run.
 
         poll(2) waits, not recv(2): no memory is promised to the kernel while other threads run.
         """

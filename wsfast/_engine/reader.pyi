@@ -1,9 +1,15 @@
 """Types of the receiving half of WSTransport; what each member means is in the docstrings of reader.pyx."""
 
+from typing import final
+
 from typing_extensions import disjoint_base
 
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.writer import FrameWriter
+
+@final
+class Lent:
+    """Memory for one read of a transport that is not wsfast's own."""
 
 @disjoint_base
 class FrameReader(FrameWriter):

@@ -43,16 +43,16 @@ from wsfast._engine.writer cimport FrameWriter
 cdef enum:
     # Long frames have ended when a connection had none among so many reads.
     SHORT_AFTER = 1024
-    # So much is inflated before the event loop runs, and a message. It takes a millisecond or two. A read of 256 KiB may
-    # become 250 MiB.
+    # So much is inflated before the event loop runs, and a message. It takes a millisecond or two. A read of 256 KiB
+    # may become 250 MiB.
     INFLATED_AT_ONCE = 1024 * 1024
 
 
 @cython.final
 @cython.no_gc_clear  # to give back what it holds
 cdef class Lent:
-    """Memory for one read of a transport that is not wsfast's own. Such a transport runs Python before it reports what it
-    has read (it logs; signal handlers and finalizers run), or lets other threads run. So the memory is out of the
+    """Memory for one read of a transport that is not wsfast's own. Such a transport runs Python before it reports what
+    it has read (it logs; signal handlers and finalizers run), or lets other threads run. So the memory is out of the
     thread's Scratch until the transport has reported, or has dropped the view.
     """
 

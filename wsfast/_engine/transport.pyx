@@ -30,13 +30,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
 from wsfast._engine.core cimport (
-    wsf_close,
-    wsf_close_code_valid,
-    wsf_message_forget,
-    wsf_message_limit,
-    wsf_read_close,
-    wsf_status,
-)
+    wsf_close, wsf_close_code_valid, wsf_message_forget, wsf_message_limit, wsf_read_close, wsf_status)
 from wsfast._engine.streams cimport Deflater, Inflater
 from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.memory cimport scratch_of_thread
@@ -274,9 +268,8 @@ cdef class WSTransport(PollingReader):
         raise self._closed()
 
     cdef int _loop_moved(self) except -1:
-        exc = RuntimeError(MOVED)
-        self._failure = self._failure or exc
-        raise exc  # at which the transport beneath drops the connection
+        self._failure = self._failure or RuntimeError(MOVED)
+        raise RuntimeError(MOVED)  # at which the transport beneath drops the connection
 
     def _closed(self):
         cause = self._failure or self._cause if self.close_info is None else self.close_info.cause
@@ -351,6 +344,7 @@ cdef class WSTransport(PollingReader):
     def eof_received(self):
         if self._state == State.CONNECTING or self._state == State.CLOSED:
             return False
+        self._check_loop_thread()
         self._flush()
         unsent = self.underlying_transport.get_write_buffer_size()
         if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
