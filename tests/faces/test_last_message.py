@@ -76,7 +76,7 @@ async def test_it_says_what_arrived_how_and_when(face):
             peer.send(data)
             await peer.frame()
         peer.send(frames.close(1000))
-        await peer.rest()
+        await peer.frames_until_close()
         return times
 
     async with serve(handler) as server, noting(face, server.url, timestamps="user") as handle:
