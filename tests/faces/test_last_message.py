@@ -76,7 +76,7 @@ async def test_it_says_what_arrived_how_and_when(face):
             peer.send(data)
             await peer.frame()
         peer.send(frames.close(1000))
-        await peer.rest()
+        await peer.frames_until_close()
         return times
 
     async with serve(handler) as server, noting(face, server.url, timestamps="user") as handle:
@@ -142,7 +142,7 @@ async def test_the_kernel_says_when_it_had_the_bytes(face):
         before = time.monotonic_ns()
         peer.send(texts("a"))
         after = time.monotonic_ns()
-        await peer.rest()
+        await peer.answer_close()
         return before, after
 
     async with serve(say_and_dawdle) as server, noting(face, server.url, timestamps="kernel") as handle:
