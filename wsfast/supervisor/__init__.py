@@ -62,9 +62,14 @@ def supervise(
     topic: Callable[[Any], Hashable] | None = None,
     heartbeat: Heartbeat | None = None,
     rollover: Rollover | None = None,
+    parse: Callable[[Any], Any] | None = None,
     key: Callable[[Any], Hashable] | None = None,
     remember: int = 10_000,
+    reply_id: Callable[[Any], Any] | None = None,
+    answer: Callable[[Any], str | bytes | None] | None = None,
+    connects: Any = None,
     on_state: Callable[[StateChange], object] | None = None,
+    on_subscription: Callable[[Subscription, Any, int], object] | None = None,
     **options: Any,
 ) -> Supervisor:
     """Keep a feed going: connect, subscribe, watch, roll over, and connect again.
@@ -99,9 +104,14 @@ def supervise(
             topic=topic,
             heartbeat=heartbeat,
             rollover=rollover,
+            parse=parse,
             key=key,
             remember=remember,
+            reply_id=reply_id,
+            answer=answer,
+            connects=connects,
             on_state=on_state,
+            on_subscription=on_subscription,
             options=options,
         )
     )

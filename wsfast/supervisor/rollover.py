@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from wsfast.options import check_callables, count, seconds
+from wsfast.options import check_bools, check_callables, count, seconds
 
 __all__ = ["Rollover", "Seen"]
 
@@ -24,6 +24,8 @@ class Rollover:
     :param when: a function that gets each message until it returns true, for a message with which the server announces
         that it will close. If a connection that lived for less than ``min_lifetime`` was replaced, an announcement
         replaces the next one only after one of the ``delays``.
+    :param overlap: False closes the old connection before the new one is opened, for servers that take one connection
+        for each account. A gap is counted then.
     :param first: a function that gets the messages of the new connection, and returns true for its first message. By
         default that is any message that no ``ack`` and no ``is_reply`` has accepted.
     :param timeout: seconds until the new connection must have received its first message
@@ -32,7 +34,7 @@ class Rollover:
         for more, the supervisor waits for that.
     """
 
-    __slots__ = ("after", "drain_timeout", "first", "jitter", "retry", "timeout", "when")
+    __slots__ = ("after", "drain_timeout", "first", "jitter", "overlap", "retry", "timeout", "when")
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Rollover:
         *,
         jitter: float = 0.1,
         when: Callable[[Any], object] | None = None,
+        overlap: bool = True,
         first: Callable[[Any], object] | None = None,
         timeout: float = 30.0,
         drain_timeout: float = 2.0,
@@ -50,7 +53,9 @@ class Rollover:
         if self.jitter > 1:
             raise ValueError(f"jitter must be from 0 to 1, not {jitter!r}")
         check_callables(when=when, first=first)
+        check_bools(overlap=overlap)
         self.when = when
+        self.overlap = overlap
         self.first = first
         self.timeout = seconds("timeout", timeout, none=None, zero=False) or 0.0
         self.drain_timeout = seconds("drain_timeout", drain_timeout, none=None) or 0.0

@@ -16,7 +16,7 @@ from wsfast.supervisor.outbox import Urgent
 from wsfast.supervisor.rollover import Rollover, Seen
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.stats import RTT
-from wsfast.supervisor.subscriptions import Subscriptions
+from wsfast.supervisor.subscriptions import Subscription, Subscriptions
 from wsfast.supervisor.targets import Decision, Targets, URLs
 from wsfast.supervisor.window import Window
 
@@ -43,9 +43,14 @@ class Shared:
         topic: Callable[[Any], Hashable] | None,
         heartbeat: Heartbeat | None,
         rollover: Rollover | None,
+        parse: Callable[[Any], Any] | None,
         key: Callable[[Any], Hashable] | None,
         remember: int,
+        reply_id: Callable[[Any], Any] | None,
+        answer: Callable[[Any], str | bytes | None] | None,
+        connects: Any,
         on_state: Callable[[StateChange], object] | None,
+        on_subscription: Callable[[Subscription, Any, int], object] | None,
         options: dict[str, Any],
     ) -> None:
         check_callables(
@@ -54,8 +59,12 @@ class Shared:
             delays=delays,
             silence_is_normal=silence_is_normal,
             topic=topic,
+            parse=parse,
             key=key,
+            reply_id=reply_id,
+            answer=answer,
             on_state=on_state,
+            on_subscription=on_subscription,
         )
         check_types(Heartbeat, heartbeat=heartbeat)
         check_types(Rollover, rollover=rollover)
@@ -73,7 +82,12 @@ class Shared:
         self.topic = topic
         self.heartbeat = heartbeat
         self.rollover = rollover or Rollover()
+        self.parse = parse
+        self.reply_id = reply_id
+        self.answer = answer
+        self.connects = connects
         self.on_state = on_state
+        self.on_subscription = on_subscription
         self.options = options
         #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
         self.open_timeout: float | None = options.get("open_timeout", 10)
