@@ -193,6 +193,8 @@ class Core:
         shared = self._shared
         try:
             url, options = await self._target()
+            if shared.connects is not None:
+                await shared.connects.wait()
             await leg.open(url, options)
         except (Exception, asyncio.CancelledError) as exc:
             error = self._not_cancelled(exc)

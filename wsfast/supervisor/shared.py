@@ -11,12 +11,13 @@ from wsfast.listener import ListenerFactory
 from wsfast.options import as_logger, check_callables, check_types, count, seconds
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.change import Change
+from wsfast.supervisor.connects import ConnectLimit
 from wsfast.supervisor.liveness import Heartbeat
 from wsfast.supervisor.outbox import Urgent
 from wsfast.supervisor.rollover import Rollover, Seen
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.stats import RTT
-from wsfast.supervisor.subscriptions import Subscription, Subscriptions
+from wsfast.supervisor.subscriptions import Subscription, Subscriptions, SubscriptionState
 from wsfast.supervisor.targets import Decision, Targets, URLs
 from wsfast.supervisor.window import Window
 
@@ -48,9 +49,9 @@ class Shared:
         remember: int,
         reply_id: Callable[[Any], Any] | None,
         answer: Callable[[Any], str | bytes | None] | None,
-        connects: Any,
+        connects: ConnectLimit | None,
         on_state: Callable[[StateChange], object] | None,
-        on_subscription: Callable[[Subscription, Any, int], object] | None,
+        on_subscription: Callable[[Subscription, SubscriptionState, int], object] | None,
         options: dict[str, Any],
     ) -> None:
         check_callables(
@@ -69,6 +70,7 @@ class Shared:
         check_types(Heartbeat, heartbeat=heartbeat)
         check_types(Rollover, rollover=rollover)
         check_types(Window, tuple, window=window)
+        check_types(ConnectLimit, connects=connects)
         self.targets = Targets(url, by_turns)
         self.listener_factory = listener_factory
         self.classify = classify

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from wsfast._faces import BYTES_LIKE
 from wsfast.options import check_callables, count, seconds
 
-__all__ = ["Message", "Subscription", "Subscriptions", "made"]
+__all__ = ["Message", "Rejected", "Subscription", "SubscriptionState", "Subscriptions", "made"]
 
 #: A message, or a function that makes it each time it is sent.
 Message = str | bytes | bytearray | memoryview | Callable[[], str | bytes]
+
+
+class SubscriptionState(enum.Enum):
+    """What has become of a subscription on a connection. ``on_subscription`` gets it."""
+
+    IN = "in"
+    """It was sent, and the server has acknowledged it if it demands that. So the server publishes: what the program
+    fetches by other means from now on, such as a snapshot, overlaps with the messages."""
+    REFUSED = "refused"
+    """The server has refused it: ``reply_id`` returned :class:`Rejected`. It is sent again on the next connection."""
+    LATE = "late"
+    """The server has not acknowledged it, however often it was sent, but has answered others. It is sent again on the
+    next connection. If the acknowledgement still comes, the state becomes IN."""
+
+
+class Rejected(NamedTuple):
+    """What ``reply_id`` returns for a message with which the server refuses a subscription."""
+
+    id: Hashable
+    """The ``id`` of the subscription."""
+    why: Any = None
+    """The server's reason, for the log and for :class:`SubscriptionRejected`."""
 
 
 class Subscription:
