@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
@@ -13,11 +12,11 @@ from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.change import Change
 from wsfast.supervisor.connects import ConnectLimit
 from wsfast.supervisor.liveness import Heartbeat
-from wsfast.supervisor.outbox import Urgent
 from wsfast.supervisor.rollover import Rollover, Seen
+from wsfast.supervisor.sending import ProgramMessages
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.stats import RTT
-from wsfast.supervisor.subscriptions import Subscription, Subscriptions, SubscriptionState
+from wsfast.supervisor.subscriptions import Reporter, Subscription, Subscriptions, SubscriptionState
 from wsfast.supervisor.targets import Decision, Targets, URLs
 from wsfast.supervisor.window import Window
 
@@ -89,14 +88,14 @@ class Shared:
         self.answer = answer
         self.connects = connects
         self.on_state = on_state
-        self.on_subscription = on_subscription
         self.options = options
         #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
         self.open_timeout: float | None = options.get("open_timeout", 10)
         self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))
         self.callbacks = Callbacks(self.logger)
         self.subscriptions = Subscriptions()
-        self.urgent: deque[Urgent] = deque()
+        self.reporter = Reporter(on_subscription, self.callbacks, self.logger)
+        self.messages = ProgramMessages()
         self.rtt = RTT()
         self.changed = Change()
         self._key = key
@@ -109,6 +108,7 @@ class Shared:
         """Every message of every connection must be inspected."""
         return (
             (self.heartbeat is not None and self.heartbeat.is_reply is not None)
+            or self.answer is not None
             or self.topic is not None
             or self.rollover.when is not None
             or (self.listener_factory is not None and self._key is not None)
