@@ -8,9 +8,12 @@ from typing import Any
 from wsfast._engine.transport import WSListener
 from wsfast.listener import ListenerFactory
 from wsfast.supervisor.backoff import full_jitter
+from wsfast.supervisor.connects import ConnectLimit
 from wsfast.supervisor.errors import (
     HeartbeatTimeout,
+    SendExpired,
     SilenceTimeout,
+    SubscriptionRejected,
     SubscriptionTimeout,
     SupervisorTimeout,
 )
@@ -19,7 +22,7 @@ from wsfast.supervisor.rollover import Rollover
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State, StateChange
 from wsfast.supervisor.stats import RTT, SupervisorStats
-from wsfast.supervisor.subscriptions import Subscription
+from wsfast.supervisor.subscriptions import Rejected, Subscription, SubscriptionState
 from wsfast.supervisor.supervisor import Supervisor
 from wsfast.supervisor.targets import Decision, URLs
 from wsfast.supervisor.watching import watch
@@ -27,14 +30,19 @@ from wsfast.supervisor.window import Window
 
 __all__ = [
     "RTT",
+    "ConnectLimit",
     "Decision",
     "Heartbeat",
     "HeartbeatTimeout",
+    "Rejected",
     "Rollover",
+    "SendExpired",
     "SilenceTimeout",
     "State",
     "StateChange",
     "Subscription",
+    "SubscriptionRejected",
+    "SubscriptionState",
     "SubscriptionTimeout",
     "Supervisor",
     "SupervisorStats",
@@ -67,9 +75,9 @@ def supervise(
     remember: int = 10_000,
     reply_id: Callable[[Any], Any] | None = None,
     answer: Callable[[Any], str | bytes | None] | None = None,
-    connects: Any = None,
+    connects: ConnectLimit | None = None,
     on_state: Callable[[StateChange], object] | None = None,
-    on_subscription: Callable[[Subscription, Any, int], object] | None = None,
+    on_subscription: Callable[[Subscription, SubscriptionState, int], object] | None = None,
     **options: Any,
 ) -> Supervisor:
     """Keep a feed going: connect, subscribe, watch, roll over, and connect again.

@@ -13,7 +13,7 @@ from typing import Any
 from wsfast._opening.reconnecting import least_delay, process_exception
 from wsfast.exceptions import ConnectionClosed, WebSocketException
 from wsfast.supervisor.backoff import Backoff
-from wsfast.supervisor.errors import SupervisorTimeout
+from wsfast.supervisor.errors import SubscriptionRejected, SupervisorTimeout
 from wsfast.supervisor.leg import Leg
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import Announcer, State, StateChange
@@ -152,10 +152,7 @@ class Core:
         self.is_over = True
         self._down(time.monotonic())
         self._answer(False)
-        urgent = list(self._shared.urgent)
-        self._shared.urgent.clear()
-        for message in urgent:
-            message.sent(self.error or ConnectionClosed(None, None))
+        self._shared.messages.fail(self.error or ConnectionClosed(None, None))
         self._over.set_result(None)
         self._set(State.CLOSED, self.error)
         self._shared.changed.notify()
@@ -193,6 +190,8 @@ class Core:
         shared = self._shared
         try:
             url, options = await self._target()
+            if shared.connects is not None:
+                await shared.connects.wait()
             await leg.open(url, options)
         except (Exception, asyncio.CancelledError) as exc:
             error = self._not_cancelled(exc)
@@ -245,7 +244,7 @@ class Core:
         leg.gaps = self.gaps
         if leg.connection is not None:
             self.feeds.append(leg)
-        leg.outbox.takes_urgent = True
+        leg.outbox.is_current = True
         self._set(State.OPEN, None)
         if not leg.is_open:
             self._lost(leg)  # it has ended since it was opened
@@ -482,6 +481,8 @@ def _of_opening(exc: Exception) -> Decision:
 
 def _of_end(error: BaseException) -> Decision:
     """The decision after the end of a connection. An exception of the program is a bug, which would occur again."""
+    if isinstance(error, SubscriptionRejected):
+        return Decision.GIVE_UP  # such as wrong credentials
     if isinstance(error, (WebSocketException, OSError, EOFError, asyncio.TimeoutError, TimeoutError)):
         return Decision.NEXT_URL
     return Decision.GIVE_UP

@@ -17,6 +17,7 @@ from wsfast.listener import ListenerFactory, Overseeing, make_listener, ws_conne
 from wsfast.supervisor.liveness import Liveness
 from wsfast.supervisor.outbox import Outbox
 from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.subscriptions import Subscription, SubscriptionState
 
 __all__ = ["Leg"]
 
@@ -89,9 +90,12 @@ class Leg:
         self.outbox = Outbox(
             self.transport,
             shared.window,
-            shared.urgent,
+            shared.messages,
             shared.subscriptions,
+            shared.reply_id,
+            shared.open_timeout,
             shared.callbacks,
+            self._report,
             self.fail,
             self._subscriptions_changed,
         )
@@ -102,9 +106,13 @@ class Leg:
             shared.max_silence,
             shared.silence_is_normal,
             shared.heartbeat,
+            shared.answer,
             shared.callbacks,
             self.fail,
         )
+
+    def _report(self, subscription: Subscription, state: SubscriptionState, why: Any) -> None:
+        self._shared.reporter.report(self.number, subscription, state, why)
 
     async def _wait_ended(self) -> None:
         await self.transport.wait_disconnected()
@@ -238,7 +246,7 @@ class Leg:
     def _must_look(self) -> bool:
         shared = self._shared
         return (
-            shared.looks_at_all or not self.has_first or (self.opened_at > 0 and bool(self.outbox.in_flight))
+            shared.looks_at_all or not self.has_first or (self.opened_at > 0 and self.outbox.awaits_replies)
         )
 
     def _show(self, transport: WSTransport, receiver: WSListener) -> None:
@@ -262,8 +270,8 @@ class Leg:
         if must != self._is_shown and not self.ended.done():
             self._is_shown = must
             show_messages(self.transport, self._look if must else None)
-        if self.connection is not None and self._is_awaiting_acks != bool(self.outbox.in_flight):
-            self._is_awaiting_acks = bool(self.outbox.in_flight)
+        if self.connection is not None and self._is_awaiting_acks != self.outbox.expects_replies:
+            self._is_awaiting_acks = self.outbox.expects_replies
             if self._is_awaiting_acks:
                 self.connection._read_on(self)  # they may be behind messages without room
             else:
@@ -273,9 +281,9 @@ class Leg:
         """Inspect a received message. True if it must not be delivered."""
         shared = self._shared
         call = shared.callbacks.call
-        if shared.heartbeat is not None and self.liveness.is_reply(payload):
+        if (shared.heartbeat is not None or shared.answer is not None) and self.liveness.takes(payload):
             return True
-        accepted = bool(self.outbox.in_flight) and self.outbox.look(payload)
+        accepted = self.outbox.awaits_replies and self.outbox.take_reply(payload)
         if shared.topic is not None:
             call("topic", None, self._hear, shared.topic, payload)
         rollover = shared.rollover
@@ -300,9 +308,9 @@ class _NotYet:
     """A placeholder for the outbox and the liveness, until :meth:`Leg.open` makes them. Messages may arrive before,
     together with the server's reply to the opening handshake."""
 
-    in_flight = ()
+    awaits_replies = expects_replies = False
 
-    def is_reply(self, payload: Any) -> bool:
+    def takes(self, payload: Any) -> bool:
         return False
 
     def heard(self, topic: Hashable) -> None:

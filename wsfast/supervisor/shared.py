@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
@@ -11,12 +10,13 @@ from wsfast.listener import ListenerFactory
 from wsfast.options import as_logger, check_callables, check_types, count, seconds
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.change import Change
+from wsfast.supervisor.connects import ConnectLimit
 from wsfast.supervisor.liveness import Heartbeat
-from wsfast.supervisor.outbox import Urgent
 from wsfast.supervisor.rollover import Rollover, Seen
+from wsfast.supervisor.sending import ProgramMessages
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.stats import RTT
-from wsfast.supervisor.subscriptions import Subscription, Subscriptions
+from wsfast.supervisor.subscriptions import Reporter, Subscription, Subscriptions, SubscriptionState
 from wsfast.supervisor.targets import Decision, Targets, URLs
 from wsfast.supervisor.window import Window
 
@@ -48,9 +48,9 @@ class Shared:
         remember: int,
         reply_id: Callable[[Any], Any] | None,
         answer: Callable[[Any], str | bytes | None] | None,
-        connects: Any,
+        connects: ConnectLimit | None,
         on_state: Callable[[StateChange], object] | None,
-        on_subscription: Callable[[Subscription, Any, int], object] | None,
+        on_subscription: Callable[[Subscription, SubscriptionState, int], object] | None,
         options: dict[str, Any],
     ) -> None:
         check_callables(
@@ -69,6 +69,7 @@ class Shared:
         check_types(Heartbeat, heartbeat=heartbeat)
         check_types(Rollover, rollover=rollover)
         check_types(Window, tuple, window=window)
+        check_types(ConnectLimit, connects=connects)
         self.targets = Targets(url, by_turns)
         self.listener_factory = listener_factory
         self.classify = classify
@@ -87,14 +88,14 @@ class Shared:
         self.answer = answer
         self.connects = connects
         self.on_state = on_state
-        self.on_subscription = on_subscription
         self.options = options
         #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
         self.open_timeout: float | None = options.get("open_timeout", 10)
         self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))
         self.callbacks = Callbacks(self.logger)
         self.subscriptions = Subscriptions()
-        self.urgent: deque[Urgent] = deque()
+        self.reporter = Reporter(on_subscription, self.callbacks, self.logger)
+        self.messages = ProgramMessages()
         self.rtt = RTT()
         self.changed = Change()
         self._key = key
@@ -107,6 +108,7 @@ class Shared:
         """Every message of every connection must be inspected."""
         return (
             (self.heartbeat is not None and self.heartbeat.is_reply is not None)
+            or self.answer is not None
             or self.topic is not None
             or self.rollover.when is not None
             or (self.listener_factory is not None and self._key is not None)
