@@ -25,7 +25,6 @@ from wsfast.supervisor.stats import RTT, SupervisorStats
 from wsfast.supervisor.subscriptions import Rejected, Subscription, SubscriptionState
 from wsfast.supervisor.supervisor import Supervisor
 from wsfast.supervisor.targets import Decision, URLs
-from wsfast.supervisor.watching import watch
 from wsfast.supervisor.window import Window
 
 __all__ = [
@@ -50,7 +49,6 @@ __all__ = [
     "Window",
     "full_jitter",
     "supervise",
-    "watch",
 ]
 
 

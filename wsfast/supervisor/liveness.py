@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any
 
-from wsfast._engine.stats import WSStats
 from wsfast._engine.transport import WSTransport
 from wsfast.options import check_callables, seconds
 from wsfast.supervisor.alarm import Alarm
@@ -57,35 +56,26 @@ class Heartbeat:
             raise ValueError(f"timeout must be at most every, {every!r}, not {timeout!r}")
 
 
-class _Counting(Protocol):
-    """A connection of any face."""
-
-    @property
-    def stats(self) -> WSStats: ...
-
-
 class Grace:
     """A delay before a verdict, which lasts as long as bytes arrive from one check to the next.
 
     If the program was busy, the missing message may already be in the socket, perhaps behind more data than one read
     takes. The delay takes at most `limit` seconds, even if the server sends without end.
-
-    :param checks: so many in a row must find nothing more
     """
 
-    def __init__(self, connection: _Counting, limit: float, checks: int) -> None:
-        self._connection = connection
-        self._checks = self._left = checks
-        self._received = connection.stats.bytes_received
+    def __init__(self, transport: WSTransport, limit: float) -> None:
+        self._transport = transport
+        self._left = _ITERATIONS  # so many checks in a row must find nothing more
+        self._received = transport.stats.bytes_received
         #: When it is over in any case, by time.monotonic().
         self.until = time.monotonic() + limit
 
     def lasts(self) -> bool:
         """True if the verdict must still wait. This is one check."""
-        received = self._connection.stats.bytes_received
+        received = self._transport.stats.bytes_received
         if received != self._received:
             self._received = received
-            self._left = self._checks
+            self._left = _ITERATIONS
         self._left -= 1
         return self._left >= 0 and time.monotonic() < self.until
 
@@ -179,7 +169,7 @@ class Liveness:
         if silence is None:
             self._ticking.within(limit / _PART)
             return
-        grace = grace or Grace(self._transport, silence.seconds, _ITERATIONS)
+        grace = grace or Grace(self._transport, silence.seconds)
         if grace.lasts():
             self._judging = self._loop.call_soon(self._judge, grace)
         elif self._is_normal is not None and self._callbacks.call(
@@ -275,7 +265,7 @@ class Liveness:
         heartbeat = self._heartbeat
         if self._stopped or heartbeat is None:
             return
-        grace = grace or Grace(self._transport, heartbeat.timeout, _ITERATIONS)
+        grace = grace or Grace(self._transport, heartbeat.timeout)
         if self._is_paused():
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
         elif grace.lasts():
