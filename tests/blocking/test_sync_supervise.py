@@ -19,7 +19,7 @@ from sync_support.servers import echo, running, scripted
 
 import wsfast.sync
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK, InvalidText
-from wsfast.supervisor import State
+from wsfast.supervisor import Decision, State
 from wsfast.supervisor.blocking import _MOST_MESSAGES
 
 
@@ -205,19 +205,23 @@ def test_a_function_of_the_program_may_close():
             assert list(feed) == []
 
 
-def test_a_function_that_exits_ends_the_thread_that_receives():
+@pytest.mark.parametrize("state", [State.CONNECTING, State.OPEN])
+def test_a_function_that_exits_ends_the_threads_that_wait(state):
     def exits(change):
-        raise SystemExit(3)
+        if change.state is state:
+            raise SystemExit(3)
 
     def script(peer):
-        with suppress(EOFError):
+        with suppress(EOFError, ConnectionError):
             silent(peer)
 
     with scripted(script) as server, supervise(server, on_state=exits) as feed:
-        with pytest.raises(SystemExit):
-            feed.recv()
-        with pytest.raises(SystemExit):
+        feed.subscribe("book", ack=lambda message: False)
+        with running(feed.recv) as got, pytest.raises(SystemExit):
             feed.ready()
+        assert isinstance(got[0], SystemExit)
+        with pytest.raises(SystemExit):
+            feed.send("x")
 
 
 # ---- what a slow program holds
@@ -283,6 +287,20 @@ def test_the_reason_for_giving_up_is_raised_everywhere():
         assert feed.state is State.CLOSED
 
 
+def test_a_normal_end_may_be_the_reason_for_giving_up():
+    """It does not pass for an iteration that the program has ended."""
+
+    def script(peer):
+        peer.accept()
+        peer.send(text("a") + close(1000))
+
+    with scripted(script) as server, supervise(server, classify=lambda error: Decision.GIVE_UP) as feed:
+        messages = iter(feed)
+        assert next(messages) == "a"
+        with pytest.raises(ConnectionClosedOK):
+            next(messages)
+
+
 def test_after_the_end_calls_say_so():
     with scripted(silent) as server:
         with supervise(server) as feed:
@@ -333,7 +351,8 @@ def test_one_that_is_not_closed_warns_and_ends():
 
 
 EXITS = """
-import sys, threading
+import atexit, sys, threading
+atexit.register(lambda: print(feed._thread.is_alive()))  # called last
 import wsfast.sync
 
 feed = wsfast.sync.supervise(sys.argv[1]).__enter__()
@@ -348,10 +367,12 @@ if sys.argv[2:]:
         except BaseException as exc:
             print(type(exc).__name__)
 
-    threading.Thread(target=receive, daemon=sys.argv[2] == "daemon").start()
+    receiver = threading.Thread(target=receive, daemon=sys.argv[2] == "daemon")
+    receiver.start()
     started.wait()
     if sys.argv[2] == "closed":
         feed.close()
+        receiver.join()
 """
 
 
@@ -366,7 +387,8 @@ def test_an_interpreter_that_exits_is_not_held_up(way):
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, "")
-    assert way != ["closed"] or done.stdout == "ConnectionClosedOK\n"
+    assert done.stdout.endswith("False\n")
+    assert way != ["closed"] or done.stdout == "ConnectionClosedOK\nFalse\n"
     assert server.result()[1] == ([CLOSE] if way == ["closed"] else [])
 
 

@@ -380,7 +380,7 @@ class BlockingSupervisor:
                 raise TimeoutError(f"timed out in {timeout:.1f}s") from None
             finally:
                 future.cancel()
-        except (RuntimeError, concurrent.futures.CancelledError):
+        except (ConnectionClosed, RuntimeError, concurrent.futures.CancelledError):
             if not self._box.is_over:
                 raise
         raise self._end  # the loop has ended meanwhile
