@@ -305,7 +305,7 @@ def show_messages(WSTransport transport not None, look, WSListener receiver=None
     and its arguments, which deliver the message later. An Inbox appends the arguments of put_back() only.
 
     The payload is the object that the program gets. A listener that gets frames shows the bytes of frames that are
-    whole messages, and None for fragments. Without `look` a frame costs the same as before.
+    whole messages, and the sizes of fragments. Without `look` a frame costs the same as before.
 
     :param receiver: what the connection will deliver to, if it is not open yet
     """
@@ -327,7 +327,7 @@ def show_messages(WSTransport transport not None, look, WSListener receiver=None
         cdef bint is_message = fields.fin and fields.msg_type != WSMsgType.CONTINUATION
         verdict = False
         if not fields.msg_type & WSF_CONTROL_BIT:
-            verdict = look(frame.get_payload_as_bytes() if is_message else None)
+            verdict = look(frame.get_payload_as_bytes() if is_message else fields.payload_size)
         if verdict is False:
             deliver(transport, frame)
         elif verdict is not True:
