@@ -138,7 +138,7 @@ async def test_sends_that_are_cancelled_are_forgotten():
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        assert not feed._shared.urgent
+        assert not feed._shared.messages
 
 
 async def test_a_program_that_only_sends_is_connected_again_and_again():

@@ -15,6 +15,9 @@ __all__ = ["ConnectLimit"]
 # A waiter whose turn came so many seconds ago has an event loop that is busy or dead. Those behind it go first.
 _LATE = 1.0
 
+# Seconds until a waiter checks again whether those ahead of it have begun.
+_SOON = 1e-3
+
 
 class ConnectLimit:
     """At most `limit` attempts to connect in any `per` seconds, by all supervisors that share this object.
@@ -86,13 +89,13 @@ class ConnectLimit:
     def _until(self, ahead: int, now: float) -> float:
         """The seconds until an attempt may begin before which so many others begin."""
         behind = ahead - (self.limit - len(self._begun))  # how many more must leave the window
-        if behind < 0:
-            return 0.0
-        rounds, place = divmod(behind, self.limit)
-        begun = self._begun[place] if place < len(self._begun) else now
-        # One may begin when the oldest has left the window. One at the very edge still counts.
-        left = begun + self.per * (rounds + 1) - now
-        return 0.0 if left < 0 else max(left, 1e-3)
+        left = -1.0
+        if behind >= 0:
+            rounds, place = divmod(behind, self.limit)
+            begun = self._begun[place] if place < len(self._begun) else now
+            left = begun + self.per * (rounds + 1) - now
+        # An attempt at the very edge of the window still counts. Those ahead go first, even if all have room.
+        return 0.0 if left < 0 and not ahead else max(left, _SOON)
 
 
 class _Waiter:

@@ -31,7 +31,7 @@ from typing import Any
 from wsfast._opening.reconnecting import least_delay, process_exception
 from wsfast.exceptions import ConnectionClosed, WebSocketException
 from wsfast.supervisor.backoff import Backoff
-from wsfast.supervisor.errors import SupervisorTimeout
+from wsfast.supervisor.errors import SubscriptionRejected, SupervisorTimeout
 from wsfast.supervisor.line import Line, open_line
 from wsfast.supervisor.merger import Merger, Phase
 from wsfast.supervisor.shared import Shared
@@ -177,10 +177,7 @@ class Lifecycle:
         self.is_over = True
         self._down(time.monotonic())
         self._answer(False)
-        urgent = list(self._shared.urgent)
-        self._shared.urgent.clear()
-        for message in urgent:
-            message.sent(self.error or ConnectionClosed(None, None))
+        self._shared.messages.fail(self.error or ConnectionClosed(None, None))
         self._over.set_result(None)
         self._set(State.CLOSED, self.error)
         self._shared.changed.notify()
@@ -292,7 +289,7 @@ class Lifecycle:
         if line.connection is not None and line not in self.feeds:
             self.feeds.append(line)
         for one in self.lines:
-            one.outbox.takes_urgent = one is line
+            one.outbox.is_current = one is line
         line.gaps = self.gaps
         if self.merger is not None and self.merger.new is line:
             self.merger.take_over()
@@ -387,7 +384,7 @@ class Lifecycle:
         self._rollover_failed(new.error)
         self._count(new.error)
         self.line = old
-        old.outbox.takes_urgent = True
+        old.outbox.is_current = True
         old.outbox.pump()
 
     async def _reconnect(self, line: Line) -> None:
@@ -615,6 +612,8 @@ def _of_opening(exc: Exception) -> Decision:
 
 def _of_end(error: BaseException) -> Decision:
     """The decision after the end of a connection. An exception of the program is a bug, which would occur again."""
+    if isinstance(error, SubscriptionRejected):
+        return Decision.GIVE_UP  # such as wrong credentials
     if isinstance(error, (WebSocketException, OSError, EOFError, asyncio.TimeoutError, TimeoutError)):
         return Decision.NEXT_URL
     return Decision.GIVE_UP

@@ -17,6 +17,7 @@ from wsfast.supervisor.liveness import Liveness
 from wsfast.supervisor.merger import Keys, Merger, Phase
 from wsfast.supervisor.outbox import Outbox
 from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.subscriptions import Subscription, SubscriptionState
 
 __all__ = ["Line", "open_line"]
 
@@ -127,9 +128,12 @@ class Line:
         self.outbox = Outbox(
             transport,
             shared.window,
-            shared.urgent,
+            shared.messages,
             shared.subscriptions,
+            shared.reply_id,
+            shared.open_timeout,
             shared.callbacks,
+            self._report,
             self.fail,
             self._changed,
         )
@@ -140,6 +144,7 @@ class Line:
             shared.max_silence,
             shared.silence_is_normal,
             shared.heartbeat,
+            shared.answer,
             shared.callbacks,
             self.fail,
         )
@@ -151,6 +156,9 @@ class Line:
         """The connection is open."""
         self._ending = asyncio.get_running_loop().create_task(self._wait_ended())
         self._ending.add_done_callback(self._has_ended)
+
+    def _report(self, subscription: Subscription, state: SubscriptionState, why: Any) -> None:
+        self._shared.reporter.report(self.number, subscription, state, why)
 
     async def _wait_ended(self) -> None:
         await self.transport.wait_disconnected()
@@ -315,11 +323,11 @@ class Line:
 
         :param receiver: what the connection will deliver to, if it is not open yet
         """
-        awaits_acks = bool(self.outbox.in_flight)
+        awaits_acks = self.outbox.expects_replies
         must = (
             self._merger is not None
             or self._former is not None
-            or awaits_acks
+            or self.outbox.awaits_replies
             or not self._has_first
             or self._shared.looks_at_all
         )
@@ -364,9 +372,9 @@ class Line:
         """Give a message to all but key=. True if it is for the supervisor only."""
         shared = self._shared
         call = shared.callbacks.call
-        if shared.heartbeat is not None and self.liveness.is_reply(message):
+        if (shared.heartbeat is not None or shared.answer is not None) and self.liveness.takes(message):
             return True
-        accepted = bool(self.outbox.in_flight) and self.outbox.look(message)
+        accepted = self.outbox.awaits_replies and self.outbox.take_reply(message)
         if shared.topic is not None:
             call("topic", None, self._hear, shared.topic, message)
         when, first = shared.rollover.when, shared.rollover.first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
@@ -15,11 +14,11 @@ from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.change import Change
 from wsfast.supervisor.connects import ConnectLimit
 from wsfast.supervisor.liveness import Heartbeat
-from wsfast.supervisor.outbox import Urgent
 from wsfast.supervisor.rollover import Rollover
+from wsfast.supervisor.sending import ProgramMessages
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.stats import RTT
-from wsfast.supervisor.subscriptions import Subscription, Subscriptions, SubscriptionState
+from wsfast.supervisor.subscriptions import Reporter, Subscription, Subscriptions, SubscriptionState
 from wsfast.supervisor.targets import Decision, Targets, URLs
 from wsfast.supervisor.window import Window
 
@@ -91,14 +90,14 @@ class Shared:
         self.answer = answer
         self.connects = connects
         self.on_state = on_state
-        self.on_subscription = on_subscription
         self.options = options
         #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
         self.open_timeout: float | None = options.get("open_timeout", 10)
         self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))
         self.callbacks = Callbacks(self.logger)
         self.subscriptions = Subscriptions()
-        self.urgent: deque[Urgent] = deque()
+        self.reporter = Reporter(on_subscription, self.callbacks, self.logger)
+        self.messages = ProgramMessages()
         self.rtt = RTT()
         self.changed = Change()
         self.key = key
@@ -113,7 +112,7 @@ class Shared:
         heartbeat = self.heartbeat
         return (heartbeat is not None and heartbeat.is_reply is not None) or any(
             function is not None
-            for function in (self.topic, self.rollover.when, self.key, self.reply_id, self.answer)
+            for function in (self.topic, self.rollover.when, self.key, self.answer)
         )
 
 

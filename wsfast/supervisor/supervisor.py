@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -14,9 +13,9 @@ from wsfast.asyncio._messaging import Messages
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.codes import WSMsgType
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
+from wsfast.options import seconds
 from wsfast.supervisor.lifecycle import Lifecycle
 from wsfast.supervisor.line import Line
-from wsfast.supervisor.outbox import Urgent
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State
 from wsfast.supervisor.stats import RTT, SupervisorStats
@@ -196,12 +195,21 @@ class Supervisor:
 
     # ---- sending
 
-    async def send(self, message: str | bytes | bytearray | memoryview, *, text: bool | None = None) -> None:
-        """Send a message as soon as a connection is open and the window has room. The message is sent before all
-        waiting heartbeats and subscriptions, and counts in the window.
+    async def send(
+        self,
+        message: str | bytes | bytearray | memoryview,
+        *,
+        text: bool | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """Send a message as soon as a connection is open, its subscriptions of stage 0 are in, and the window has room.
+        The message is sent before all waiting heartbeats and later subscriptions, and counts in the window.
 
         :param message: ``str`` is sent as text, a bytes-like object as binary
         :param text: True sends as text, False as binary, whatever the type of `message`
+        :param ttl: seconds; None is no limit. If the message has not left within this time, because there was no
+            connection, or no room in the window or the socket, it is not sent any more.
+        :raises SendExpired: the message was not sent within `ttl`
         :raises TypeError: `message` is of another type
         :raises Exception: the reason why the supervisor gave up before the message was sent
         :raises ConnectionClosed: the supervisor was closed before the message was sent
@@ -213,45 +221,24 @@ class Supervisor:
         message = checked("message", message)
         if callable(message):
             raise TypeError(f"message must be str or bytes-like, not {message!r}")
+        if ttl is not None:
+            ttl = seconds("ttl", ttl, none="for no limit", zero=False)
         as_text = isinstance(message, str) if text is None else text
         kind = WSMsgType.TEXT if as_text else WSMsgType.BINARY
         life = self._life
         if life.is_over:
             raise life.error or ConnectionClosedOK(None, None)
-        if life.line is not None and life.line.outbox.is_idle:
-            try:
-                life.line.transport.send(kind, message)
-            except ConnectionClosed:
-                pass  # it is closing: the next connection sends the message
-            else:
-                life.line.outbox.messages_sent += 1
-                return
-        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def has_been_sent(exc: BaseException | None) -> None:
-            if sent.done():
-                return
-            if exc is None:
-                sent.set_result(None)
-            else:
-                sent.set_exception(exc)
-
-        urgent = Urgent(message, kind, has_been_sent, lambda: not sent.done())
-        self._shared.urgent.append(urgent)
-        if life.line is not None:
-            life.line.outbox.pump()
-        try:
-            await sent
-        except asyncio.CancelledError:
-            with suppress(ValueError):
-                self._shared.urgent.remove(urgent)
-            raise
+        outbox = None if life.line is None else life.line.outbox
+        if outbox is None or not outbox.send_at_once(kind, message):
+            await self._shared.messages.wait_sent(message, kind, ttl, outbox)
 
     def subscribe(
         self,
         message: Message,
         *,
         key: Hashable = None,
+        id: Hashable = None,
+        stage: int = 1,
         ack: Callable[[Any], object] | None = None,
         ack_timeout: float = 10.0,
         retries: int = 3,
@@ -259,24 +246,36 @@ class Supervisor:
     ) -> Subscription:
         """Send a message now, if a connection is open, and after each connect.
 
-        :param message: str, bytes, or a function that makes it each time: with a fresh token, for instance. If the
-            function raises, the supervisor gives up, unless ``classify`` decides otherwise.
-        :param key: identifies the subscription for :meth:`unsubscribe` and ``topic``; the message itself by default. A
-            subscription replaces another one with the same key.
+        :param message: str, bytes, or a function or coroutine function that makes it each time: with a fresh token, for
+            instance. Coroutine functions run one after another, for ``open_timeout`` each at most. If a function
+            raises, the supervisor gives up, unless ``classify`` decides otherwise; it connects again after an
+            ``OSError`` or ``TimeoutError``.
+        :param key: identifies the subscription for :meth:`unsubscribe` and ``topic``, and in logs and errors; the
+            message itself by default. A subscription replaces another one with the same key. Give a login a key, so
+            that its secrets are not logged.
+        :param id: what ``reply_id`` returns for the message that acknowledges or refuses the subscription. An
+            acknowledgement is demanded then. It costs the same for any number of subscriptions.
+        :param stage: 0 is a login: :meth:`send` waits until it is in, too. A subscription is sent once all those of
+            lower stages are in. If one is refused for which others wait, the supervisor gives up with
+            :class:`SubscriptionRejected`, unless ``classify`` decides otherwise.
         :param ack: a function that gets each message while the acknowledgement is missing, and returns true for the
-            acknowledgement. That message is delivered, too. None: no acknowledgement is demanded.
+            acknowledgement. That message is delivered, too. With neither `ack` nor `id` no acknowledgement is demanded.
         :param ack_timeout: seconds until the message is sent again
-        :param retries: how often it is sent again before the supervisor ends the connection with
-            :class:`SubscriptionTimeout`
+        :param retries: how often it is sent again. If no acknowledgement comes, the supervisor ends the connection with
+            :class:`SubscriptionTimeout`. But if the server has answered others of the same stage, and none wait for
+            this one, it is left alone on this connection: see :attr:`SubscriptionState.LATE`.
         :param max_silence: seconds without a message whose ``topic`` is `key`, after which the supervisor ends the
             connection with :class:`SilenceTimeout`
+        :raises ValueError: another subscription has the same id
         """
+        if id is not None and self._shared.reply_id is None:
+            raise TypeError("id of a subscription needs reply_id=, a function that returns the id of a reply")
         if max_silence is not None and self._shared.topic is None:
             raise TypeError(
                 "max_silence of a subscription needs topic=, a function that returns the key of a message"
             )
         self._life.check_thread()
-        subscription = Subscription(message, key, ack, ack_timeout, retries, max_silence)
+        subscription = Subscription(message, key, id, stage, ack, ack_timeout, retries, max_silence)
         former = self._shared.subscriptions.get(subscription.key)
         self._shared.subscriptions.add(subscription)
         for line in list(self._life.lines):
@@ -312,7 +311,8 @@ class Supervisor:
         return True
 
     async def ready(self) -> None:
-        """Wait until a connection is open and all subscriptions are in: sent, and acknowledged if they demand it.
+        """Wait until a connection is open and all subscriptions are in: sent, and acknowledged if they demand it. Those
+        that the server has refused, and those that are late, do not count.
 
         :raises Exception: the reason why the supervisor gave up
         :raises ConnectionClosed: the supervisor was closed

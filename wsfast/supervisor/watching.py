@@ -11,7 +11,7 @@ from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClos
 from wsfast.options import check_callables, check_types, seconds
 from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
 from wsfast.supervisor.liveness import Grace, Heartbeat
-from wsfast.supervisor.subscriptions import made
+from wsfast.supervisor.subscriptions import as_message
 
 if TYPE_CHECKING:
     from wsfast.sync.connection import ClientConnection
@@ -168,7 +168,8 @@ class _Watch:
         self._beat_at = now + _SOON
         if self._ws._must_wait_to_send():
             return  # for a server that does not read: nothing would be watched meanwhile
-        message = made(heartbeat.message)  # what it raises is the program's
+        message = heartbeat.message
+        message = as_message(message() if callable(message) else message)  # what it raises is the program's
         try:
             self._ws.send(message)
         except ConcurrencyError:
