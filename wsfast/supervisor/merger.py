@@ -20,9 +20,9 @@ message the old line has brought, and what was published behind it the new line 
 The proof is a key that both lines brought. Without ``key=`` it is three messages in a row whose payloads both lines
 brought in that order, and each of them once: heartbeats and repeated prices prove nothing.
 
-Messages that came twice are dropped on the new line. With ``key=`` these are messages with a key that the old line
-brought, before or later. Without it these are messages with equal payloads, but only of before the new line's
-subscriptions were in: the proof makes the old line answer for that time.
+With ``key=`` a message of the new line is dropped if the old line brought its key, before or later. Without it nothing
+is dropped: the new line may begin with a snapshot, which is delivered after all that the old line brought. So the
+updates behind it must follow, although the old line has brought them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Merger:
         self._timer: asyncio.Handle | None = None
         self._dropped = old.dropped_by_policy
         # The hashes of payloads are the keys if the program gives none.
-        self._old_keys = old.keys if self._has_keys else Keys(shared.remember)
+        self._old_keys = old.keys
         self._old_log, self._new_log = _Log(shared.remember), _Log(None)
         # What is held, by the number of the message, and the numbers of the messages with a key.
         self._held: dict[int, tuple[list[Any], int]] = {}
@@ -105,15 +105,15 @@ class Merger:
         elif self._first_in is None:
             self._first_in = number
         if key is not None:
-            if (self._has_keys or not is_in) and key in self._old_keys:
+            if self._has_keys and key in self._old_keys:
                 self._shared.duplicates += 1
                 if is_in:
                     self._prove()
                 return True
             if not self._has_keys and is_in:
-                self._new_log.add(key, number)
+                self._new_log.add(key)
                 self._look_for_run(key)
-        return self._hold(number, key, len(payload))
+        return self._hold(number, key if self._has_keys else None, len(payload))
 
     def fragment(self, line: Line, size: int) -> bool | list[Any]:
         """A listener that gets frames gets a part of a message."""
@@ -123,23 +123,15 @@ class Merger:
         return self._hold(self._count - 1, None, size)
 
     def _old_brought(self, key: Hashable) -> None:
-        first_in = self._count if self._first_in is None else self._first_in
-        numbers = self._numbers.get(key)
-        if numbers is not None:
-            kept = [] if self._has_keys else [number for number in numbers if number >= first_in]
-            for number in numbers:
-                if number not in kept:
-                    self._drop(number)
-            if kept:
-                self._numbers[key] = kept
-            else:
-                del self._numbers[key]
-            if self._has_keys and any(number >= first_in for number in numbers):
-                self._prove()
         if not self._has_keys:
-            self._old_keys.add(key)
-            self._old_log.add(key, 0)
+            self._old_log.add(key)
             self._look_for_run(key)
+            return
+        numbers = self._numbers.pop(key, ())
+        for number in numbers:
+            self._drop(number)
+        if self._first_in is not None and any(number >= self._first_in for number in numbers):
+            self._prove()
 
     def _hold(self, number: int, key: Hashable, size: int) -> list[Any]:
         assert self.new is not None
@@ -198,16 +190,8 @@ class Merger:
         run = old.run_before(key)
         if self.is_proved or run is None or run != new.run_before(key):
             return
-        if any(new.place(one) is None or old.place(one) is None for one in run):
-            return
-        # The old line answers for all that the new one brought up to here.
-        last = new.number(key)
-        for one, numbers in self._numbers.items():
-            if one in self._old_keys:
-                for number in [number for number in numbers if number <= last]:
-                    numbers.remove(number)
-                    self._drop(number)
-        self._prove()
+        if all(new.place(one) is not None and old.place(one) is not None for one in run):
+            self._prove()
 
     def take_over(self) -> None:
         """The program's messages are sent on the new line from now on. Close the old one when the proof has come."""
@@ -315,24 +299,19 @@ class _Log:
         self._most = most
         self._payloads: list[Hashable] = []
         self._places: dict[Hashable, int | None] = {}  # None: it came more than once
-        self._numbers: dict[Hashable, int] = {}
 
-    def add(self, payload: Hashable, number: int) -> None:
+    def add(self, payload: Hashable) -> None:
         if self._most is not None and len(self._payloads) >= 2 * self._most:
             self._payloads = self._payloads[-self._most :]
             self._places = {}
             for place, one in enumerate(self._payloads):
                 self._places[one] = None if one in self._places else place
         self._places[payload] = None if payload in self._places else len(self._payloads)
-        self._numbers[payload] = number
         self._payloads.append(payload)
 
     def place(self, payload: Hashable) -> int | None:
         """Where the payload is, if it came once."""
         return self._places.get(payload)
-
-    def number(self, payload: Hashable) -> int:
-        return self._numbers[payload]
 
     def run_before(self, payload: Hashable) -> list[Hashable] | None:
         """The last payloads up to this one; None if it came more than once, or there are too few."""
