@@ -256,7 +256,7 @@ async def test_a_topic_that_waits_in_the_socket_is_not_silent():
     async with sessions(script) as server, supervise(server.url, **options) as feed:
         feed.subscribe("a", key="a", max_silence=0.1)
         assert await feed.recv() == "a"
-        while not feed._core.leg.liveness._topics_at:  # noqa: ASYNC110
+        while not feed._life.line.liveness._topics_at:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await feed.send("more")
         await feed.recv()

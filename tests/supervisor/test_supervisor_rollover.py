@@ -398,7 +398,7 @@ async def test_what_is_discarded_during_a_drain_is_a_gap():
     async with sessions(old, say("new")) as server, supervise(server.url, max_queue=2) as feed:
         assert await feed.recv() == "old"
         assert await feed.roll_over()
-        while not feed._core.feeds[0].ended.done():  # noqa: ASYNC110
+        while not feed._life.feeds[0].ended.done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         while (await feed.recv()) != "new":
             assert feed.gaps == 0

@@ -130,12 +130,12 @@ async def test_the_servers_own_pings_are_answered_and_not_delivered(listener):
             if not listener:
                 received = [await feed.recv(), await feed.recv()]
     assert received == ["data 1", "data 2"]
-    assert got == ["login", "pong 7"]
+    assert sorted(got) == ["login", "pong 7"]
 
 
 async def test_pings_of_the_servers_are_no_data():
     async def script(peer):
-        for _ in range(200):
+        while not peer.writer.is_closing():
             peer.send(text("ping"))
             await asyncio.sleep(0.02)
 
@@ -187,7 +187,7 @@ async def test_a_shorter_time_is_noticed_although_a_longer_one_runs():
     """uvloop's timers are of a class of their own."""
 
     async def chatter(peer):
-        for _ in range(2000):
+        while not peer.writer.is_closing():
             peer.send(text("other"))
             await asyncio.sleep(0.01)
 

@@ -1,14 +1,14 @@
-"""When the supervisor replaces a connection, and how it recognises messages that both connections received."""
+"""When the supervisor replaces a connection. How that loses no message is in merger.py."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
-from wsfast.options import check_bools, check_callables, count, seconds
+from wsfast.options import check_bools, check_callables, seconds
 
-__all__ = ["Rollover", "Seen"]
+__all__ = ["Rollover"]
 
 
 class Rollover:
@@ -69,24 +69,3 @@ class Rollover:
         """The seconds to wait after a failed rollover."""
         return self.retry * (1 + 0.1 * random.random())  # noqa: S311
 
-
-class Seen:
-    """The keys of the last messages: at least `remember` of them, and at most twice as many."""
-
-    def __init__(self, remember: int) -> None:
-        self._remember = count("remember", remember, least=1) or 1
-        self._young: set[Hashable] = set()
-        self._old: set[Hashable] = set()
-        self.duplicates = 0
-
-    def is_new(self, key: Hashable) -> bool:
-        """False if a message with this key was seen before. A message with the key None is always new."""
-        if key is None:
-            return True
-        if key in self._young or key in self._old:
-            self.duplicates += 1
-            return False
-        self._young.add(key)
-        if len(self._young) >= self._remember:
-            self._old, self._young = self._young, set()
-        return True
