@@ -341,7 +341,7 @@ async def test_servers_that_announce_their_end_one_after_the_other_are_not_calle
             yield 1000.0
 
     server = Announcing()
-    rollover = Rollover(when=lambda message: message == "shutdown", drain_timeout=0.01)
+    rollover = Rollover(when=lambda message: message == "shutdown", timeout=0.01, drain_timeout=0.01)
     options = {"rollover": rollover, "delays": delays, "close_timeout": 0.1}
     async with serve(server) as served, supervise(served.url, **options) as feed:
         while feed.generation < 3:
