@@ -19,7 +19,7 @@ from sync_support.servers import echo, running, scripted
 
 import wsfast.sync
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK, InvalidText
-from wsfast.supervisor import Decision, State
+from wsfast.supervisor import Decision, Rollover, SendExpired, State
 from wsfast.supervisor.blocking import _MOST_MESSAGES
 
 
@@ -149,6 +149,23 @@ def test_ready_and_its_timeout():
         feed.ready(20)
         assert feed.stats.subscriptions_in == 1
         assert feed.unsubscribe("book")
+
+
+def test_a_connection_is_replaced_by_call():
+    def script(peer):
+        peer.accept()
+        peer.send(text(str(len(server.results))))
+        peer.answer_close()
+
+    rollover = Rollover(overlap=False)
+    with scripted(script, connections=3) as server, supervise(server, rollover=rollover) as feed:
+        assert feed.recv(20) == "0"
+        feed.drop("its checksum is wrong")
+        assert (feed.recv(20), feed.gaps) == ("1", 1)
+        assert feed.roll_over()
+        assert (feed.recv(20), feed.gaps) == ("2", 2)
+        with pytest.raises(TypeError, match="reason must be a str"):
+            feed.drop(3)
 
 
 # ---- threads
@@ -458,6 +475,8 @@ def test_a_handler_that_raises_gets_out_of_every_call_that_waits(interrupt):
     with scripted(script) as server, supervise(server) as feed:
         for call in (feed.recv, feed.ready, lambda: feed.send("never"), feed.__iter__().__next__):
             interrupt(call)
+        with pytest.raises(SendExpired):
+            feed.send("stale", ttl=0.01)
         opened.set()
         feed.send("after")
         assert feed.recv(20) == "after"

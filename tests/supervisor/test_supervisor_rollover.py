@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from support import frames
-from support.frames import CLOSE, TEXT, frame, text
+from support.frames import CLOSE, TEXT, text
 from support.servers import serve
 from support.sessions import answer, close, idle, say, sessions, supervise
 

@@ -286,10 +286,16 @@ class BlockingSupervisor:
 
     # ---- sending
 
-    def send(self, message: str | bytes | bytearray | memoryview, **options: Any) -> None:
+    def send(
+        self,
+        message: str | bytes | bytearray | memoryview,
+        *,
+        text: bool | None = None,
+        ttl: float | None = None,
+    ) -> None:
         """Send a message as soon as a connection is open and the window has room: see :meth:`Supervisor.send`. If
         Ctrl-C interrupts it before the message is sent, the message is not sent."""
-        self._await(functools.partial(self._feed.send, message, **options))
+        self._await(functools.partial(self._feed.send, message, text=text, ttl=ttl))
 
     def subscribe(self, message: Message, **options: Any) -> Subscription:
         """Send a message now, if a connection is open, and after each connect: see :meth:`Supervisor.subscribe`."""
@@ -306,7 +312,7 @@ class BlockingSupervisor:
         """
         self._await(self._feed.ready, seconds("timeout", timeout, none="for no limit"))
 
-    def drop(self, reason: str | BaseException) -> None:
+    def drop(self, reason: str | Exception) -> None:
         """Replace the connection, or end it: see :meth:`Supervisor.drop`."""
         self._call(functools.partial(self._feed.drop, reason))
 
