@@ -20,7 +20,7 @@ from sync_support.servers import echo, running, scripted
 import wsfast.sync
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK, InvalidText
 from wsfast.supervisor import Decision, Rollover, SendExpired, State
-from wsfast.supervisor.blocking import _MOST_MESSAGES
+from wsfast.supervisor.blocking import _MOST_BYTES, _MOST_MESSAGES
 
 
 @pytest.fixture(autouse=True, params=["asyncio", "uvloop"])
@@ -232,19 +232,22 @@ def test_a_function_that_exits_ends_the_threads_that_wait(state):
         with suppress(EOFError, ConnectionError):
             silent(peer)
 
-    with scripted(script) as server, supervise(server, on_state=exits) as feed:
+    with scripted(script) as server:
+        feed = supervise(server, on_state=exits)
         feed.subscribe("book", ack=lambda message: False)
-        with running(feed.recv) as got, pytest.raises(SystemExit):
-            feed.ready()
-        assert isinstance(got[0], SystemExit)
-        with pytest.raises(SystemExit):
-            feed.send("x")
+        with feed:
+            with running(feed.recv) as got, pytest.raises(SystemExit):
+                feed.ready()
+            assert isinstance(got[0], SystemExit)
+            with pytest.raises(SystemExit):
+                feed.send("x")
 
 
 # ---- what a slow program holds
 
 
-def test_a_slow_program_makes_the_server_wait():
+@pytest.mark.parametrize("size", [1000, 100_000])
+def test_a_slow_program_makes_the_server_wait(size):
     sent = []
 
     def script(peer):
@@ -252,7 +255,7 @@ def test_a_slow_program_makes_the_server_wait():
         peer.sock.settimeout(0.5)
         with suppress(TimeoutError):
             while True:
-                peer.send(binary(len(sent).to_bytes(4, "big") * 2500))
+                peer.send(binary(len(sent).to_bytes(4, "big") * (size // 4)))
                 sent.append(1)
         peer.sock.settimeout(20)
         stalled.set()
@@ -261,8 +264,9 @@ def test_a_slow_program_makes_the_server_wait():
     stalled = threading.Event()
     with scripted(script, buffer=65536) as server, supervise(server, max_size=None) as feed:
         assert stalled.wait(30)
-        held = len(feed._box.messages)
-        assert 1 <= held <= _MOST_MESSAGES
+        held = [len(message) for message, _, _ in feed._box.messages]
+        assert len(held) <= _MOST_MESSAGES
+        assert 0 < sum(held) <= _MOST_BYTES + size
         # The last one may have left in part. All others come, in order.
         assert [feed.recv(20)[:4] for _ in sent] == [i.to_bytes(4, "big") for i in range(len(sent))]
 
