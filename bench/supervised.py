@@ -24,7 +24,9 @@ FEW, MANY, PER_READ = 10, 60, 100
 def read(number):
     """A hundred messages, each of them new."""
     first = number * PER_READ
-    return b"".join(struct.pack("!BBH", 0x81, 126, 128) + b"%0128d" % n for n in range(first, first + PER_READ))
+    return b"".join(
+        struct.pack("!BBH", 0x81, 126, 128) + b"%0128d" % n for n in range(first, first + PER_READ)
+    )
 
 
 class Frames(wsfast.WSListener):

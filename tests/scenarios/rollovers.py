@@ -136,7 +136,8 @@ class _Line:
                 self.queue.clear()
             while self.queue:
                 await asyncio.sleep(0.001)
-            self.peer.send(frames.close(1001 if self.ending == "own code" else 1000))
+            if not self.peer.writer.is_closing():
+                self.peer.send(frames.close(1001 if self.ending == "own code" else 1000))
 
 
 @dataclass

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsfast import InvalidStatus
-from wsfast.supervisor.merger import Keys
 from wsfast.supervisor import RTT, Heartbeat, Rollover, Window, full_jitter
 from wsfast.supervisor.backoff import Backoff
+from wsfast.supervisor.merger import Keys
 from wsfast.supervisor.subscriptions import Subscription
 from wsfast.supervisor.targets import Decision, Targets
 from wsfast.supervisor.window import Sent

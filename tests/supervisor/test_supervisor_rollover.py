@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from support import frames
-from support.frames import CLOSE, TEXT, frame, text
+from support.frames import CLOSE, TEXT, text
 from support.servers import serve
 from support.sessions import answer, close, idle, say, sessions, supervise
 
@@ -327,7 +327,9 @@ async def test_closing_during_a_rollover():
 
 @pytest.mark.parametrize("proved", [True, False])
 @pytest.mark.parametrize("ending", ["reset", "FIN", "timeout", "own CLOSE", "CLOSE"])
-async def test_what_both_brought_proves_that_nothing_is_missing_and_no_end_of_the_old_one_does(ending, proved):
+async def test_what_both_brought_proves_that_nothing_is_missing_and_no_end_of_the_old_one_does(
+    ending, proved
+):
     async def old(peer):
         peer.send(text("old"))
         await opened.wait()

@@ -187,8 +187,9 @@ class Supervisor:
     def gaps(self) -> int:
         """The number of gaps before the last received message. If it has changed, messages may have been lost.
 
-        If it has not changed, no message was lost, provided that subscriptions demand acknowledgements and no
-        `overflow` drops messages. ``stats.gaps`` also counts the gaps before messages that wait to be received. A
+        If it has not changed, no message was lost, provided that each connection brings its messages in the order in
+        which the server published them, that subscriptions demand acknowledgements, and that no `overflow` drops
+        messages. ``stats.gaps`` also counts the gaps before messages that wait to be received. A
         program with a listener reads ``stats.gaps``.
         """
         return self._gaps
@@ -337,9 +338,9 @@ class Supervisor:
     def drop(self, reason: str | Exception) -> None:
         """Replace the connection because the program does not trust it any more: its checksum is wrong, say.
 
-        A new connection takes its place without a gap, see :class:`Rollover`. If that fails, or without ``overlap``, the
-        connection ends, `classify` gets the reason, and the supervisor connects again. Does nothing if no connection is
-        open.
+        A new connection takes its place without a gap, see :class:`Rollover`. If that fails, or without ``overlap``,
+        the connection ends, `classify` gets the reason, and the supervisor connects again. Does nothing if no
+        connection is open.
 
         :param reason: what the connection ended with; a str becomes a :exc:`ConnectionAbortedError`
         """
