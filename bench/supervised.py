@@ -3,9 +3,10 @@
     python -m bench.supervised             all rows; about five minutes
     python -m bench.supervised listener    the rows whose name contains the word
 
-Each row runs twice under valgrind. The program gives reads of a hundred text messages of 128 bytes to its own connection,
-each in a callback of the event loop as if it had come from the socket, so the counts do not depend on when bytes arrive.
-The difference between both runs is the cost of the messages. A row fails unless all of them are received.
+Each row runs twice under valgrind. The program gives reads of a hundred text messages of 128 bytes to its own
+connection, each in a callback of the event loop as if it had come from the socket, so the counts do not depend on
+when bytes arrive. The difference between both runs is the cost of the messages. A row fails unless all of them are
+received.
 """
 
 import argparse

@@ -1,12 +1,13 @@
-"""Many feeds whose connections are replaced all the time, by servers whose connections lag; an account of every message.
+"""Many feeds whose connections are replaced all the time, and lag differently; an account of every message.
 
     python -m scenarios.rollovers ROLLOVERS [SEED]
 
-Each connection is a queue that delivers in the order in which the market published, with a lag of its own. At CLOSE the
-server may drop the queue, or deliver it, answer with its own code, not at all, or with a RST. It acknowledges late, twice,
-or not until it is asked again, and refuses a symbol. The programs are slow or fast, awaitable or listeners, with `key`
-and without. The account: a symbol's numbers have no hole unless feed.gaps has risen before the message behind it, and with
-`key` none comes twice, and none too late. A feed whose connections are level counts no gap at all.
+Each connection is a queue that delivers in the order in which the market published, with a lag of its own. At CLOSE
+the server may drop the queue, or deliver it, answer with its own code, not at all, or with a RST. It acknowledges
+late, twice, or not until it is asked again, and refuses a symbol. The programs are slow or fast, awaitable or
+listeners, with `key` and without. The account: a symbol's numbers have no hole unless feed.gaps has risen before the
+message behind it, and with `key` none comes twice, and none too late. A feed whose connections are level counts no
+gap at all.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class _Line:
         else:
             if self.ending == "drop":
                 self.queue.clear()
-            while self.queue:
+            while self.queue:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             if not self.peer.writer.is_closing():
                 self.peer.send(frames.close(1001 if self.ending == "own code" else 1000))

@@ -105,7 +105,7 @@ class Played:
         assert await rolling
 
     async def until(self, *messages):
-        while [message for message, _ in self.got][-len(messages) :] != list(messages):
+        while [message for message, _ in self.got][-len(messages) :] != list(messages):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     @property
@@ -204,7 +204,7 @@ async def test_if_the_new_connection_ends_too_soon_the_old_one_goes_on(face):
         transport = play.feed.transport
         play.lines.say(2, "3")
         play.lines.peers[1].reset()
-        while play.feed.transport in (transport, None):
+        while play.feed.transport in (transport, None):  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert play.feed.state is State.OPEN
         await play.feed.send("order")
@@ -341,7 +341,7 @@ async def test_a_program_that_only_sends_is_connected_again(monkeypatch, caplog)
             await idle(peer)
 
     async with sessions(script) as server, supervise(server.url) as feed:
-        while feed.stats.connects < 6:
+        while feed.stats.connects < 6:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         await feed.send("order")
         assert feed.stats.dropped == 3

@@ -1,19 +1,19 @@
 """The life of a supervisor: one task connects, waits, and replaces connections.
 
-| state        | event                                                     | next                                       |
-|--------------|-----------------------------------------------------------|--------------------------------------------|
-| CONNECTING   | a connection is open                                      | OPEN                                       |
-|              | the attempt failed                                        | WAITING, or CLOSED if it is time to give up |
-| WAITING      | the delay is over                                         | CONNECTING                                 |
-| OPEN         | the connection ended: a gap is counted                    | WAITING, or CLOSED                         |
-|              | a rollover is due                                         | ROLLING_OVER                               |
-| ROLLING_OVER | the new connection is in, and takes over                  | OPEN; the old one remains until merged     |
-|              | the new one failed                                        | OPEN with the old one                      |
-|              | the old one ended: a gap is counted                       | CONNECTING until the new one takes over    |
-|              | without overlap: the old one is closed, a gap is counted  | CONNECTING                                 |
-| OPEN, while two lines are merged | the old one ended: a gap is counted unless there is a proof | OPEN         |
-|              | the new one ended before the old one was closed           | OPEN with the old one                      |
-| any          | close(), abort()                                          | CLOSED                                     |
+| state        | event                                             | next                                       |
+|--------------|---------------------------------------------------|--------------------------------------------|
+| CONNECTING   | a connection is open                              | OPEN                                       |
+|              | the attempt failed                                | WAITING, or CLOSED if it is time           |
+| WAITING      | the delay is over                                 | CONNECTING                                 |
+| OPEN         | the connection ended: a gap                       | WAITING, or CLOSED                         |
+|              | a rollover is due                                 | ROLLING_OVER                               |
+| ROLLING_OVER | the new connection is in, and takes over          | OPEN; the old one stays until merged       |
+|              | the new one failed                                | OPEN with the old one                      |
+|              | the old one ended: a gap                          | CONNECTING until the new one takes over    |
+|              | without overlap: the old one is closed, a gap     | CONNECTING                                 |
+| OPEN, two    | the old one ended: a gap unless there is a proof  | OPEN                                       |
+| lines merged | the new one ended before the old one was closed   | OPEN with the old one                      |
+| any          | close(), abort()                                  | CLOSED                                     |
 
 What happens to the messages of two lines meanwhile is in merger.py.
 """

@@ -8,14 +8,14 @@ The program gets the messages of the old line, and those of the new line are hel
 brought a message that the new line has brought, too, after its subscriptions were in: what was published before that
 message the old line has brought, and what was published behind it the new line brings. That is the proof.
 
-| state    | event                                                       | next                                          |
-|----------|-------------------------------------------------------------|-----------------------------------------------|
-| HOLDING  | the proof comes, and the new line has taken over             | CLOSING: CLOSE is sent on the old line        |
-|          | the time is over, and the program has caught up             | CLOSING                                       |
-|          | the old line ends                                           | ENDED                                         |
-|          | the new line ends                                           | OVER: what it brought is dropped              |
-| CLOSING  | the old line ends                                           | ENDED                                         |
-| ENDED    | (the supervisor counts a gap unless there is a proof)       | OVER: what is held is delivered               |
+| state   | event                                              | next                                   |
+|---------|----------------------------------------------------|----------------------------------------|
+| HOLDING | the proof comes, and the new line has taken over   | CLOSING: CLOSE is sent on the old line |
+|         | the time is over, and the program has caught up    | CLOSING                                |
+|         | the old line ends                                  | ENDED                                  |
+|         | the new line ends                                  | OVER: what it brought is dropped       |
+| CLOSING | the old line ends                                  | ENDED                                  |
+| ENDED   | (a gap is counted unless there is a proof)         | OVER: what is held is delivered        |
 
 The proof is a key that both lines brought. Without ``key=`` it is three messages in a row whose payloads both lines
 brought in that order, and each of them once: heartbeats and repeated prices prove nothing.

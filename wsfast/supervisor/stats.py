@@ -71,8 +71,8 @@ class SupervisorStats(NamedTuple):
         exceptions of the program's functions
     ``backlog``, ``backlog_age``, ``dropped``
         messages that wait to be received, how many seconds the oldest has waited, and how many were dropped, by
-        `overflow` or because the program received none. They are summed over all connections, see :class:`~wsfast.asyncio.backlog.Backlog`. No message waits
-        for a listener.
+        `overflow` or because the program received none. They are summed over all connections, see
+        :class:`~wsfast.asyncio.backlog.Backlog`. No message waits for a listener.
     """
 
     connects: int
