@@ -92,7 +92,8 @@ def supervise(
     of :func:`wsfast.ws_connect`.
 
     Functions that get a message get it as the program does: as :meth:`recv` returns it, or as the payload of
-    ``on_ws_message``. If a listener has only ``on_ws_frame``, they get the bytes of each frame that is a whole message.
+    ``on_ws_message``. With `parse`, they get what it makes of that: it is called at most once for a message. If a
+    listener has only ``on_ws_frame``, they get the bytes of each frame that is a whole message.
     """
     return Supervisor(
         Shared(

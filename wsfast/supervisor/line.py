@@ -28,6 +28,9 @@ _GOODBYE = 1.0
 # What parse= returns no message as.
 _UNPARSED = object()
 
+# Who is shown the messages: nobody, only key=, or all that may want to see them.
+_NOBODY, _KEY, _ALL = range(3)
+
 
 async def open_line(
     shared: Shared,
@@ -47,7 +50,9 @@ async def open_line(
     close_timeout: float | None = options.get("close_timeout", 10)
     made: list[Line] = []
 
-    def make(transport: WSTransport, receiver: WSListener, connection: ClientConnection | None = None) -> None:
+    def make(
+        transport: WSTransport, receiver: WSListener, connection: ClientConnection | None = None
+    ) -> None:
         if close_timeout is None or close_timeout > _GOODBYE:
             transport._set_close_timeout(_GOODBYE)
         made.append(Line(shared, number, transport, receiver, connection, close_timeout, merger, lost))
@@ -117,14 +122,17 @@ class Line:
         self.gets_frames = connection is None and not isinstance(receiver, Messages)
         #: The keys of the messages that it has brought.
         self.keys = Keys(shared.remember)
-        # Those of the line before, until this line has brought all that that one had; and for how many messages.
-        self._former: Keys | None = None
-        self._former_left = 0
+        #: These, and those of the lines before with which it overlapped, as far as they are remembered.
+        self.history = [self.keys]
+        # Until this line has brought this key, or so many messages, it may lag behind the line before.
+        self._last_of_former: Hashable = None
+        self._may_lag_for = 0
         if merger is not None and merger.phase is not Phase.HOLDING:
             merger = None  # the other line has ended meanwhile
         self._merger = merger
         self._has_first = merger is None or shared.rollover.first is None
-        self._is_shown = self._is_awaiting_acks = self._is_paused = False
+        self._shown_to = _NOBODY
+        self._is_awaiting_acks = self._is_paused = False
         self.outbox = Outbox(
             transport,
             shared.window,
@@ -228,7 +236,12 @@ class Line:
         info, handshake = self.transport.close_info, self.transport.close_handshake
         # If the server has sent CLOSE, its code says why, and not how the connection ended afterwards.
         said_why = handshake is not None and handshake.recv is not None
-        if info is not None and info.cause is not None and not said_why and not isinstance(info.cause, EOFError):
+        if (
+            info is not None
+            and info.cause is not None
+            and not said_why
+            and not isinstance(info.cause, EOFError)
+        ):
             return info.cause
         closed: ConnectionClosed = self.transport._closed()
         return closed
@@ -278,11 +291,15 @@ class Line:
         self._merger = merger
         self._show_or_not()
 
-    def succeed(self, keys: Keys) -> None:
+    def succeed(self, former: Line) -> None:
         """Drop messages with the keys of the line before, until this line has brought the last of them."""
-        if keys.last is not None and keys.last not in self.keys:
-            self._former = keys
-            self._former_left = self._shared.remember
+        for keys in former.history:
+            if sum(map(len, self.history)) < self._shared.remember:
+                self.history.append(keys)
+        if former.keys.last is not None and former.keys.last not in self.keys:
+            self._last_of_former = former.keys.last
+            self._may_lag_for = self._shared.remember
+            self._show_or_not()
 
     def deliver(self, held: list[Any]) -> None:
         """Deliver what was held, see show_messages()."""
@@ -295,7 +312,7 @@ class Line:
             try:
                 deliver(*args)
             except Exception as exc:
-                self.transport._callback_raised("on_ws_frame", exc)
+                self.transport._callback_raised("on_ws_frame", exc)  # type: ignore[attr-defined]
                 if self._shared.options.get("disconnect_on_exception", True):
                     return
 
@@ -324,23 +341,52 @@ class Line:
         :param receiver: what the connection will deliver to, if it is not open yet
         """
         awaits_acks = self.outbox.expects_replies
-        must = (
+        shown_to = _NOBODY
+        if (
             self._merger is not None
-            or self._former is not None
             or self.outbox.awaits_replies
             or not self._has_first
+            or self._may_lag_for > 0
             or self._shared.looks_at_all
-        )
-        if must != self._is_shown and not self.ended.done():
-            self._is_shown = must
-            look = self._look_at_frame if self.gets_frames else self._look
-            show_messages(self.transport, look if must else None, receiver)
+        ):
+            shown_to = _ALL
+        elif self._shared.key is not None:
+            shown_to = _ALL if self.gets_frames else _KEY
+        if shown_to != self._shown_to and not self.ended.done():
+            self._shown_to = shown_to
+            look: Callable[[Any], bool | list[Any]] | None = None
+            if shown_to == _KEY:
+                look = self._note_keys()
+            elif shown_to == _ALL:
+                look = self._look_at_frame if self.gets_frames else self._look
+            show_messages(self.transport, look, receiver)
         if self.connection is not None and self._is_awaiting_acks != awaits_acks:
             self._is_awaiting_acks = awaits_acks
             if awaits_acks:
                 self.connection._read_on(self)  # they may be behind messages without room
             else:
                 self.connection._read_no_further(self)
+
+    def _note_keys(self) -> Callable[[Any], bool]:
+        """What :meth:`_look` does if only the keys of messages are wanted, in one call."""
+        parse, key_of, note = self._shared.parse, self._shared.key, self.keys.add
+        raised = self._shared.callbacks.raised
+        assert key_of is not None
+
+        def look(payload: Any) -> bool:
+            name = "parse"
+            try:
+                if parse is not None:
+                    payload = parse(payload)
+                name = "key"
+                key = key_of(payload)
+                if key is not None:
+                    note(key)
+            except (Exception, asyncio.CancelledError) as exc:
+                raised(name, exc)
+            return False
+
+        return look
 
     def _look_at_frame(self, payload: Any) -> bool | list[Any]:
         if isinstance(payload, int):  # the size of a fragment
@@ -357,9 +403,11 @@ class Line:
             if self._is_consumed(message):
                 return True
             key = self._key_of(message)
-        if merger is not None:
-            return merger.brought(self, payload, key, was_in)
-        return key is not None and self._former is not None and self._is_of_former(key)
+        came_before = self._may_lag_for > 0 and key is not None and self._came_before(key)
+        if merger is None:
+            return came_before
+        verdict = merger.brought(self, payload, key, was_in)
+        return came_before or verdict
 
     def _parsed(self, payload: Any) -> Any:
         """What the functions of the program get; _UNPARSED if parse= raised."""
@@ -381,7 +429,12 @@ class Line:
         if when is not None and not self.is_announced and call("when", False, when, message):
             self.is_announced = True
             shared.changed.notify()
-        if not self._has_first and not accepted and first is not None and call("first", False, first, message):
+        if (
+            not self._has_first
+            and not accepted
+            and first is not None
+            and call("first", False, first, message)
+        ):
             self._has_first = True
             asyncio.get_running_loop().call_soon(self._changed)
         return False
@@ -402,16 +455,14 @@ class Line:
             return None
         return key
 
-    def _is_of_former(self, key: Hashable) -> bool:
-        former = self._former
-        assert former is not None
-        self._former_left -= 1
-        if key == former.last or self._former_left <= 0:
-            self._former = None
-        if key not in former:
-            return False
-        self._shared.duplicates += 1
-        return True
+    def _came_before(self, key: Hashable) -> bool:
+        """Has a line before brought a message with this key?"""
+        self._may_lag_for = 0 if key == self._last_of_former else self._may_lag_for - 1
+        if self._may_lag_for == 0:
+            self._show_or_not()
+        came_before = any(key in keys for keys in self.history[1:])
+        self._shared.duplicates += came_before
+        return came_before
 
 
 class _Factory(Overseeing):

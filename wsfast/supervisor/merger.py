@@ -8,14 +8,14 @@ The program gets the messages of the old line, and those of the new line are hel
 brought a message that the new line has brought, too, after its subscriptions were in: what was published before that
 message the old line has brought, and what was published behind it the new line brings. That is the proof.
 
-| state    | event                                                       | next                                          |
-|----------|-------------------------------------------------------------|-----------------------------------------------|
-| HOLDING  | the proof comes, and the new line has taken over             | CLOSING: CLOSE is sent on the old line        |
-|          | the time is over, and the program has caught up             | CLOSING                                       |
-|          | the old line ends                                           | ENDED                                         |
-|          | the new line ends                                           | OVER: what it brought is dropped              |
-| CLOSING  | the old line ends                                           | ENDED                                         |
-| ENDED    | (the supervisor counts a gap unless there is a proof)       | OVER: what is held is delivered               |
+| state   | event                                              | next                                   |
+|---------|----------------------------------------------------|----------------------------------------|
+| HOLDING | the proof comes, and the new line has taken over   | CLOSING: CLOSE is sent on the old line |
+|         | the time is over, and the program has caught up    | CLOSING                                |
+|         | the old line ends                                  | ENDED                                  |
+|         | the new line ends                                  | OVER: what it brought is dropped       |
+| CLOSING | the old line ends                                  | ENDED                                  |
+| ENDED   | (a gap is counted unless there is a proof)         | OVER: what is held is delivered        |
 
 The proof is a key that both lines brought. Without ``key=`` it is three messages in a row whose payloads both lines
 brought in that order, and each of them once: heartbeats and repeated prices prove nothing.
@@ -75,7 +75,7 @@ class Merger:
         self._timer: asyncio.Handle | None = None
         self._dropped = old.dropped_by_policy
         # The hashes of payloads are the keys if the program gives none.
-        self._old_keys = old.keys
+        self._old_keys = old.history
         self._old_log, self._new_log = _Log(shared.remember), _Log(None)
         # What is held, by the number of the message, and the numbers of the messages with a key.
         self._held: dict[int, tuple[list[Any], int]] = {}
@@ -105,7 +105,7 @@ class Merger:
         elif self._first_in is None:
             self._first_in = number
         if key is not None:
-            if self._has_keys and key in self._old_keys:
+            if self._has_keys and any(key in keys for keys in self._old_keys):
                 self._shared.duplicates += 1
                 if is_in:
                     self._prove()
@@ -251,7 +251,7 @@ class Merger:
                 new.deliver(held)
         self._leave()
         if new is not None and self._has_keys:
-            new.succeed(self._old_keys)
+            new.succeed(self.old)
 
     def withdraw(self) -> None:
         """Drop what is held: the old line goes on alone."""
@@ -284,6 +284,9 @@ class Keys:
         self._keys.add(key)
         if len(self._keys) >= self._remember:
             self._before, self._keys = self._keys, set()
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._before)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._keys or key in self._before

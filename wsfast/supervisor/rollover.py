@@ -14,9 +14,10 @@ __all__ = ["Rollover"]
 class Rollover:
     """When and how the supervisor replaces a connection by a new one, without a gap.
 
-    The supervisor opens the new connection, and sends its subscriptions. It closes the old connection once the new one
-    has received the acknowledgements and its first message. If that fails, the old connection stays, and the supervisor
-    tries again.
+    The supervisor opens the new connection, and sends its subscriptions. Once these are acknowledged, the program's
+    messages are sent on it. The old connection is closed when it has brought a message that the new one has brought
+    since: then none is missing. The messages of the new one are held until the old one has ended. If the new connection
+    fails, the old one stays, and the supervisor tries again.
 
     :param after: the age, in seconds, at which a connection is replaced; None: its age does not matter
     :param jitter: the part of `after`, from 0 to 1, by which a connection may be replaced earlier, at random. So a
@@ -26,9 +27,10 @@ class Rollover:
         replaces the next one only after one of the ``delays``.
     :param overlap: False closes the old connection before the new one is opened, for servers that take one connection
         for each account. A gap is counted then.
-    :param first: a function that gets the messages of the new connection, and returns true for its first message. By
-        default that is any message that no ``ack`` and no ``is_reply`` has accepted.
-    :param timeout: seconds until the new connection must have received its first message
+    :param first: a function that gets the messages of the new connection until it returns true; only then the new one
+        takes over. None: acknowledgements suffice.
+    :param timeout: seconds until the new connection must have its acknowledgements, and the message for `first`. Then
+        so many seconds again until both have brought the same message; without it a gap is counted.
     :param drain_timeout: seconds that the old connection may take to close; then it is dropped
     :param retry: seconds before the next try, at least; up to a tenth of it is added at random. If ``Retry-After`` asks
         for more, the supervisor waits for that.
@@ -68,4 +70,3 @@ class Rollover:
     def pause(self) -> float:
         """The seconds to wait after a failed rollover."""
         return self.retry * (1 + 0.1 * random.random())  # noqa: S311
-
