@@ -327,7 +327,9 @@ async def test_closing_during_a_rollover():
 
 @pytest.mark.parametrize("proved", [True, False])
 @pytest.mark.parametrize("ending", ["reset", "FIN", "timeout", "own CLOSE", "CLOSE"])
-async def test_what_both_brought_proves_that_nothing_is_missing_and_no_end_of_the_old_one_does(ending, proved):
+async def test_what_both_brought_proves_that_nothing_is_missing_and_no_end_of_the_old_one_does(
+    ending, proved
+):
     async def old(peer):
         peer.send(text("old"))
         await opened.wait()

@@ -82,7 +82,9 @@ class Lifecycle:
         self._announcer: Announcer
         self._is_closing = False
         self._is_wanted = False  # the program has asked for a rollover
-        self._reason: BaseException | None = None  # why the program does not want the current connection any more
+        self._reason: BaseException | None = (
+            None  # why the program does not want the current connection any more
+        )
         # Limits how soon announcements are heeded if servers announce their end shortly after one another.
         self._successions = Backoff(shared.delays, shared.min_lifetime)
         # When announcements are heeded, and when the next rollover may be tried, by time.monotonic().

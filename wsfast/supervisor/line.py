@@ -47,7 +47,9 @@ async def open_line(
     close_timeout: float | None = options.get("close_timeout", 10)
     made: list[Line] = []
 
-    def make(transport: WSTransport, receiver: WSListener, connection: ClientConnection | None = None) -> None:
+    def make(
+        transport: WSTransport, receiver: WSListener, connection: ClientConnection | None = None
+    ) -> None:
         if close_timeout is None or close_timeout > _GOODBYE:
             transport._set_close_timeout(_GOODBYE)
         made.append(Line(shared, number, transport, receiver, connection, close_timeout, merger, lost))
@@ -228,7 +230,12 @@ class Line:
         info, handshake = self.transport.close_info, self.transport.close_handshake
         # If the server has sent CLOSE, its code says why, and not how the connection ended afterwards.
         said_why = handshake is not None and handshake.recv is not None
-        if info is not None and info.cause is not None and not said_why and not isinstance(info.cause, EOFError):
+        if (
+            info is not None
+            and info.cause is not None
+            and not said_why
+            and not isinstance(info.cause, EOFError)
+        ):
             return info.cause
         closed: ConnectionClosed = self.transport._closed()
         return closed
@@ -381,7 +388,12 @@ class Line:
         if when is not None and not self.is_announced and call("when", False, when, message):
             self.is_announced = True
             shared.changed.notify()
-        if not self._has_first and not accepted and first is not None and call("first", False, first, message):
+        if (
+            not self._has_first
+            and not accepted
+            and first is not None
+            and call("first", False, first, message)
+        ):
             self._has_first = True
             asyncio.get_running_loop().call_soon(self._changed)
         return False

@@ -68,4 +68,3 @@ class Rollover:
     def pause(self) -> float:
         """The seconds to wait after a failed rollover."""
         return self.retry * (1 + 0.1 * random.random())  # noqa: S311
-

@@ -111,8 +111,7 @@ class Shared:
         """A function of the program gets every message of every connection."""
         heartbeat = self.heartbeat
         return (heartbeat is not None and heartbeat.is_reply is not None) or any(
-            function is not None
-            for function in (self.topic, self.rollover.when, self.key, self.answer)
+            function is not None for function in (self.topic, self.rollover.when, self.key, self.answer)
         )
 
 
