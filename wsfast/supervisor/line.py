@@ -119,9 +119,11 @@ class Line:
         self.gets_frames = connection is None and not isinstance(receiver, Messages)
         #: The keys of the messages that it has brought.
         self.keys = Keys(shared.remember)
-        # Those of the line before, until this line has brought all that that one had; and for how many messages.
-        self._former: Keys | None = None
-        self._former_left = 0
+        #: These, and those of the lines before with which it overlapped, as far as they are remembered.
+        self.history = [self.keys]
+        # Until this line has brought this key, or so many messages, it may lag behind the line before.
+        self._last_of_former: Hashable = None
+        self._may_lag_for = 0
         if merger is not None and merger.phase is not Phase.HOLDING:
             merger = None  # the other line has ended meanwhile
         self._merger = merger
@@ -285,11 +287,15 @@ class Line:
         self._merger = merger
         self._show_or_not()
 
-    def succeed(self, keys: Keys) -> None:
+    def succeed(self, former: Line) -> None:
         """Drop messages with the keys of the line before, until this line has brought the last of them."""
-        if keys.last is not None and keys.last not in self.keys:
-            self._former = keys
-            self._former_left = self._shared.remember
+        for keys in former.history:
+            if sum(map(len, self.history)) < self._shared.remember:
+                self.history.append(keys)
+        if former.keys.last is not None and former.keys.last not in self.keys:
+            self._last_of_former = former.keys.last
+            self._may_lag_for = self._shared.remember
+            self._show_or_not()
 
     def deliver(self, held: list[Any]) -> None:
         """Deliver what was held, see show_messages()."""
@@ -333,7 +339,6 @@ class Line:
         awaits_acks = self.outbox.expects_replies
         must = (
             self._merger is not None
-            or self._former is not None
             or self.outbox.awaits_replies
             or not self._has_first
             or self._shared.looks_at_all
@@ -364,9 +369,11 @@ class Line:
             if self._is_consumed(message):
                 return True
             key = self._key_of(message)
-        if merger is not None:
-            return merger.brought(self, payload, key, was_in)
-        return key is not None and self._former is not None and self._is_of_former(key)
+        came_before = self._may_lag_for > 0 and key is not None and self._came_before(key)
+        if merger is None:
+            return came_before
+        verdict = merger.brought(self, payload, key, was_in)
+        return came_before or verdict
 
     def _parsed(self, payload: Any) -> Any:
         """What the functions of the program get; _UNPARSED if parse= raised."""
@@ -414,16 +421,12 @@ class Line:
             return None
         return key
 
-    def _is_of_former(self, key: Hashable) -> bool:
-        former = self._former
-        assert former is not None
-        self._former_left -= 1
-        if key == former.last or self._former_left <= 0:
-            self._former = None
-        if key not in former:
-            return False
-        self._shared.duplicates += 1
-        return True
+    def _came_before(self, key: Hashable) -> bool:
+        """Has a line before brought a message with this key?"""
+        self._may_lag_for = 0 if key == self._last_of_former else self._may_lag_for - 1
+        came_before = any(key in keys for keys in self.history[1:])
+        self._shared.duplicates += came_before
+        return came_before
 
 
 class _Factory(Overseeing):

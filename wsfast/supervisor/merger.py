@@ -75,7 +75,7 @@ class Merger:
         self._timer: asyncio.Handle | None = None
         self._dropped = old.dropped_by_policy
         # The hashes of payloads are the keys if the program gives none.
-        self._old_keys = old.keys if self._has_keys else Keys(shared.remember)
+        self._old_keys = old.history if self._has_keys else [Keys(shared.remember)]
         self._old_log, self._new_log = _Log(shared.remember), _Log(None)
         # What is held, by the number of the message, and the numbers of the messages with a key.
         self._held: dict[int, tuple[list[Any], int]] = {}
@@ -105,7 +105,7 @@ class Merger:
         elif self._first_in is None:
             self._first_in = number
         if key is not None:
-            if (self._has_keys or not is_in) and key in self._old_keys:
+            if (self._has_keys or not is_in) and any(key in keys for keys in self._old_keys):
                 self._shared.duplicates += 1
                 if is_in:
                     self._prove()
@@ -137,7 +137,7 @@ class Merger:
             if self._has_keys and any(number >= first_in for number in numbers):
                 self._prove()
         if not self._has_keys:
-            self._old_keys.add(key)
+            self._old_keys[0].add(key)
             self._old_log.add(key, 0)
             self._look_for_run(key)
 
@@ -203,7 +203,7 @@ class Merger:
         # The old line answers for all that the new one brought up to here.
         last = new.number(key)
         for one, numbers in self._numbers.items():
-            if one in self._old_keys:
+            if one in self._old_keys[0]:
                 for number in [number for number in numbers if number <= last]:
                     numbers.remove(number)
                     self._drop(number)
@@ -267,7 +267,7 @@ class Merger:
                 new.deliver(held)
         self._leave()
         if new is not None and self._has_keys:
-            new.succeed(self._old_keys)
+            new.succeed(self.old)
 
     def withdraw(self) -> None:
         """Drop what is held: the old line goes on alone."""
@@ -300,6 +300,9 @@ class Keys:
         self._keys.add(key)
         if len(self._keys) >= self._remember:
             self._before, self._keys = self._keys, set()
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._before)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._keys or key in self._before
