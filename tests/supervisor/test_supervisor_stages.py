@@ -274,6 +274,8 @@ async def test_wrong_ids_and_wrong_replies():
         for message in ("raise", "list", "nobody"):
             feed.subscribe(message, id=message, ack_timeout=0.02, retries=0)
         await feed.ready()
+        while feed.stats.callback_errors < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         assert (feed.stats.subscriptions_in, feed.stats.callback_errors) == (1, 2)
     with pytest.raises(TypeError, match="reply_id="):
         supervise("ws://x/").subscribe("x", id=1)
