@@ -313,7 +313,6 @@ async def test_a_send_that_waits_raises_when_the_supervisor_is_closed():
             await waiting
 
 
-@pytest.mark.asyncio(loop_factories=["asyncio"])
 async def test_ten_thousand_subscriptions():
     async def script(peer):
         count = 0

@@ -22,8 +22,8 @@ class QueuedMessage:
 
     :param message: the message, or a function that makes it
     :param kind: None sends str as text, and bytes as binary
-    :param settle: is called without an argument's error (None) once it was sent, or with the error why it cannot be
-    :param is_wanted: is asked immediately before it is sent; False drops it
+    :param settle: called with None once it was sent, or with the reason why it cannot be sent
+    :param is_wanted: called immediately before it is sent; false drops it
     :param expires: it must not wait in a write buffer, because it is soon too old
     """
 
