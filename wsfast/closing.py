@@ -152,7 +152,9 @@ def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
     if not first:
         if not isinstance(exc, ProtocolError):  # further violations by the server are not worth a record
             guarded(logger.error, "another exception while the connection ends", exc_info=exc)
-    elif isinstance(exc, (WSProtocolError, KeepaliveTimeout)):
+    elif isinstance(
+        exc, (WSProtocolError, KeepaliveTimeout, ConnectionAbortedError)
+    ):  # the last by Supervisor.drop()
         guarded(logger.warning, "connection ended: %s: %s", type(exc).__name__, exc)
     else:
         guarded(logger.error, "connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)

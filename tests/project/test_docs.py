@@ -1,8 +1,8 @@
 """The documentation does what it says: its Python blocks run, against real servers, and the examples do.
 
 Each ```python block runs alone, as a reader pastes it, and prints what the ```output block behind it says, if there is
-one. The blocks address the servers of examples/echo_server.py and examples/exchange.py by their usual ports, for which
-the test puts others, and find the certificate to trust in ca.pem.
+one. The blocks address the servers of examples/echo_server.py, examples/exchange.py and examples/venues by their usual
+ports, for which the test puts others, and find the certificate to trust in ca.pem.
 """
 
 import contextlib
@@ -42,7 +42,9 @@ def place(tmp_path_factory):
         ports = [re.search(r"127\.0\.0\.1:(\d+)", server.stdout.readline())[1] for _ in range(2)]
         with process(sys.executable, EXAMPLES / "exchange.py", "0", cwd=directory) as exchange:
             ports.append(re.search(r"127\.0\.0\.1:(\d+)", exchange.stdout.readline())[1])
-            yield directory, dict(zip(["8765", "8766", "8767"], ports))
+            with process(sys.executable, EXAMPLES / "venues", "0", cwd=directory) as venues:
+                ports.append(re.search(r"127\.0\.0\.1:(\d+)", venues.stdout.readline())[1])
+                yield directory, dict(zip(["8765", "8766", "8767", "8768"], ports))
 
 
 def scripts_of(page):

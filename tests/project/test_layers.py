@@ -114,7 +114,8 @@ def graph():
 
 
 def layer_of(module):
-    part = module.split(".")[1] if "." in module else "__init__"
+    # wsfast.sync is a list of names, as wsfast is; its modules are what it stands on.
+    part = "__init__" if module in ("wsfast", "wsfast.sync") else module.split(".")[1]
     (level,) = (i for i, parts in enumerate(LAYERS) if part in parts)
     return part, level
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wsfast import InvalidStatus
 from wsfast.supervisor import RTT, Heartbeat, Rollover, Window, full_jitter
 from wsfast.supervisor.backoff import Backoff
-from wsfast.supervisor.rollover import Seen
+from wsfast.supervisor.merger import Keys
 from wsfast.supervisor.subscriptions import Subscription
 from wsfast.supervisor.targets import Decision, Targets
 from wsfast.supervisor.window import Sent
@@ -178,20 +178,13 @@ def test_retry_after_is_the_least_delay():
 
 @given(st.lists(st.integers(0, 50), max_size=400), st.integers(1, 20))
 def test_keys_are_remembered_for_long_enough_and_not_without_end(keys, remember):
-    seen, delivered = Seen(remember), []
+    remembered, last = Keys(remember), []
     for key in keys:
-        recent = set(delivered[-remember + 1 :]) if remember > 1 else set()
-        if seen.is_new(key):
-            assert key not in recent
-            delivered.append(key)
-        assert len(seen._young) + len(seen._old) <= 2 * remember
-
-
-def test_messages_without_a_key_are_all_new():
-    seen = Seen(10)
-    assert seen.is_new(None)
-    assert seen.is_new(None)
-    assert seen.duplicates == 0
+        remembered.add(key)
+        last = [*(one for one in last if one != key), key][-remember:]
+        assert all(one in remembered for one in last)
+        assert remembered.last == key
+        assert len(remembered._keys) + len(remembered._before) <= 2 * remember
 
 
 # ---- options, targets, histograms
@@ -204,8 +197,9 @@ def test_messages_without_a_key_are_all_new():
         lambda: Heartbeat(1, "ping", timeout=2),
         lambda: Rollover(jitter=2),
         lambda: Rollover(0),
-        lambda: Subscription("x", None, None, 0, 3, None),
-        lambda: Subscription("x", None, None, 1, -1, None),
+        lambda: Subscription("x", ack_timeout=0),
+        lambda: Subscription("x", retries=-1),
+        lambda: Subscription("x", stage=-1),
     ],
 )
 def test_wrong_values_are_refused(make):
@@ -219,9 +213,11 @@ def test_wrong_values_are_refused(make):
         lambda: Heartbeat(1, 5),
         lambda: Heartbeat(1, "ping", "pong"),
         lambda: Rollover(when=5),
-        lambda: Subscription(5, None, None, 1, 3, None),
-        lambda: Subscription(lambda: "x", None, None, 1, 3, None),
-        lambda: Subscription("x", [], None, 1, 3, None),
+        lambda: Subscription(5),
+        lambda: Subscription(lambda: "x"),
+        lambda: Subscription("x", []),
+        lambda: Subscription("x", id=[]),
+        lambda: Subscription("x", stage=0.5),
         lambda: Targets([], False),
         lambda: Targets([1], False),
     ],

@@ -138,7 +138,7 @@ async def test_sends_that_are_cancelled_are_forgotten():
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        assert not feed._shared.urgent
+        assert not feed._shared.messages
 
 
 async def test_a_program_that_only_sends_is_connected_again_and_again():
@@ -256,7 +256,7 @@ async def test_a_topic_that_waits_in_the_socket_is_not_silent():
     async with sessions(script) as server, supervise(server.url, **options) as feed:
         feed.subscribe("a", key="a", max_silence=0.1)
         assert await feed.recv() == "a"
-        while not feed._core.leg.liveness._topics_at:  # noqa: ASYNC110
+        while not feed._life.line.liveness._topics_at:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await feed.send("more")
         await feed.recv()
@@ -341,7 +341,7 @@ async def test_servers_that_announce_their_end_one_after_the_other_are_not_calle
             yield 1000.0
 
     server = Announcing()
-    rollover = Rollover(when=lambda message: message == "shutdown", drain_timeout=0.01)
+    rollover = Rollover(when=lambda message: message == "shutdown", timeout=0.01, drain_timeout=0.01)
     options = {"rollover": rollover, "delays": delays, "close_timeout": 0.1}
     async with serve(server) as served, supervise(served.url, **options) as feed:
         while feed.generation < 3:

@@ -227,10 +227,13 @@ async def test_a_function_that_never_returns_takes_no_longer_than_open_timeout()
             await feed.ready()
 
 
-async def test_wrong_options_are_refused_by_the_first_attempt():
-    async with supervise("ws://127.0.0.1:1/", no_such_option=1) as feed:
-        with pytest.raises(TypeError, match="no_such_option"):
-            await feed.ready()
+def test_wrong_options_of_a_connection_are_refused_at_once():
+    for arguments in ((), (WSListener,)):
+        for name in ("max_silense", "uri", "url", "ws_listener_factory"):
+            with pytest.raises(TypeError, match=name):
+                supervise("ws://127.0.0.1:1/", *arguments, **{name: 3})
+    with pytest.raises(ValueError, match="max_queue"):
+        supervise("ws://127.0.0.1:1/", max_queue=-1)
 
 
 def test_wrong_arguments_are_refused_at_once():

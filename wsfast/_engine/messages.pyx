@@ -249,8 +249,13 @@ cdef class Messages(WSListener):
             deliver = listener.on_ws_message
 
         def shown(transport, msg_type, payload):
-            if not look(payload):
+            verdict = look(payload)
+            if verdict is False:
                 deliver(transport, msg_type, payload)
+            elif verdict is not True:
+                if type(payload) is memoryview:
+                    payload = memoryview(bytes(payload))  # for its read buffer is larger
+                verdict.append((deliver, (transport, msg_type, payload)))
 
         self._on_message = shown
 
@@ -295,11 +300,13 @@ cdef object new_info(int msg_type, bint compressed, bint last_in_buffer, recv_ti
 
 
 def show_messages(WSTransport transport not None, look, WSListener receiver=None):
-    """Call `look(payload)` for each message from now on, before the message is delivered. A message for which it
-    returns True is not delivered. None as `look` ends that.
+    """Call `look(payload)` for each message from now on, before the message is delivered. None as `look` ends that.
+
+    `look` returns False: the message is delivered; True: it is not; or a list, to which a pair is appended: a function
+    and its arguments, which deliver the message later. An Inbox appends the arguments of put_back() only.
 
     The payload is the object that the program gets. A listener that gets frames shows the bytes of frames that are
-    whole messages. Without `look` a frame costs the same as before.
+    whole messages, and the sizes of fragments. Without `look` a frame costs the same as before.
 
     :param receiver: what the connection will deliver to, if it is not open yet
     """
@@ -318,10 +325,14 @@ def show_messages(WSTransport transport not None, look, WSListener receiver=None
 
     def shown(WSTransport transport, WSFrame frame):
         cdef FrameFields fields = frame
-        if fields.fin and (fields.msg_type == WSMsgType.TEXT or fields.msg_type == WSMsgType.BINARY):
-            if look(frame.get_payload_as_bytes()):
-                return
-        deliver(transport, frame)
+        cdef bint is_message = fields.fin and fields.msg_type != WSMsgType.CONTINUATION
+        verdict = False
+        if not fields.msg_type & WSF_CONTROL_BIT:
+            verdict = look(frame.get_payload_as_bytes() if is_message else fields.payload_size)
+        if verdict is False:
+            deliver(transport, frame)
+        elif verdict is not True:
+            verdict.append((deliver, (transport, frame)))
 
     transport._deliver_frames_to(shown)
 

@@ -60,6 +60,7 @@ cdef class Inbox(WSListener):
         readonly bint closed
         Policy _policy              # None: reading pauses
         readonly Py_ssize_t dropped  # messages that were received, and that the program will not get
+        readonly Py_ssize_t discarded  # of these: that were not even shown, because the connection was closing
         readonly Py_ssize_t conflated  # of these: for a newer one of their key
 
     @cython.nonecheck(False)
@@ -91,6 +92,8 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef int _choose(self) except -1
+    cdef int _push_shown(self, WSFrame frame) except -1
+    cdef object _ask(self, message)
     cdef int _show(self) except -1
     cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count)
     cdef object _note_part(self, WSFrame frame, Slot *part)
@@ -110,6 +113,7 @@ cdef class Inbox(WSListener):
             self._fragments.clear()
         Py_XDECREF(slot.owner)
         Py_XDECREF(slot.info)
+        Py_XDECREF(slot.shown)
 
     @cython.nonecheck(False)
     cdef inline void _pop(self) noexcept:

@@ -98,6 +98,7 @@ cdef class Inbox(WSListener):
             slot = self._at(self.frames)
             Py_XDECREF(slot.owner)
             Py_XDECREF(slot.info)
+            Py_XDECREF(slot.shown)
         PyMem_RawFree(self._ring)
 
     # ---- called by the engine
@@ -118,7 +119,7 @@ cdef class Inbox(WSListener):
         slot = self._at(self.frames)
         slot.opcode = msg_type
         slot.owner = Py_NewRef((<FrameFields>frame).buffer)
-        slot.info = NULL
+        slot.info = slot.shown = NULL
         slot.data = (<FrameFields>frame).payload_ptr
         slot.size = (<FrameFields>frame).payload_size
         self._queued(slot, True)
@@ -186,9 +187,13 @@ cdef class Inbox(WSListener):
             bint fin = (<FrameFields>frame).fin
         if self._discarding:
             self.dropped += fin
+            self.discarded += fin
             return 0
         if self._incoming is None or self.transport is None:
             raise RuntimeError("the inbox was not initialised")
+        if (self._look is not None and fin and self._incoming.is_plain and not self._stamps
+                and (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION):
+            return self._push_shown(frame)
         self.transport._begin_message()
         try:
             # These may run anything, so no slot is taken before.
@@ -204,6 +209,7 @@ cdef class Inbox(WSListener):
         slot[0] = part
         slot.owner = Py_NewRef(owner)
         slot.info = NULL if info is None else Py_NewRef(info)
+        slot.shown = NULL
         self._queued(slot, fin)
         if fin and self._look is not None:
             self._show()
@@ -211,41 +217,123 @@ cdef class Inbox(WSListener):
 
     cdef int _choose(self) except -1:
         """Choose whether on_ws_frame() may queue frames as they are."""
-        self._takes_frames = self._incoming.is_plain and not self._stamps and not self._discarding
+        self._takes_frames = (
+            self._incoming.is_plain and not self._stamps and not self._discarding and self._look is None)
         return 0
 
     def _show_to(self, look):
-        """See show_messages(). While `look` is set, frames that are whole messages must be shown as well."""
+        """See show_messages()."""
         self._look = look
-        self._incoming.is_plain = look is None and self.transport._inflater is None
         self._choose()
+
+    @cython.nonecheck(False)  # _push() has looked at the frame
+    cdef int _push_shown(self, WSFrame frame) except -1:
+        """Show a frame that is a whole message, and queue it with the object that was shown."""
+        cdef:
+            Slot *slot
+            PyObject *text
+            object message = None, verdict = False
+            int opcode = (<FrameFields>frame).msg_type
+        if opcode != WSMsgType.TEXT:
+            message = PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
+        else:
+            text = text_or_null(frame.payload_ptr, (<FrameFields>frame).payload_size)
+            if text == NULL:
+                PyErr_Clear()  # the receiver finds that out, too
+            else:
+                message = take_reference(text)
+        try:
+            if message is not None:
+                verdict = self._ask(message)
+        finally:  # also if Ctrl-C came
+            if verdict is False:
+                if self.frames == self._capacity:
+                    self._grow()
+                slot = self._at(self.frames)
+                slot.opcode = opcode
+                slot.owner = Py_NewRef((<FrameFields>frame).buffer)
+                slot.info = NULL
+                slot.shown = NULL if message is None else Py_NewRef(message)
+                slot.data = (<FrameFields>frame).payload_ptr
+                slot.size = (<FrameFields>frame).payload_size
+                self._queued(slot, True)
+        if verdict is not False and verdict is not True:
+            verdict.append((opcode, message, None))
+        return 0
+
+    cdef object _ask(self, message):
+        """What the function says that looks at messages."""
+        cdef:
+            bint receiving = self.receiving
+            object look = self._look  # a finalizer may end the looking before it is called
+        if look is None:
+            return False
+        # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
+        self.receiving = True
+        self.transport._begin_message()
+        try:
+            return look(message)
+        finally:
+            self.transport._end_message()
+            self.receiving = receiving
+
+    def put_back(self, list messages):
+        """Queue messages that were shown and kept out of the queue, before the frames that are in it."""
+        cdef:
+            Slot *slot
+            bytes payload
+            Py_ssize_t i
+        for i in range(len(messages) - 1, -1, -1):
+            opcode, message, info = messages[i]
+            payload = message.encode() if isinstance(message, str) else message
+            if self.frames == self._capacity:
+                self._grow()
+            self._head -= 1
+            slot = self._at(0)
+            slot.opcode = opcode
+            slot.owner = Py_NewRef(payload)
+            slot.info = NULL if info is None else Py_NewRef(info)
+            slot.shown = NULL
+            slot.data = PyBytes_AS_STRING(payload)
+            slot.size = PyBytes_GET_SIZE(payload)
+            slot.fin = slot.settled = True
+            slot.stamp = 0 if self._policy is None else stamp()
+            self.frames += 1
+            self.messages += 1
+            self.bytes += slot.size + FRAME_COST
+        self.waiter.wake(False)
+        if not self.closed:
+            self._read_handed_on()
+
+    def forget(self):
+        """Drop all messages that wait, because the program does not receive."""
+        self.dropped += self.messages
+        self._drop_from(0)
+        if self._above:
+            self._popped()
 
     cdef int _show(self) except -1:
         """Show the message that is complete now, the last one of the queue, and forget it if it is not wanted."""
         cdef:
             Py_ssize_t first = self.frames - 1, frames = self.frames, count = 0
-            bint receiving = self.receiving
-            object look = self._look  # a finalizer may end the looking before it is called
+            int opcode
             Slot *slot
         while first > 0 and not self._at(first - 1).fin:
             first -= 1
         slot = self._at(first)
+        opcode = slot.opcode
+        info = None if self._at(frames - 1).info == NULL else <object>self._at(frames - 1).info
         message = self._joined(first, &count)
-        if slot.opcode == WSMsgType.TEXT:
+        if opcode == WSMsgType.TEXT:
             message = self._text_or_none(message)
             if message is None:
                 self.invalid_text = None
                 return 0  # the receiver finds that out, too
-        # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
-        self.receiving = True
-        self.transport._begin_message()
-        try:
-            unwanted = look is not None and look(message)
-        finally:
-            self.transport._end_message()
-            self.receiving = receiving
-        if unwanted and self.frames == frames:
+        verdict = self._ask(message)
+        if verdict is not False and self.frames == frames:
             self._drop_from(first)
+            if verdict is not True:
+                verdict.append((opcode, message, info))
         return 0
 
     cdef object _note_part(self, WSFrame frame, Slot *part):
@@ -336,7 +424,10 @@ cdef class Inbox(WSListener):
                 slot.data = PyBytes_AS_STRING(payload)
                 Py_DECREF(<object>slot.owner)
                 slot.owner = Py_NewRef(payload)
-            if slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
+            if slot.shown != NULL:  # so it is text; and that may be four times as large
+                Py_DECREF(<object>slot.shown)
+                slot.shown = NULL
+            elif slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
                 payload = <object>slot.owner
                 self._drop_from(i)
                 self._text_or_none(payload)
@@ -402,6 +493,9 @@ cdef class Inbox(WSListener):
             decode = slot.opcode == WSMsgType.TEXT
         if not slot.fin:
             message = self._take_fragments(decode)
+        elif slot.shown != NULL and decode == (slot.opcode == WSMsgType.TEXT):
+            message = <object>slot.shown
+            self._pop()
         else:
             if decode == AS_TEXT:
                 text = text_or_null(slot.data, slot.size)

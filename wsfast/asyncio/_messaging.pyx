@@ -388,15 +388,27 @@ cdef class Send(Awaitable):
 
 @cython.final
 cdef class Messages:
-    """``async for`` over a connection."""
+    """``async for`` over a connection, or over one after the other.
+
+    :param slowly: called with `decode` and True for each message as long as there is no connection
+    """
 
     cdef Connection _connection
     cdef int _decode
     cdef bint _closed
+    cdef object _slowly
 
-    def __cinit__(self, Connection connection not None, int decode):
+    def __cinit__(self, Connection connection, int decode, slowly=None):
+        if connection is None and slowly is None:
+            raise TypeError("there is neither a connection nor a function")
         self._connection = connection
         self._decode = decode
+        self._slowly = slowly
+
+    def follow(self, Connection connection):
+        """Go on with this connection."""
+        self._connection = connection
+        self._closed = False
 
     def __aiter__(self):
         return self
@@ -408,6 +420,8 @@ cdef class Messages:
     def __anext__(self):
         if self._closed:
             raise StopAsyncIteration
+        if self._connection is None:
+            return self._slowly(self._decode, True)
         cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
         receive._connection = self._connection
         receive._decode = self._decode

@@ -16,6 +16,7 @@ from wsfast._engine.messages cimport is_text
 cdef struct Slot:
     PyObject *owner
     PyObject *info                  # a WSMessageInfo if it ends a message and these are kept, or NULL
+    PyObject *shown                 # the str or bytes that the whole message was shown as, or NULL
     const char *data
     Py_ssize_t size
     uint8_t opcode

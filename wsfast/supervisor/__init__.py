@@ -8,9 +8,12 @@ from typing import Any
 from wsfast._engine.transport import WSListener
 from wsfast.listener import ListenerFactory
 from wsfast.supervisor.backoff import full_jitter
+from wsfast.supervisor.connects import ConnectLimit
 from wsfast.supervisor.errors import (
     HeartbeatTimeout,
+    SendExpired,
     SilenceTimeout,
+    SubscriptionRejected,
     SubscriptionTimeout,
     SupervisorTimeout,
 )
@@ -19,22 +22,26 @@ from wsfast.supervisor.rollover import Rollover
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State, StateChange
 from wsfast.supervisor.stats import RTT, SupervisorStats
-from wsfast.supervisor.subscriptions import Subscription
+from wsfast.supervisor.subscriptions import Rejected, Subscription, SubscriptionState
 from wsfast.supervisor.supervisor import Supervisor
 from wsfast.supervisor.targets import Decision, URLs
-from wsfast.supervisor.watching import watch
 from wsfast.supervisor.window import Window
 
 __all__ = [
     "RTT",
+    "ConnectLimit",
     "Decision",
     "Heartbeat",
     "HeartbeatTimeout",
+    "Rejected",
     "Rollover",
+    "SendExpired",
     "SilenceTimeout",
     "State",
     "StateChange",
     "Subscription",
+    "SubscriptionRejected",
+    "SubscriptionState",
     "SubscriptionTimeout",
     "Supervisor",
     "SupervisorStats",
@@ -42,7 +49,6 @@ __all__ = [
     "Window",
     "full_jitter",
     "supervise",
-    "watch",
 ]
 
 
@@ -62,9 +68,14 @@ def supervise(
     topic: Callable[[Any], Hashable] | None = None,
     heartbeat: Heartbeat | None = None,
     rollover: Rollover | None = None,
+    parse: Callable[[Any], Any] | None = None,
     key: Callable[[Any], Hashable] | None = None,
     remember: int = 10_000,
+    reply_id: Callable[[Any], Any] | None = None,
+    answer: Callable[[Any], str | bytes | None] | None = None,
+    connects: ConnectLimit | None = None,
     on_state: Callable[[StateChange], object] | None = None,
+    on_subscription: Callable[[Subscription, SubscriptionState, int], object] | None = None,
     **options: Any,
 ) -> Supervisor:
     """Keep a feed going: connect, subscribe, watch, roll over, and connect again.
@@ -81,7 +92,8 @@ def supervise(
     of :func:`wsfast.ws_connect`.
 
     Functions that get a message get it as the program does: as :meth:`recv` returns it, or as the payload of
-    ``on_ws_message``. If a listener has only ``on_ws_frame``, they get the bytes of each frame that is a whole message.
+    ``on_ws_message``. With `parse`, they get what it makes of that: it is called at most once for a message. If a
+    listener has only ``on_ws_frame``, they get the bytes of each frame that is a whole message.
     """
     return Supervisor(
         Shared(
@@ -99,9 +111,14 @@ def supervise(
             topic=topic,
             heartbeat=heartbeat,
             rollover=rollover,
+            parse=parse,
             key=key,
             remember=remember,
+            reply_id=reply_id,
+            answer=answer,
+            connects=connects,
             on_state=on_state,
+            on_subscription=on_subscription,
             options=options,
         )
     )

@@ -29,8 +29,12 @@ class Callbacks:
         try:
             return function(*args)
         except (Exception, asyncio.CancelledError) as exc:
-            self.errors += 1
-            if name not in self._logged:
-                self._logged.add(name)
-                guarded(self._logger.error, "exception in %s()", name, exc_info=exc)
+            self.raised(name, exc)
             return default
+
+    def raised(self, name: str, exc: BaseException) -> None:
+        """A function has raised."""
+        self.errors += 1
+        if name not in self._logged:
+            self._logged.add(name)
+            guarded(self._logger.error, "exception in %s()", name, exc_info=exc)

@@ -1,14 +1,21 @@
-"""The errors with which a supervisor ends a connection on which something did not arrive in time."""
+"""The errors of a supervisor: what did not arrive in time, was refused, or was not sent in time."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from wsfast.exceptions import KeepaliveTimeout
+from wsfast.exceptions import KeepaliveTimeout, WebSocketException
 
-__all__ = ["HeartbeatTimeout", "SilenceTimeout", "SubscriptionTimeout", "SupervisorTimeout"]
+__all__ = [
+    "HeartbeatTimeout",
+    "SendExpired",
+    "SilenceTimeout",
+    "SubscriptionRejected",
+    "SubscriptionTimeout",
+    "SupervisorTimeout",
+]
 
-# These names follow KeepaliveTimeout: they end in Timeout, not in Error.
+# These names follow KeepaliveTimeout: they do not end in Error.
 
 
 class SupervisorTimeout(KeepaliveTimeout):
@@ -48,3 +55,30 @@ class SubscriptionTimeout(SupervisorTimeout):
 
     def _text(self) -> str:
         return f"{self.key!r} was sent {self.times} times and not acknowledged"
+
+
+class SubscriptionRejected(WebSocketException):
+    """The server has refused a subscription for which others wait: a login, or one of an earlier ``stage``.
+
+    The supervisor ends the connection and gives up, unless ``classify`` decides otherwise. ``key`` names the
+    subscription; ``why`` is the reason that ``reply_id`` gave in its :class:`Rejected`.
+    """
+
+    def __init__(self, key: Any, why: Any) -> None:
+        super().__init__(key, why)
+        self.key = key
+        self.why = why
+
+    def _text(self) -> str:
+        return f"the server refused {self.key!r}: {self.why}"
+
+
+class SendExpired(WebSocketException, TimeoutError):  # noqa: N818
+    """A message could not be sent within its ``ttl``. It will not be sent later, either."""
+
+    def __init__(self, ttl: float) -> None:
+        super().__init__(ttl)
+        self.ttl = ttl
+
+    def _text(self) -> str:
+        return f"the message was not sent within {self.ttl:g} seconds"

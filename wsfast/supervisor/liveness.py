@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any
 
-from wsfast._engine.stats import WSStats
 from wsfast._engine.transport import WSTransport
 from wsfast.options import check_callables, seconds
+from wsfast.supervisor.alarm import Alarm
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
-from wsfast.supervisor.outbox import Outbox, Urgent
-from wsfast.supervisor.subscriptions import Message, Subscription, Subscriptions, checked
+from wsfast.supervisor.outbox import Outbox
+from wsfast.supervisor.sending import QueuedMessage
+from wsfast.supervisor.subscriptions import Message, Subscription, Subscriptions, as_message, checked
 
 __all__ = ["Grace", "Heartbeat", "Liveness"]
 
@@ -55,35 +56,26 @@ class Heartbeat:
             raise ValueError(f"timeout must be at most every, {every!r}, not {timeout!r}")
 
 
-class _Counting(Protocol):
-    """A connection of any face."""
-
-    @property
-    def stats(self) -> WSStats: ...
-
-
 class Grace:
     """A delay before a verdict, which lasts as long as bytes arrive from one check to the next.
 
     If the program was busy, the missing message may already be in the socket, perhaps behind more data than one read
     takes. The delay takes at most `limit` seconds, even if the server sends without end.
-
-    :param checks: so many in a row must find nothing more
     """
 
-    def __init__(self, connection: _Counting, limit: float, checks: int) -> None:
-        self._connection = connection
-        self._checks = self._left = checks
-        self._received = connection.stats.bytes_received
+    def __init__(self, transport: WSTransport, limit: float) -> None:
+        self._transport = transport
+        self._left = _ITERATIONS  # so many checks in a row must find nothing more
+        self._received = transport.stats.bytes_received
         #: When it is over in any case, by time.monotonic().
         self.until = time.monotonic() + limit
 
     def lasts(self) -> bool:
         """True if the verdict must still wait. This is one check."""
-        received = self._connection.stats.bytes_received
+        received = self._transport.stats.bytes_received
         if received != self._received:
             self._received = received
-            self._left = self._checks
+            self._left = _ITERATIONS
         self._left -= 1
         return self._left >= 0 and time.monotonic() < self.until
 
@@ -93,6 +85,7 @@ class Liveness:
 
     :param limit: seconds without data; None is no limit
     :param is_normal: a function that returns true if silence is normal now
+    :param answer: a function that gets each message, and returns the answer if it is a ping of the server's
     :param fail: ends the connection
     """
 
@@ -104,6 +97,7 @@ class Liveness:
         limit: float | None,
         is_normal: Callable[[], object] | None,
         heartbeat: Heartbeat | None,
+        answer: Callable[[Any], str | bytes | None] | None,
         callbacks: Callbacks,
         fail: Callable[[Exception], None],
     ) -> None:
@@ -113,21 +107,23 @@ class Liveness:
         self._limit = limit
         self._is_normal = is_normal
         self._heartbeat = heartbeat
+        self._answer = answer
         self._callbacks = callbacks
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._replies = 0
+        self._no_data = 0  # messages that do not count as data: replies to heartbeats, and pings
         self._data = 0
         self._data_at = time.monotonic()
         self._heard: set[Hashable] = set()
         self._topics_at: dict[Subscription, float] = {}
-        self._ticking: asyncio.Handle | None = None
+        self._ticking = Alarm(self._tick)
+        self._judging: asyncio.Handle | None = None  # the delay before a verdict on silence
         self._beating: asyncio.Handle | None = None
         self._waiting: asyncio.Handle | None = None  # for the answer to a heartbeat
         self._stopped = False
         shortest = self._shortest()
         if shortest is not None:
-            self._set_tick(shortest / _PART)
+            self._ticking.within(shortest / _PART)
         if heartbeat is not None:
             self._beating = self._loop.call_later(heartbeat.every, self._beat)
 
@@ -144,14 +140,15 @@ class Liveness:
     def subscribed(self, subscription: Subscription) -> None:
         """A subscription was made. Check more often if its `max_silence` requires that."""
         if subscription.max_silence is not None and not self._stopped:
-            self._set_tick(subscription.max_silence / _PART, sooner=True)
+            self._ticking.within(subscription.max_silence / _PART)
 
     def stop(self) -> None:
         self._stopped = True
-        for timer in (self._ticking, self._beating, self._waiting):
+        self._ticking.cancel()
+        for timer in (self._judging, self._beating, self._waiting):
             if timer is not None:
                 timer.cancel()
-        self._ticking = self._beating = self._waiting = None
+        self._judging = self._beating = self._waiting = None
 
     # ---- silence
 
@@ -159,26 +156,22 @@ class Liveness:
         limits = [subscription.max_silence for subscription in self._subscriptions]
         return min((limit for limit in (self._limit, *limits) if limit is not None), default=None)
 
-    def _set_tick(self, seconds: float, sooner: bool = False) -> None:
-        timer = self._ticking
-        if timer is not None and sooner:
-            if not isinstance(timer, asyncio.TimerHandle) or timer.when() <= self._loop.time() + seconds:
-                return
-            timer.cancel()
-        self._ticking = self._loop.call_later(seconds, self._tick)
+    def _tick(self) -> None:
+        if self._judging is None:
+            self._judge(None)
 
-    def _tick(self, grace: Grace | None = None) -> None:
+    def _judge(self, grace: Grace | None) -> None:
+        self._judging = None
         limit = self._shortest()
         if self._stopped or limit is None:
-            self._ticking = None
             return
         silence = self._silence(time.monotonic())
         if silence is None:
-            self._set_tick(limit / _PART)
+            self._ticking.within(limit / _PART)
             return
-        grace = grace or Grace(self._transport, silence.seconds, _ITERATIONS)
+        grace = grace or Grace(self._transport, silence.seconds)
         if grace.lasts():
-            self._ticking = self._loop.call_soon(self._tick, grace)
+            self._judging = self._loop.call_soon(self._judge, grace)
         elif self._is_normal is not None and self._callbacks.call(
             "silence_is_normal", False, self._is_normal
         ):
@@ -186,13 +179,13 @@ class Liveness:
                 return
             self._data_at = time.monotonic()
             self._topics_at.clear()  # the time of every topic begins anew
-            self._set_tick(limit / _PART)
+            self._ticking.within(limit / _PART)
         elif not self._stopped:
             self._fail(silence)
 
     def _silence(self, now: float) -> SilenceTimeout | None:
         """The error for the connection or the subscription that has been silent for too long; None if there is none."""
-        data = self._transport._data_received - self._replies
+        data = self._transport._data_received - self._no_data
         if data != self._data or self._is_paused():
             self._data = data
             self._data_at = now
@@ -214,16 +207,33 @@ class Liveness:
         transport = self._transport
         return not transport.is_disconnected and not transport.underlying_transport.is_reading()
 
-    # ---- heartbeats
+    # ---- heartbeats, and pings of the server's
 
-    def is_reply(self, payload: Any) -> bool:
-        """True if a received message answers a heartbeat."""
+    def takes(self, message: Any) -> bool:
+        """True if a received message is no data: it answers a heartbeat, or it is a ping, which is answered."""
+        if self._is_ping(message) or self._is_reply(message):
+            self._no_data += 1
+            return True
+        return False
+
+    def _is_ping(self, message: Any) -> bool:
+        return self._answer is not None and bool(
+            self._callbacks.call("answer", False, self._send_answer, self._answer, message)
+        )
+
+    def _send_answer(self, answer: Callable[[Any], str | bytes | None], message: Any) -> bool:
+        reply = answer(message)
+        if reply is None:
+            return False
+        self._outbox.answer(as_message(reply))
+        return True
+
+    def _is_reply(self, message: Any) -> bool:
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat.is_reply is None:
             return False
-        if not self._callbacks.call("is_reply", False, heartbeat.is_reply, payload):
+        if not self._callbacks.call("is_reply", False, heartbeat.is_reply, message):
             return False
-        self._replies += 1
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -234,7 +244,7 @@ class Liveness:
         if self._stopped or heartbeat is None:
             return
         self._beating = self._loop.call_later(heartbeat.every, self._beat)
-        self._outbox.beat(Urgent(heartbeat.message, None, self._beaten, self._is_wanted))
+        self._outbox.beat(QueuedMessage(heartbeat.message, None, self._beaten, self._is_wanted))
 
     def _is_wanted(self) -> bool:
         return not self._stopped
@@ -255,7 +265,7 @@ class Liveness:
         heartbeat = self._heartbeat
         if self._stopped or heartbeat is None:
             return
-        grace = grace or Grace(self._transport, heartbeat.timeout, _ITERATIONS)
+        grace = grace or Grace(self._transport, heartbeat.timeout)
         if self._is_paused():
             self._waiting = self._loop.call_later(heartbeat.timeout, self._missed)
         elif grace.lasts():

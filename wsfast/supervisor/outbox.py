@@ -1,28 +1,33 @@
-"""The queue of one connection: it sends the program's messages, heartbeats and subscriptions, in this order."""
+"""All that a supervisor sends on one connection, in its order:
+
+1. answers to the server's own pings (``answer=``),
+2. the program's messages, once the subscriptions of stage 0 are in,
+3. heartbeats,
+4. subscriptions, stage by stage.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wsfast._engine.transport import WSTransport
 from wsfast.codes import WSMsgType
 from wsfast.exceptions import ConnectionClosed
 from wsfast.supervisor.callbacks import Callbacks
-from wsfast.supervisor.errors import SubscriptionTimeout
-from wsfast.supervisor.subscriptions import Subscription, Subscriptions, made
+from wsfast.supervisor.progress import Progress, Unsubscribing
+from wsfast.supervisor.sending import ProgramMessages, QueuedMessage
+from wsfast.supervisor.subscriptions import Subscription, Subscriptions, SubscriptionState, as_message
 from wsfast.supervisor.window import Sent, Window
 
-__all__ = ["Outbox", "Urgent"]
+__all__ = ["Outbox"]
 
 # At most so many messages are sent in one callback of the event loop.
 _BATCH = 128
-
-# At most so many subscriptions wait for their acknowledgements. Each calls its `ack` for every message that arrives.
-_MOST_IN_FLIGHT = 32
 
 # Without a window: if more bytes than this are in the write buffer, the next message waits.
 _BACKLOG = 64 * 1024
@@ -30,42 +35,20 @@ _BACKLOG = 64 * 1024
 # If the kernel has not taken everything, check again in so many iterations of the loop, then at intervals in seconds.
 _ITERATIONS, _PAUSE = 2, 0.005
 
-
-class Urgent:
-    """A message that is sent before the subscriptions. `sent` is called once it was sent, or with an error."""
-
-    __slots__ = ("kind", "message", "sent", "wanted")
-
-    def __init__(
-        self,
-        message: Any,
-        kind: WSMsgType | None,
-        sent: Callable[[BaseException | None], None],
-        wanted: Callable[[], bool],
-    ) -> None:
-        self.message = message
-        self.kind = kind
-        self.sent = sent
-        self.wanted = wanted
-
-
-class _Parting:
-    """The message that ends a subscription."""
-
-    __slots__ = ("message",)
-
-    def __init__(self, message: Any) -> None:
-        self.message = message
+# At most so many answers wait. A server that sends more pings than it reads answers gets the newest answers.
+_ANSWERS = 16
 
 
 class Outbox:
     """Sends on one connection.
 
-    Timers and the methods of the supervisor call it. It has no task of its own: a task that sends waits for its message
-    to be sent, not for this object.
+    Timers and the methods of the supervisor call it. A task that sends waits for its message to be sent, not for this
+    object. The only tasks here await the program's coroutine functions, one after another.
 
-    :param urgent: the messages of the program. The supervisor owns this queue: the next connection sends the messages
-        that this one has not sent.
+    :param messages: those of the program. The supervisor owns this queue: the next connection sends the messages that
+        this one has not sent.
+    :param making_timeout: how many seconds a coroutine function may take to make a message; None is no limit
+    :param report: called with a subscription, its new state on this connection, and the server's reason
     :param fail: ends the connection
     :param changed: called when subscriptions were sent, acknowledged or ended
     """
@@ -74,9 +57,12 @@ class Outbox:
         self,
         transport: WSTransport,
         window: Window | None,
-        urgent: deque[Urgent],
+        messages: ProgramMessages,
         subscriptions: Subscriptions,
+        reply_id: Callable[[Any], Any] | None,
+        making_timeout: float | None,
         callbacks: Callbacks,
+        report: Callable[[Subscription, SubscriptionState, Any], None],
         fail: Callable[[Exception], None],
         changed: Callable[[], None],
     ) -> None:
@@ -85,21 +71,22 @@ class Outbox:
         self._sent = None if window is None else Sent(window)
         # How many frames of the connection the window has counted: at first none, not even PONGs that were sent.
         self._counted = 0
-        self._urgent = urgent
-        self._heartbeats: deque[Urgent] = deque()
-        self._subscriptions = subscriptions
-        self._pending: deque[Subscription | _Parting] = deque(subscriptions)
-        self._were_sent: set[Subscription] = set()
-        #: The subscriptions that were sent and not acknowledged, with the times at which they time out.
-        self.in_flight: dict[Subscription, float] = {}
-        self._times: dict[Subscription, int] = {}  # how often they were sent
+        self._answers: deque[QueuedMessage] = deque(maxlen=_ANSWERS)
+        self._messages = messages
+        self._heartbeats: deque[QueuedMessage] = deque()
+        self._progress = Progress(subscriptions, reply_id, callbacks, report, fail, self._progressed)
+        self._making_timeout = making_timeout
+        # The subscription whose message is being made or sent: it is in no queue.
+        self._taken: Subscription | Unsubscribing | None = None
+        self._making: asyncio.Task[str | bytes] | None = None
+        self._made: deque[str | bytes] = deque(maxlen=1)  # the message of the taken one
         self._callbacks = callbacks
         self._fail = fail
         self._changed = changed
-        self.takes_urgent = False
+        #: This is the current connection: it sends the program's messages.
+        self.is_current = False
         self.messages_sent = 0
         self._timer: asyncio.Handle | None = None
-        self._ack_timer: asyncio.Handle | None = None
         self._pumping = self._stopped = False
         self._waits = 0  # consecutive waits for the kernel
         self._unsent_since: float | None = None
@@ -107,71 +94,82 @@ class Outbox:
     # ---- for the supervisor
 
     @property
-    def is_idle(self) -> bool:
-        """A message may bypass this queue, because nothing must be sent before it."""
-        return (
-            self._sent is None
-            and not self._pumping
-            and not self._stopped
-            and not self._urgent
-            and not self._transport.write_buffer_size
-        )
+    def is_in(self) -> bool:
+        """All subscriptions are in, but for those that were refused or are late."""
+        return self._taken is None and self._progress.is_in
 
     @property
-    def is_in(self) -> bool:
-        """All subscriptions were sent, and were acknowledged if they demand it."""
-        pending = self._pending
-        while pending and isinstance(pending[0], Subscription) and pending[0] not in self._subscriptions:
-            pending.popleft()
-        return not pending and not self.in_flight
+    def expects_replies(self) -> bool:
+        """Subscriptions wait for acknowledgements, which may lie behind messages that the program has not taken."""
+        return not self._stopped and self._progress.expects_replies
+
+    @property
+    def awaits_replies(self) -> bool:
+        """:meth:`take_reply` must get every message: a reply is due, or was due and may still come."""
+        return not self._stopped and self._progress.takes_replies
 
     @property
     def number_in(self) -> int:
         """How many subscriptions are in."""
-        return sum(1 for subscription in self._subscriptions if self.has_in(subscription))
+        return self._progress.number_in
 
     def has_in(self, subscription: Subscription) -> bool:
-        return subscription in self._were_sent and subscription not in self.in_flight
+        return self._progress.has_in(subscription)
 
     def subscribe(self, subscription: Subscription) -> None:
-        self._pending.append(subscription)
+        self._progress.subscribe(subscription)
         self.pump()
 
     def unsubscribe(self, subscription: Subscription, message: Any) -> None:
-        self.in_flight.pop(subscription, None)
-        self._times.pop(subscription, None)
-        if subscription in self._were_sent:
-            self._were_sent.discard(subscription)
-            if message is not None:
-                self._pending.append(_Parting(message))
+        self._progress.unsubscribe(subscription, message)
         self.pump()
         self._changed()
 
-    def beat(self, urgent: Urgent) -> None:
-        self._heartbeats.append(urgent)
+    def beat(self, heartbeat: QueuedMessage) -> None:
+        self._heartbeats.append(heartbeat)
         self.pump()
 
-    def look(self, payload: Any) -> bool:
-        """True if a received message acknowledges a subscription."""
-        accepted = False
-        for subscription in list(self.in_flight):
-            ack = subscription.ack
-            if ack is not None and self._callbacks.call("ack", False, ack, payload):
-                accepted = True
-                if self.in_flight.pop(subscription, None) is not None:
-                    self._times.pop(subscription, None)
-        if accepted:
+    def answer(self, message: str | bytes) -> None:
+        """Answer a ping of the server's, soon: this is called amid the delivery of a message."""
+        self._answers.append(QueuedMessage(message, None, _nobody_waits, _always))
+        self._loop.call_soon(self.pump)
+
+    def take_reply(self, message: Any) -> bool:
+        """True if a received message replies to a subscription. To be called while `awaits_replies`."""
+        is_reply = not self._stopped and self._progress.take_reply(message)
+        if is_reply:
             self._loop.call_soon(self.pump)  # not here, amid the delivery of a message
             self._changed()
-        return accepted
+        return is_reply
+
+    def send_at_once(self, kind: WSMsgType, message: Any) -> bool:
+        """Send a message of the program if it need not wait, and the kernel takes it now. False if it must wait."""
+        if (
+            self._sent is not None
+            or self._pumping
+            or self._stopped
+            or self._messages
+            or self._answers
+            or self._transport.write_buffer_size
+            or not self._is_logged_in()
+        ):
+            return False
+        try:
+            self._transport.send(kind, message)
+        except ConnectionClosed:
+            return False  # it is closing: the next connection sends the message
+        self.messages_sent += 1
+        return True
 
     def stop(self) -> None:
         """Send nothing more, because the connection has ended or is about to end."""
         self._stopped = True
-        for timer in (self._timer, self._ack_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._ack_timer = None
+        self._progress.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._making is not None:
+            self._making.cancel()
 
     # ---- sending
 
@@ -183,7 +181,7 @@ class Outbox:
             self._timer.cancel()
             self._timer = None
         self._pumping = True
-        before = self._were_sent_and_in()
+        was_in = self.is_in
         try:
             delay = self._send_some()
         finally:
@@ -194,11 +192,13 @@ class Outbox:
             self._timer = self._loop.call_soon(self.pump)
         elif delay is not None:
             self._timer = self._loop.call_later(delay, self.pump)
-        if self._were_sent_and_in() != before:
+        if self.is_in != was_in:
             self._changed()
 
-    def _were_sent_and_in(self) -> tuple[int, bool]:
-        return len(self._were_sent), self.is_in
+    def _progressed(self) -> None:
+        if not self._stopped:
+            self.pump()
+            self._changed()
 
     def _send_some(self) -> float | None:
         """Send until nothing is left, and return None; or return the seconds until the next message may be sent."""
@@ -206,14 +206,18 @@ class Outbox:
             queue = self._queue()
             if queue is None:
                 return None
-            delay = self._wait()
+            delay = self._wait(queue[0] if queue else None)
             if delay is not None:
                 return delay
             try:
                 item = queue.popleft()
-            except IndexError:  # a finalizer of the program has just removed the subscription
+            except IndexError:  # a finalizer of the program has just emptied the queue
                 continue
-            if not self._send(item, queue):
+            if isinstance(item, QueuedMessage):
+                is_open = self._send_queued(item, queue)
+            else:
+                is_open = self._send_taken(item) if queue is self._made else self._take(item)
+            if not is_open:
                 return None
         return 0.0
 
@@ -221,26 +225,28 @@ class Outbox:
         """The queue whose head is the next message; None if nothing is to be sent now."""
         if self._stopped:
             return None
-        if self.takes_urgent:
-            while self._urgent and not self._urgent[0].wanted():
-                self._urgent.popleft()
-            if self._urgent:
-                return self._urgent
+        if self._answers:
+            return self._answers
+        if self.is_current and self._messages and self._is_logged_in():
+            while self._messages and not self._messages[0].is_wanted():
+                self._messages.popleft()
+            if self._messages:
+                return self._messages
         if self._heartbeats:
             return self._heartbeats
-        while self._pending:
-            first = self._pending[0]
-            if isinstance(first, _Parting):
-                return self._pending
-            if first in self._subscriptions and first not in self._were_sent:
-                return self._pending if len(self.in_flight) < _MOST_IN_FLIGHT else None
-            self._pending.popleft()
-        return None
+        if self._taken is not None:
+            return self._made or None
+        return self._progress.queue()
 
-    def _wait(self) -> float | None:
+    def _is_logged_in(self) -> bool:
+        """The subscriptions of stage 0 are in."""
+        return (self._taken is None or self._taken.stage > 0) and self._progress.is_stage_in(0)
+
+    def _wait(self, item: Any) -> float | None:
         """The seconds until a message may be sent; None if one may be sent now."""
         now = time.monotonic()
-        if self._transport.write_buffer_size > (0 if self._sent is not None else _BACKLOG):
+        must_leave = self._sent is not None or (isinstance(item, QueuedMessage) and item.expires)
+        if self._transport.write_buffer_size > (0 if must_leave else _BACKLOG):
             self._waits += 1
             return 0.0 if self._waits <= _ITERATIONS else _PAUSE
         self._waits = 0
@@ -254,91 +260,106 @@ class Outbox:
         self._counted = frames
         return self._sent.wait(now) or None
 
-    def _send(self, item: Any, queue: deque[Any]) -> bool:
-        """Send one message. False if the connection is closed; the message then remains in its queue."""
-        if isinstance(item, Subscription) and item in self._were_sent:
-            return True
+    def _send_queued(self, item: QueuedMessage, queue: deque[QueuedMessage]) -> bool:
+        """Send a message. False if the connection is closed; the message then remains in its queue."""
         try:
-            message = made(item.message)
-        except (Exception, asyncio.CancelledError) as exc:
-            self._not_made(item, exc)
-            return True
-        if isinstance(item, Subscription) and item not in self._subscriptions:
-            return True  # the function that makes the message has unsubscribed
-        kind = item.kind if isinstance(item, Urgent) else None
-        if kind is None:
-            kind = WSMsgType.TEXT if isinstance(message, str) else WSMsgType.BINARY
-        before = time.monotonic()
-        try:
-            self._transport.send(kind, message)
+            message = as_message(item.message() if callable(item.message) else item.message)
+            if not item.is_wanted():
+                return True
+            self._transmit(item.kind, message)
         except ConnectionClosed:
             queue.appendleft(item)
             self.stop()
             return False
-        except Exception as exc:  # a message that cannot be encoded, such as a lone surrogate
-            self._not_made(item, exc)
+        except (Exception, asyncio.CancelledError) as exc:  # it cannot be made, or not be encoded
+            item.settle(exc)
             return True
+        item.settle(None)
+        return True
+
+    def _transmit(self, kind: WSMsgType | None, message: str | bytes) -> None:
+        if kind is None:
+            kind = WSMsgType.TEXT if isinstance(message, str) else WSMsgType.BINARY
+        before = time.monotonic()
+        self._transport.send(kind, message)
         self.messages_sent += 1
         if self._sent is not None:
             self._sent.message(time.monotonic())
             self._counted += 1
             if self._transport.write_buffer_size:
                 self._unsent_since = before if self._unsent_since is None else self._unsent_since
-        if isinstance(item, Urgent):
-            item.sent(None)
-        elif isinstance(item, Subscription):
-            self._was_sent(item)
+
+    # ---- subscriptions, whose messages a coroutine function may make
+
+    def _take(self, item: Subscription | Unsubscribing) -> bool:
+        """Make the message of a subscription, and send it if no coroutine function makes it."""
+        self._taken = item
+        try:
+            message = item.message() if callable(item.message) else item.message
+        except (Exception, asyncio.CancelledError) as exc:
+            return self._cannot_send(item, exc)
+        if not inspect.isawaitable(message):
+            return self._send_taken(message)
+        self._making = self._loop.create_task(self._make(message))
+        self._making.add_done_callback(self._was_made)
         return True
 
-    def _not_made(self, item: Any, exc: BaseException) -> None:
-        """A message cannot be sent on any connection, because of `exc`."""
-        if isinstance(item, Urgent):
-            item.sent(exc)
-        else:
-            self._callbacks.call("message", None, _raise, exc)
-            if isinstance(item, Subscription) and isinstance(exc, Exception):
-                self._fail(exc)
+    def _send_taken(self, message: Any) -> bool:
+        """Send the message of the subscription that was taken. False if the connection is closed."""
+        taken = self._taken
+        assert taken is not None
+        try:
+            if self._progress.is_wanted(taken):  # the function that made it may have unsubscribed
+                self._transmit(None, as_message(message))
+                if isinstance(taken, Subscription):
+                    self._progress.sent(taken)
+        except ConnectionClosed:
+            self.stop()
+            return False
+        except Exception as exc:
+            return self._cannot_send(taken, exc)
+        self._taken = None
+        if self.expects_replies:
+            self._changed()  # at once: a function that makes the next message may receive the reply
+        return True
 
-    def _was_sent(self, subscription: Subscription) -> None:
-        self._were_sent.add(subscription)
-        if subscription.ack is not None:
-            self._times[subscription] = self._times.get(subscription, 0) + 1
-            self.in_flight[subscription] = time.monotonic() + subscription.ack_timeout
-            self._changed()
-            if self._ack_timer is None:
-                self._ack_timer = self._loop.call_later(subscription.ack_timeout, self._check_acks)
-            else:
-                self._sooner(subscription.ack_timeout)
+    async def _make(self, awaitable: Awaitable[Any]) -> str | bytes:
+        try:
+            return as_message(await asyncio.wait_for(awaitable, self._making_timeout))
+        except asyncio.TimeoutError as exc:
+            raise TimeoutError(
+                f"the function that makes a message took longer than {self._making_timeout:g} seconds"
+            ) from exc
 
-    # ---- missing acknowledgements
-
-    def _sooner(self, seconds: float) -> None:
-        """Let the timer fire within so many seconds."""
-        timer = self._ack_timer
-        if isinstance(timer, asyncio.TimerHandle) and timer.when() > self._loop.time() + seconds:
-            timer.cancel()
-            self._ack_timer = self._loop.call_later(seconds, self._check_acks)
-
-    def _check_acks(self) -> None:
-        self._ack_timer = None
-        if self._stopped:
+    def _was_made(self, task: asyncio.Task[str | bytes]) -> None:
+        self._making = None
+        exc = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if self._stopped or self._taken is None:
             return
-        now = time.monotonic()
-        for subscription, due in list(self.in_flight.items()):
-            if due > now:
-                continue
-            del self.in_flight[subscription]
-            times = self._times[subscription]
-            if times > subscription.retries:
-                self._fail(SubscriptionTimeout(subscription.key, times))
-                return
-            self._were_sent.discard(subscription)
-            self._pending.appendleft(subscription)
-        if self.in_flight:
-            soonest = min(self.in_flight.values()) - now
-            self._ack_timer = self._loop.call_later(max(soonest, 0.001), self._check_acks)
+        if exc is None:
+            self._made.append(task.result())
+        else:
+            self._cannot_send(self._taken, exc)
         self.pump()
+
+    def _cannot_send(self, item: Subscription | Unsubscribing, exc: BaseException) -> bool:
+        """The program's function has raised. That ends the connection if the program relies on the message."""
+        self._callbacks.call("message", None, _raise, exc)
+        if isinstance(item, Unsubscribing):
+            self._taken = None
+            return True
+        error = exc if isinstance(exc, Exception) else RuntimeError("the function of a message was cancelled")
+        self._fail(error)
+        return False
 
 
 def _raise(exc: BaseException) -> None:
     raise exc
+
+
+def _always() -> bool:
+    return True
+
+
+def _nobody_waits(exc: BaseException | None) -> None:
+    pass

@@ -1,22 +1,23 @@
-"""When the supervisor replaces a connection, and how it recognises messages that both connections received."""
+"""When the supervisor replaces a connection. How that loses no message is in merger.py."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
-from wsfast.options import check_callables, count, seconds
+from wsfast.options import check_bools, check_callables, seconds
 
-__all__ = ["Rollover", "Seen"]
+__all__ = ["Rollover"]
 
 
 class Rollover:
     """When and how the supervisor replaces a connection by a new one, without a gap.
 
-    The supervisor opens the new connection, and sends its subscriptions. It closes the old connection once the new one
-    has received the acknowledgements and its first message. If that fails, the old connection stays, and the supervisor
-    tries again.
+    The supervisor opens the new connection, and sends its subscriptions. Once these are acknowledged, the program's
+    messages are sent on it. The old connection is closed when it has brought a message that the new one has brought
+    since: then none is missing. The messages of the new one are held until the old one has ended. If the new connection
+    fails, the old one stays, and the supervisor tries again.
 
     :param after: the age, in seconds, at which a connection is replaced; None: its age does not matter
     :param jitter: the part of `after`, from 0 to 1, by which a connection may be replaced earlier, at random. So a
@@ -24,15 +25,18 @@ class Rollover:
     :param when: a function that gets each message until it returns true, for a message with which the server announces
         that it will close. If a connection that lived for less than ``min_lifetime`` was replaced, an announcement
         replaces the next one only after one of the ``delays``.
-    :param first: a function that gets the messages of the new connection, and returns true for its first message. By
-        default that is any message that no ``ack`` and no ``is_reply`` has accepted.
-    :param timeout: seconds until the new connection must have received its first message
+    :param overlap: False closes the old connection before the new one is opened, for servers that take one connection
+        for each account. A gap is counted then.
+    :param first: a function that gets the messages of the new connection until it returns true; only then the new one
+        takes over. None: acknowledgements suffice.
+    :param timeout: seconds until the new connection must have its acknowledgements, and the message for `first`. Then
+        so many seconds again until both have brought the same message; without it a gap is counted.
     :param drain_timeout: seconds that the old connection may take to close; then it is dropped
     :param retry: seconds before the next try, at least; up to a tenth of it is added at random. If ``Retry-After`` asks
         for more, the supervisor waits for that.
     """
 
-    __slots__ = ("after", "drain_timeout", "first", "jitter", "retry", "timeout", "when")
+    __slots__ = ("after", "drain_timeout", "first", "jitter", "overlap", "retry", "timeout", "when")
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Rollover:
         *,
         jitter: float = 0.1,
         when: Callable[[Any], object] | None = None,
+        overlap: bool = True,
         first: Callable[[Any], object] | None = None,
         timeout: float = 30.0,
         drain_timeout: float = 2.0,
@@ -50,7 +55,9 @@ class Rollover:
         if self.jitter > 1:
             raise ValueError(f"jitter must be from 0 to 1, not {jitter!r}")
         check_callables(when=when, first=first)
+        check_bools(overlap=overlap)
         self.when = when
+        self.overlap = overlap
         self.first = first
         self.timeout = seconds("timeout", timeout, none=None, zero=False) or 0.0
         self.drain_timeout = seconds("drain_timeout", drain_timeout, none=None) or 0.0
@@ -63,25 +70,3 @@ class Rollover:
     def pause(self) -> float:
         """The seconds to wait after a failed rollover."""
         return self.retry * (1 + 0.1 * random.random())  # noqa: S311
-
-
-class Seen:
-    """The keys of the last messages: at least `remember` of them, and at most twice as many."""
-
-    def __init__(self, remember: int) -> None:
-        self._remember = count("remember", remember, least=1) or 1
-        self._young: set[Hashable] = set()
-        self._old: set[Hashable] = set()
-        self.duplicates = 0
-
-    def is_new(self, key: Hashable) -> bool:
-        """False if a message with this key was seen before. A message with the key None is always new."""
-        if key is None:
-            return True
-        if key in self._young or key in self._old:
-            self.duplicates += 1
-            return False
-        self._young.add(key)
-        if len(self._young) >= self._remember:
-            self._old, self._young = self._young, set()
-        return True

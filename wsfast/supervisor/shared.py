@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
+import inspect
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
 from wsfast._engine.transport import WSListener
-from wsfast.listener import ListenerFactory
+from wsfast.asyncio.client import connect
+from wsfast.listener import ListenerFactory, ws_connect
 from wsfast.options import as_logger, check_callables, check_types, count, seconds
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.change import Change
+from wsfast.supervisor.connects import ConnectLimit
 from wsfast.supervisor.liveness import Heartbeat
-from wsfast.supervisor.outbox import Urgent
-from wsfast.supervisor.rollover import Rollover, Seen
+from wsfast.supervisor.rollover import Rollover
+from wsfast.supervisor.sending import ProgramMessages
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.stats import RTT
-from wsfast.supervisor.subscriptions import Subscriptions
+from wsfast.supervisor.subscriptions import Reporter, Subscription, Subscriptions, SubscriptionState
 from wsfast.supervisor.targets import Decision, Targets, URLs
 from wsfast.supervisor.window import Window
 
@@ -43,9 +45,14 @@ class Shared:
         topic: Callable[[Any], Hashable] | None,
         heartbeat: Heartbeat | None,
         rollover: Rollover | None,
+        parse: Callable[[Any], Any] | None,
         key: Callable[[Any], Hashable] | None,
         remember: int,
+        reply_id: Callable[[Any], Any] | None,
+        answer: Callable[[Any], str | bytes | None] | None,
+        connects: ConnectLimit | None,
         on_state: Callable[[StateChange], object] | None,
+        on_subscription: Callable[[Subscription, SubscriptionState, int], object] | None,
         options: dict[str, Any],
     ) -> None:
         check_callables(
@@ -54,12 +61,17 @@ class Shared:
             delays=delays,
             silence_is_normal=silence_is_normal,
             topic=topic,
+            parse=parse,
             key=key,
+            reply_id=reply_id,
+            answer=answer,
             on_state=on_state,
+            on_subscription=on_subscription,
         )
         check_types(Heartbeat, heartbeat=heartbeat)
         check_types(Rollover, rollover=rollover)
         check_types(Window, tuple, window=window)
+        check_types(ConnectLimit, connects=connects)
         self.targets = Targets(url, by_turns)
         self.listener_factory = listener_factory
         self.classify = classify
@@ -73,6 +85,10 @@ class Shared:
         self.topic = topic
         self.heartbeat = heartbeat
         self.rollover = rollover or Rollover()
+        self.parse = parse
+        self.reply_id = reply_id
+        self.answer = answer
+        self.connects = connects
         self.on_state = on_state
         self.options = options
         #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
@@ -80,43 +96,36 @@ class Shared:
         self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))
         self.callbacks = Callbacks(self.logger)
         self.subscriptions = Subscriptions()
-        self.urgent: deque[Urgent] = deque()
+        self.reporter = Reporter(on_subscription, self.callbacks, self.logger)
+        self.messages = ProgramMessages()
         self.rtt = RTT()
         self.changed = Change()
-        self._key = key
-        self._seen = Seen(remember)
-        #: Set by the supervisor. A connection calls it when it has ended or failed.
-        self.lost: Callable[[Any], None] = _nobody
+        self.key = key
+        self.remember = count("remember", remember, least=1) or 1
+        #: Messages that were dropped because another line had brought them.
+        self.duplicates = 0
+        check_options(url, listener_factory, options)
 
     @property
     def looks_at_all(self) -> bool:
-        """Every message of every connection must be inspected."""
-        return (
-            (self.heartbeat is not None and self.heartbeat.is_reply is not None)
-            or self.topic is not None
-            or self.rollover.when is not None
-            or (self.listener_factory is not None and self._key is not None)
+        """A function of the program other than ``key`` gets every message of every connection."""
+        heartbeat = self.heartbeat
+        return (heartbeat is not None and heartbeat.is_reply is not None) or any(
+            function is not None for function in (self.topic, self.rollover.when, self.answer)
         )
 
-    @property
-    def has_key(self) -> bool:
-        """Duplicates must be removed."""
-        return self._key is not None
 
-    @property
-    def duplicates(self) -> int:
-        return self._seen.duplicates
+def check_options(
+    url: URLs, listener_factory: ListenerFactory[WSListener] | None, options: dict[str, Any]
+) -> None:
+    """Refuse options with which no attempt would succeed.
 
-    def is_duplicate(self, payload: Any) -> bool:
-        """True if a message with the same key was seen before."""
-        if self._key is None:
-            return False
-        return bool(self.callbacks.call("key", False, self._is_duplicate, payload))
-
-    def _is_duplicate(self, payload: Any) -> bool:
-        assert self._key is not None
-        return not self._seen.is_new(self._key(payload))
-
-
-def _nobody(leg: object) -> None:
-    """Does nothing, until the supervisor sets its own function."""
+    :raises TypeError: there is no such option
+    """
+    parameters = inspect.signature(connect if listener_factory is None else ws_connect).parameters
+    for name in options:
+        if name not in parameters or name in ("uri", "url", "ws_listener_factory"):
+            raise TypeError(f"supervise() got an unexpected keyword argument {name!r}")
+    if listener_factory is None and not callable(url):
+        for one in [url] if isinstance(url, str) else url:
+            connect(one, **options)

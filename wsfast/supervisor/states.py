@@ -67,13 +67,15 @@ class Announcer:
         why = "" if change.cause is None else f": {type(change.cause).__name__}: {change.cause}"
         until = "" if delay is None else f" for {delay:.1f} seconds"
         gave_up = change.state is State.CLOSED and change.cause is not None
-        self.log("%s%s%s", change.state.value, until, why, extra=extra, is_error=gave_up)
+        level = "error" if gave_up else "info"
+        self.log("%s%s%s", change.state.value, until, why, extra=extra, level=level)
         if self._on_state is not None:
             self._loop.call_soon(self._callbacks.call, "on_state", None, self._on_state, change)
 
     def log(
-        self, text: str, *args: object, extra: dict[str, object] | None = None, is_error: bool = False
+        self, text: str, *args: object, extra: dict[str, object] | None = None, level: str = "info"
     ) -> None:
-        """`extra`: attributes of the record, for structured logs."""
-        log = self._logger.error if is_error else self._logger.info
-        self._loop.call_soon(functools.partial(guarded, log, text, *args, extra=extra))
+        """`extra`: attributes of the record, for structured logs; `level`: a method of the logger."""
+        if not self._loop.is_closed():
+            log = getattr(self._logger, level)
+            self._loop.call_soon(functools.partial(guarded, log, text, *args, extra=extra))

@@ -49,13 +49,13 @@ class SupervisorStats(NamedTuple):
     ``rollovers``, ``rollovers_failed``
         how many connections were replaced while they were open, and how many rollovers failed
     ``gaps``
-        how often messages may have been lost. Either no connection was open for a time, or a replaced connection ended
-        without a CLOSE that answers the supervisor's, so messages may still have been under way. See
-        :attr:`Supervisor.gaps`
+        how often messages may have been lost: a connection was lost, or was replaced without a proof that the next one
+        continues it, or messages were dropped because the program received none. It has risen before the first message
+        behind the gap is delivered. See :attr:`Supervisor.gaps`
     ``downtime``
         seconds without a connection, since the first attempt
     ``duplicates``
-        messages that were not delivered because a message with the same key had been received
+        messages that were not delivered because another connection had brought them
     ``silences``
         connections that the supervisor ended with a :class:`SupervisorTimeout`
     ``subscriptions``, ``subscriptions_in``
@@ -70,9 +70,9 @@ class SupervisorStats(NamedTuple):
     ``callback_errors``
         exceptions of the program's functions
     ``backlog``, ``backlog_age``, ``dropped``
-        messages that wait to be received, how many seconds the oldest has waited, and how many were dropped by
-        `overflow`. They are summed over all connections, see :class:`~wsfast.asyncio.backlog.Backlog`. No message waits
-        for a listener.
+        messages that wait to be received, how many seconds the oldest has waited, and how many were dropped, by
+        `overflow` or because the program received none. They are summed over all connections, see
+        :class:`~wsfast.asyncio.backlog.Backlog`. No message waits for a listener.
     """
 
     connects: int

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Hashable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from types import TracebackType
 from typing import Any
 
 from wsfast._engine.transport import WSTransport
+from wsfast.asyncio._messaging import Messages
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.codes import WSMsgType
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
-from wsfast.supervisor.core import Core
-from wsfast.supervisor.leg import Leg
-from wsfast.supervisor.outbox import Urgent
+from wsfast.options import seconds
+from wsfast.supervisor.lifecycle import Lifecycle
+from wsfast.supervisor.line import Line
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State
 from wsfast.supervisor.stats import RTT, SupervisorStats
@@ -24,7 +24,8 @@ from wsfast.supervisor.subscriptions import Message, Subscription, checked
 __all__ = ["Supervisor"]
 
 # The `decode` argument of recv(), by the number with which the engine represents it.
-_DECODE = {-1: None, 0: False, 1: True, 2: memoryview}
+_BY_TYPE = -1
+_DECODE = {_BY_TYPE: None, 0: False, 1: True, 2: memoryview}
 
 
 class Supervisor:
@@ -40,20 +41,20 @@ class Supervisor:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._core = Core(shared)
+        self._life = Lifecycle(shared)
         self._receiving = False
         self._generation = self._gaps = 0
-        # The connection whose recv() is called directly. It calls _after() when it has ended.
+        # The connection whose recv() is called directly. It calls _receive_slowly() when it has ended.
         self._direct: ClientConnection | None = None
-        self._next: Callable[[], Coroutine[Any, Any, Any]] = self._iterate
+        self._messages = Messages(None, _BY_TYPE, self._receive_slowly)
 
     # ---- begin and end
 
     async def __aenter__(self) -> Supervisor:
         """Begin to connect. This does not wait until a connection is open; :meth:`ready` does."""
-        if self._core.is_started or self._core.is_over:
+        if self._life.is_started or self._life.is_over:
             raise RuntimeError("a supervisor can be used only once")
-        self._core.start()
+        self._life.start()
         return self
 
     async def __aexit__(
@@ -71,12 +72,12 @@ class Supervisor:
         may call this at any time. In a callback of the supervisor it must do so in a task:
         ``asyncio.ensure_future(feed.close())``.
         """
-        await self._core.close()
+        await self._life.close()
 
     def abort(self) -> None:
         """Drop the connection at once, with all messages that were not sent yet, and make no other connection."""
-        self._core.check_thread()
-        self._core.abort()
+        self._life.check_thread()
+        self._life.abort()
 
     async def wait_closed(self) -> None:
         """Wait until the supervisor is over.
@@ -84,9 +85,9 @@ class Supervisor:
         :raises Exception: the reason why the supervisor gave up; nothing is raised after :meth:`close`
         """
         self._check_started()
-        await self._core.wait_over()
-        if self._core.error is not None:
-            raise self._core.error
+        await self._life.wait_over()
+        if self._life.error is not None:
+            raise self._life.error
 
     # ---- receiving
 
@@ -104,74 +105,76 @@ class Supervisor:
 
         Cancelling it is safe: no message is lost.
         """
-        if self._direct is not None:
-            return self._direct.recv(decode)
+        # As soon as a connection has given its first message, its own recv() is an attribute of this object.
         return self._receive(decode, False)
 
-    def __aiter__(self) -> Supervisor:
+    def __aiter__(self) -> AsyncIterator[Any]:
         """Iterate over the messages of one connection after another. :meth:`close` ends the iteration. If the
         supervisor gave up, the iteration raises the reason."""
-        return self
+        self._messages.follow(self._direct)
+        return self._messages
 
     def __anext__(self) -> Coroutine[Any, Any, Any]:
-        return self._next()
+        return self._messages.__anext__()
 
-    def _iterate(self) -> Coroutine[Any, Any, Any]:
-        return self._receive(None, True)
+    def _bind(self, connection: ClientConnection | None) -> None:
+        """Receive from this connection directly; None: by :meth:`_receive`."""
+        self._direct = connection
+        self._messages.follow(connection)
+        if connection is None:
+            self.__dict__.pop("recv", None)
+        else:
+            self.__dict__["recv"] = connection.recv
 
-    def _after(self, decode: int, iterates: bool) -> Coroutine[Any, Any, Any]:
-        """The engine calls this when the connection has ended and no message of it is left."""
+    def _receive_slowly(self, decode: int, iterates: bool) -> Coroutine[Any, Any, Any]:
+        """The engine calls this when there is no connection, or when it has ended and no message of it is left."""
         return self._receive(_DECODE[decode], iterates)
 
     async def _receive(self, decode: Any, iterates: bool) -> Any:
-        """The next message, by the slow path: it can wait for another connection, and it drops duplicates."""
+        """The next message, by the slow path: it can wait for another connection."""
         self._check_started()
         if self._receiving:
             raise ConcurrencyError("cannot call recv while another coroutine is already running recv")
         if self._shared.listener_factory is not None:
             raise TypeError("there is nothing to receive: the messages go to a listener")
         self._receiving = True
-        self._direct = None
-        self._next = self._iterate
+        self._bind(None)
         try:
             while True:
-                leg = await self._head(iterates)
-                connection = leg.connection
+                line = await self._head(iterates)
+                connection = line.connection
                 assert connection is not None
                 connection._successor = None
                 try:
                     message = await connection.recv(decode)
                 except ConnectionClosed:
-                    await asyncio.wait([leg.ended])  # the gaps are counted then
-                    self._drop(leg)
+                    await asyncio.wait([line.ended])  # the gaps are counted then
+                    self._drop(line)
                     continue
-                if self._shared.is_duplicate(message):
-                    continue
-                self._generation, self._gaps = leg.number, leg.gaps
-                if not self._shared.has_key:
-                    connection._successor = self._after
-                    self._direct = connection
-                    self._next = connection.__aiter__().__anext__  # type: ignore[assignment]
+                finally:
+                    connection._successor = self._receive_slowly  # also for a recv that the program has kept
+                self._generation, self._gaps = line.number, line.gaps
+                self._bind(connection)
                 return message
         finally:
             self._receiving = False
 
-    async def _head(self, iterates: bool) -> Leg:
+    async def _head(self, iterates: bool) -> Line:
         """The connection from which to receive."""
-        core = self._core
-        while not core.feeds:
-            if core.is_over:
-                if core.error is not None:
-                    raise core.error
+        life = self._life
+        while not life.feed.lines:
+            if life.is_over:
+                if life.error is not None:
+                    raise life.error
                 if iterates:
                     raise StopAsyncIteration
                 raise ConnectionClosedOK(None, None)
             await self._shared.changed.wait()
-        return core.feeds[0]
+        return life.feed.lines[0]
 
-    def _drop(self, leg: Leg) -> None:
-        feeds = self._core.feeds
-        if feeds and feeds[0] is leg:
+    def _drop(self, line: Line) -> None:
+        feeds = self._life.feed.lines
+        if feeds and feeds[0] is line:
             feeds.popleft()
             self._shared.changed.notify()
 
@@ -184,20 +187,30 @@ class Supervisor:
     def gaps(self) -> int:
         """The number of gaps before the last received message. If it has changed, messages may have been lost.
 
-        If it has not changed, no message was lost, provided that subscriptions demand acknowledgements and no
-        `overflow` drops messages. ``stats.gaps`` also counts the gaps before messages that wait to be received. A
+        If it has not changed, no message was lost, provided that each connection brings its messages in the order in
+        which the server published them, that subscriptions demand acknowledgements, and that no `overflow` drops
+        messages. ``stats.gaps`` also counts the gaps before messages that wait to be received. A
         program with a listener reads ``stats.gaps``.
         """
         return self._gaps
 
     # ---- sending
 
-    async def send(self, message: str | bytes | bytearray | memoryview, *, text: bool | None = None) -> None:
-        """Send a message as soon as a connection is open and the window has room. The message is sent before all
-        waiting heartbeats and subscriptions, and counts in the window.
+    async def send(
+        self,
+        message: str | bytes | bytearray | memoryview,
+        *,
+        text: bool | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        """Send a message as soon as a connection is open, its subscriptions of stage 0 are in, and the window has room.
+        The message is sent before all waiting heartbeats and later subscriptions, and counts in the window.
 
         :param message: ``str`` is sent as text, a bytes-like object as binary
         :param text: True sends as text, False as binary, whatever the type of `message`
+        :param ttl: seconds; None is no limit. If the message has not left within this time, because there was no
+            connection, or no room in the window or the socket, it is not sent any more.
+        :raises SendExpired: the message was not sent within `ttl`
         :raises TypeError: `message` is of another type
         :raises Exception: the reason why the supervisor gave up before the message was sent
         :raises ConnectionClosed: the supervisor was closed before the message was sent
@@ -209,45 +222,24 @@ class Supervisor:
         message = checked("message", message)
         if callable(message):
             raise TypeError(f"message must be str or bytes-like, not {message!r}")
+        if ttl is not None:
+            ttl = seconds("ttl", ttl, none="for no limit", zero=False)
         as_text = isinstance(message, str) if text is None else text
         kind = WSMsgType.TEXT if as_text else WSMsgType.BINARY
-        core = self._core
-        if core.is_over:
-            raise core.error or ConnectionClosedOK(None, None)
-        if core.leg is not None and core.leg.outbox.is_idle:
-            try:
-                core.leg.transport.send(kind, message)
-            except ConnectionClosed:
-                pass  # it is closing: the next connection sends the message
-            else:
-                core.leg.outbox.messages_sent += 1
-                return
-        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def has_been_sent(exc: BaseException | None) -> None:
-            if sent.done():
-                return
-            if exc is None:
-                sent.set_result(None)
-            else:
-                sent.set_exception(exc)
-
-        urgent = Urgent(message, kind, has_been_sent, lambda: not sent.done())
-        self._shared.urgent.append(urgent)
-        if core.leg is not None:
-            core.leg.outbox.pump()
-        try:
-            await sent
-        except asyncio.CancelledError:
-            with suppress(ValueError):
-                self._shared.urgent.remove(urgent)
-            raise
+        life = self._life
+        if life.is_over:
+            raise life.error or ConnectionClosedOK(None, None)
+        outbox = None if life.line is None else life.line.outbox
+        if outbox is None or not outbox.send_at_once(kind, message):
+            await self._shared.messages.wait_sent(message, kind, ttl, outbox)
 
     def subscribe(
         self,
         message: Message,
         *,
         key: Hashable = None,
+        id: Hashable = None,
+        stage: int = 1,
         ack: Callable[[Any], object] | None = None,
         ack_timeout: float = 10.0,
         retries: int = 3,
@@ -255,32 +247,46 @@ class Supervisor:
     ) -> Subscription:
         """Send a message now, if a connection is open, and after each connect.
 
-        :param message: str, bytes, or a function that makes it each time: with a fresh token, for instance. If the
-            function raises, the supervisor gives up, unless ``classify`` decides otherwise.
-        :param key: identifies the subscription for :meth:`unsubscribe` and ``topic``; the message itself by default. A
-            subscription replaces another one with the same key.
+        :param message: str, bytes, or a function or coroutine function that makes it each time: with a fresh token, for
+            instance. Coroutine functions run one after another, for ``open_timeout`` each at most. If a function
+            raises, the supervisor gives up, unless ``classify`` decides otherwise; it connects again after an
+            ``OSError`` or ``TimeoutError``.
+        :param key: identifies the subscription for :meth:`unsubscribe` and ``topic``, and in logs and errors; the
+            message itself by default. A subscription replaces another one with the same key. Give a login a key, so
+            that its secrets are not logged.
+        :param id: what ``reply_id`` returns for the message that acknowledges or refuses the subscription. An
+            acknowledgement is demanded then. It costs the same for any number of subscriptions.
+        :param stage: 0 is a login: :meth:`send` waits until it is in, too. A subscription is sent once all those of
+            lower stages are in. If one is refused for which others wait, the supervisor gives up with
+            :class:`SubscriptionRejected`, unless ``classify`` decides otherwise.
         :param ack: a function that gets each message while the acknowledgement is missing, and returns true for the
-            acknowledgement. That message is delivered, too. None: no acknowledgement is demanded.
+            acknowledgement. That message is delivered, too. With neither `ack` nor `id` no acknowledgement is demanded.
         :param ack_timeout: seconds until the message is sent again
-        :param retries: how often it is sent again before the supervisor ends the connection with
-            :class:`SubscriptionTimeout`
+        :param retries: how often it is sent again. If no acknowledgement comes, the supervisor ends the connection with
+            :class:`SubscriptionTimeout`. But if the server has answered others of the same stage, and none wait for
+            this one, it is left alone on this connection: see :attr:`SubscriptionState.LATE`.
         :param max_silence: seconds without a message whose ``topic`` is `key`, after which the supervisor ends the
             connection with :class:`SilenceTimeout`
+        :raises ValueError: another subscription has the same id
         """
+        if id is not None and self._shared.reply_id is None:
+            raise TypeError("id of a subscription needs reply_id=, a function that returns the id of a reply")
         if max_silence is not None and self._shared.topic is None:
             raise TypeError(
                 "max_silence of a subscription needs topic=, a function that returns the key of a message"
             )
-        self._core.check_thread()
-        subscription = Subscription(message, key, ack, ack_timeout, retries, max_silence)
+        self._life.check_thread()
+        subscription = Subscription(message, key, id, stage, ack, ack_timeout, retries, max_silence)
         former = self._shared.subscriptions.get(subscription.key)
         self._shared.subscriptions.add(subscription)
-        for leg in list(self._core.legs):
-            if leg.is_open:
+        for line in list(self._life.lines):
+            if line.is_open:
                 if former is not None:
-                    leg.outbox.unsubscribe(former, None)
-                leg.outbox.subscribe(subscription)
-                leg.liveness.subscribed(subscription)
+                    line.outbox.unsubscribe(former, None)
+                line.outbox.subscribe(subscription)
+                line.liveness.subscribed(subscription)
+        if self._life.feed.merger is not None:
+            self._life.feed.merger.again()
         return subscription
 
     def unsubscribe(self, key: Hashable, message: Message | None = None) -> bool:
@@ -290,7 +296,7 @@ class Supervisor:
         :param message: is sent if the subscription was sent; None sends nothing
         :returns: False if there is no such subscription
         """
-        self._core.check_thread()
+        self._life.check_thread()
         if isinstance(key, Subscription):
             if key not in self._shared.subscriptions:
                 return False  # it was removed or replaced already
@@ -300,22 +306,23 @@ class Supervisor:
         subscription = self._shared.subscriptions.remove(key)
         if subscription is None:
             return False
-        for leg in list(self._core.legs):
-            if leg.is_open:
-                leg.outbox.unsubscribe(subscription, message)
+        for line in list(self._life.lines):
+            if line.is_open:
+                line.outbox.unsubscribe(subscription, message)
         return True
 
     async def ready(self) -> None:
-        """Wait until a connection is open and all subscriptions are in: sent, and acknowledged if they demand it.
+        """Wait until a connection is open and all subscriptions are in: sent, and acknowledged if they demand it. Those
+        that the server has refused, and those that are late, do not count.
 
         :raises Exception: the reason why the supervisor gave up
         :raises ConnectionClosed: the supervisor was closed
         """
         self._check_started()
-        core = self._core
-        while core.leg is None or not core.leg.outbox.is_in:
-            if core.is_over:
-                raise core.error or ConnectionClosedOK(None, None)
+        life = self._life
+        while life.line is None or not life.line.outbox.is_in:
+            if life.is_over:
+                raise life.error or ConnectionClosedOK(None, None)
             await self._shared.changed.wait()
 
     async def roll_over(self) -> bool:
@@ -326,35 +333,49 @@ class Supervisor:
             connection is open.
         """
         self._check_started()
-        return await self._core.ask_to_roll_over()
+        return await self._life.ask_to_roll_over()
+
+    def drop(self, reason: str | Exception) -> None:
+        """Replace the connection because the program does not trust it any more: its checksum is wrong, say.
+
+        A new connection takes its place without a gap, see :class:`Rollover`. If that fails, or without ``overlap``,
+        the connection ends, `classify` gets the reason, and the supervisor connects again. Does nothing if no
+        connection is open.
+
+        :param reason: what the connection ended with; a str becomes a :exc:`ConnectionAbortedError`
+        """
+        self._check_started()
+        if not isinstance(reason, (str, Exception)):
+            raise TypeError(f"reason must be a str or an exception, not {reason!r}")
+        self._life.drop(ConnectionAbortedError(reason) if isinstance(reason, str) else reason)
 
     # ---- state and counts
 
     @property
     def state(self) -> State:
         """The current state."""
-        return self._core.state
+        return self._life.state
 
     @property
     def cause(self) -> BaseException | None:
         """The error of the last connection or attempt; None if nothing has failed since a connection was last open."""
-        return self._core.cause
+        return self._life.cause
 
     @property
     def next_attempt(self) -> float | None:
         """The time of the next attempt, by ``loop.time()``; None unless the state is WAITING."""
-        return self._core.next_attempt
+        return self._life.next_attempt
 
     @property
     def transport(self) -> WSTransport | None:
         """The transport of the current connection; None if no connection is open."""
-        return None if self._core.leg is None else self._core.leg.transport
+        return None if self._life.line is None else self._life.line.transport
 
     @property
     def connection(self) -> ClientConnection | None:
         """The current connection, if there is no listener factory; None if no connection is open. Send with the
         supervisor's :meth:`send`: the window counts messages that are sent on the connection only afterwards."""
-        return None if self._core.leg is None else self._core.leg.connection
+        return None if self._life.line is None else self._life.line.connection
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -370,40 +391,41 @@ class Supervisor:
     def stats(self) -> SupervisorStats:
         """The counts so far. Any thread may read them; in a thread other than the event loop's they may be a moment
         old."""
-        core, shared, leg = self._core, self._shared, self._core.leg
+        life, shared, line = self._life, self._shared, self._life.line
+        merger = None if shared.listener_factory is not None else life.feed.merger
         # Copy the sets in one step each, because the event loop's thread may change them while another thread reads.
-        legs, feeds = list(core.legs), list(core.feeds)
-        current = [one.transport._stats() for one in legs]
-        backlogs = [one.connection.backlog for one in {*legs, *feeds} if one.connection is not None]
+        lines, feeds = list(life.lines), list(life.feed.lines)
+        current = [one.transport._stats() for one in lines]
+        backlogs = [one.connection.backlog for one in {*lines, *feeds} if one.connection is not None]
         return SupervisorStats(
-            connects=core.connects,
-            failures=dict(core.failures),
-            rollovers=core.rollovers,
-            rollovers_failed=core.rollovers_failed,
-            gaps=core.gaps,
-            downtime=core.downtime,
+            connects=life.connects,
+            failures=dict(life.failures),
+            rollovers=life.rollovers,
+            rollovers_failed=life.rollovers_failed,
+            gaps=life.feed.gaps,
+            downtime=life.downtime,
             duplicates=shared.duplicates,
-            silences=core.silences,
+            silences=life.silences,
             subscriptions=len(shared.subscriptions),
-            subscriptions_in=0 if leg is None else leg.outbox.number_in,
-            messages_sent=core.messages_sent + sum(one.outbox.messages_sent for one in legs),
-            frames_received=core.frames_received + sum(stats.frames_received for stats in current),
-            bytes_received=core.bytes_received + sum(stats.bytes_received for stats in current),
-            age=None if leg is None else leg.life,
-            silence=None if leg is None else time.monotonic() - leg.liveness.data_at,
+            subscriptions_in=0 if line is None else line.outbox.number_in,
+            messages_sent=life.messages_sent + sum(one.outbox.messages_sent for one in lines),
+            frames_received=life.frames_received + sum(stats.frames_received for stats in current),
+            bytes_received=life.bytes_received + sum(stats.bytes_received for stats in current),
+            age=None if line is None else line.life,
+            silence=None if line is None else time.monotonic() - line.liveness.data_at,
             callback_errors=shared.callbacks.errors,
-            backlog=sum(backlog.depth for backlog in backlogs),
+            backlog=sum(backlog.depth for backlog in backlogs) + (0 if merger is None else merger.held),
             backlog_age=max((backlog.age for backlog in backlogs if backlog.age is not None), default=None),
-            dropped=core.dropped + sum(one.dropped for one in legs),
+            dropped=life.dropped + life.feed.dropped + sum(one.dropped for one in lines),
         )
 
     def __reduce__(self) -> Any:
         raise TypeError("a Supervisor cannot be copied or pickled")
 
     def __repr__(self) -> str:
-        return f"<Supervisor {self.state.value} {self._core.connects} connects>"
+        return f"<Supervisor {self.state.value} {self._life.connects} connects>"
 
     def _check_started(self) -> None:
-        if not self._core.is_started and not self._core.is_over:
+        if not self._life.is_started and not self._life.is_over:
             raise RuntimeError("a supervisor must be entered with async with")
-        self._core.check_thread()
+        self._life.check_thread()

@@ -1,1 +1,18 @@
-"""The blocking client: websockets' sync client, name for name, on Rust."""
+"""The blocking client: websockets' sync client, name for name, on Rust; and :func:`supervise`, which is neither."""
+
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["supervise"]
+
+if TYPE_CHECKING:
+    from wsfast.supervisor.blocking import supervise
+else:
+
+    def __getattr__(name: str) -> Any:
+        """What needs asyncio is imported with its first use."""
+        if name != "supervise":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from wsfast.supervisor.blocking import supervise
+
+        globals()[name] = supervise
+        return supervise

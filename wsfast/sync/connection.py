@@ -325,11 +325,6 @@ class ClientConnection(Connection, Identity):
         self._end()
         raise self._exception()
 
-    def _must_wait_to_send(self) -> bool:
-        """True if the kernel does not take all bytes that were sent."""
-        lib.wst_cork(self._handle, 1)
-        return bool(lib.wst_cork(self._handle, 0) == lib.WST_BLOCKED)
-
     def _flush(self) -> None:
         while result := lib.wst_flush(self._handle):
             if result == lib.WST_PONG:

@@ -1,4 +1,22 @@
-"""The main task of a supervisor: it opens one connection after another, or replaces one by another."""
+"""The life of a supervisor: one task connects, waits, and replaces connections.
+
+| state        | event                                             | next                                       |
+|--------------|---------------------------------------------------|--------------------------------------------|
+| CONNECTING   | a connection is open                              | OPEN                                       |
+|              | the attempt failed                                | WAITING, or CLOSED if it is time           |
+| WAITING      | the delay is over                                 | CONNECTING                                 |
+| OPEN         | the connection ended: a gap                       | WAITING, or CLOSED                         |
+|              | a rollover is due                                 | ROLLING_OVER                               |
+| ROLLING_OVER | the new connection is in, and takes over          | OPEN; the old one stays until merged       |
+|              | the new one failed                                | OPEN with the old one                      |
+|              | the old one ended: a gap                          | CONNECTING until the new one takes over    |
+|              | without overlap: the old one is closed, a gap     | CONNECTING                                 |
+| OPEN, two    | the old one ended: a gap unless there is a proof  | OPEN                                       |
+| lines merged | the new one ended before the old one was closed   | OPEN with the old one                      |
+| any          | close(), abort()                                  | CLOSED                                     |
+
+What happens to the messages of two lines meanwhile is in merger.py.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +25,32 @@ import math
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from typing import Any
 
 from wsfast._opening.reconnecting import least_delay, process_exception
 from wsfast.exceptions import ConnectionClosed, WebSocketException
 from wsfast.supervisor.backoff import Backoff
-from wsfast.supervisor.errors import SupervisorTimeout
-from wsfast.supervisor.leg import Leg
+from wsfast.supervisor.errors import SubscriptionRejected, SupervisorTimeout
+from wsfast.supervisor.feed import Feed
+from wsfast.supervisor.line import Line, open_line
+from wsfast.supervisor.merger import Merger, Phase
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import Announcer, State, StateChange
 from wsfast.supervisor.targets import Decision
 
-__all__ = ["Core"]
+__all__ = ["Lifecycle"]
 
-# At most so many connections may hold messages that the program has not received. The supervisor does not keep on
-# connecting for a program that does not receive. Each connection may hold as much as an inbox does.
-_MOST_FEEDS = 3
+# If as many connections hold messages as may do so, and the program has received nothing for so many seconds, the
+# messages of the oldest one are dropped: a program that only sends must not be left without a connection.
+_PATIENCE = 5.0
 
 
 class _NoTargetError(Exception):
     """The program's function has returned no target. ``__cause__`` is the reason."""
 
 
-class Core:
+class Lifecycle:
     """One task does everything here, so there is never more than one attempt to connect at a time.
 
     This object never calls a function of the program while its own state is half changed. on_state and the logger run
@@ -44,19 +64,21 @@ class Core:
         self.cause: BaseException | None = None
         self.next_attempt: float | None = None
         #: The open connection that messages are sent on.
-        self.leg: Leg | None = None
-        #: The connections from which the program receives, in their order.
-        self.feeds: deque[Leg] = deque()
+        self.line: Line | None = None
+        self.feed = Feed()
         #: The reason why the supervisor gave up; None if the program has closed it.
         self.error: BaseException | None = None
         self.is_over = False
         #: All connections whose transport has not disconnected yet.
-        self.legs: set[Leg] = set()
+        self.lines: set[Line] = set()
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._announcer: Announcer
         self._is_closing = False
         self._is_wanted = False  # the program has asked for a rollover
+        self._reason: BaseException | None = (
+            None  # why the program does not want the current connection any more
+        )
         # Limits how soon announcements are heeded if servers announce their end shortly after one another.
         self._successions = Backoff(shared.delays, shared.min_lifetime)
         # When announcements are heeded, and when the next rollover may be tried, by time.monotonic().
@@ -66,7 +88,7 @@ class Core:
         # Done when the supervisor is over.
         self._over: asyncio.Future[None]
         # Counters.
-        self.connects = self.rollovers = self.rollovers_failed = self.gaps = self.silences = 0
+        self.connects = self.rollovers = self.rollovers_failed = self.silences = 0
         self.failures: Counter[str] = Counter()
         self._downtime = 0.0
         self._down_since: float | None = None
@@ -80,7 +102,6 @@ class Core:
         self._thread = threading.get_ident()
         self._over = self._loop.create_future()
         self._announcer = Announcer(self._shared.on_state, self._shared.callbacks, self._shared.logger)
-        self._shared.lost = self._lost
         self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._finished)
 
@@ -98,8 +119,8 @@ class Core:
             await self.wait_over()
 
     def abort(self) -> None:
-        for leg in list(self.legs):
-            leg.abort()
+        for line in list(self.lines):
+            line.abort()
         self._stop()
 
     def _stop(self) -> bool:
@@ -133,18 +154,18 @@ class Core:
             if sys.version_info >= (3, 11) and not self._is_cancelled:
                 raise RuntimeError("a function of the program was cancelled") from exc
         finally:
-            self.leg = None
+            self.line = None
             await self._close_all()
 
     async def _close_all(self) -> None:
         try:
-            for leg in list(self.legs):
-                leg.close()
-            for leg in list(self.legs):
-                await leg.wait_closed()
+            for line in list(self.lines):
+                line.close()
+            if self.lines:
+                await asyncio.wait([line.ended for line in self.lines])
         except asyncio.CancelledError:  # the task was cancelled again: do not wait any longer
-            for leg in list(self.legs):
-                leg.abort()
+            for line in list(self.lines):
+                line.abort()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
@@ -152,10 +173,7 @@ class Core:
         self.is_over = True
         self._down(time.monotonic())
         self._answer(False)
-        urgent = list(self._shared.urgent)
-        self._shared.urgent.clear()
-        for message in urgent:
-            message.sent(self.error or ConnectionClosed(None, None))
+        self._shared.messages.fail(self.error or ConnectionClosed(None, None))
         self._over.set_result(None)
         self._set(State.CLOSED, self.error)
         self._shared.changed.notify()
@@ -166,46 +184,44 @@ class Core:
         self._down_since = time.monotonic()
         self._backoff.begin(self._down_since)
         while True:
-            leg: Leg | None = await self._connect()
-            while leg is not None:
-                self._take(leg)
-                leg = await self._live(leg)
+            line: Line | None = await self._connect()
+            while line is not None:
+                self._take(line)
+                line = await self._live(line)
 
-    async def _connect(self) -> Leg:
+    async def _connect(self) -> Line:
         """Try until a connection is open. Raises the error of the last attempt if the supervisor gives up."""
         while True:
-            while self._is_full():
-                await self._shared.changed.wait()
+            await self._make_room(None)
             self._set(State.CONNECTING, self.cause)
-            leg = Leg(self._shared)
             try:
-                await self._open(leg)
+                return await self._open(None)
             except Exception as exc:
+                self._answer(False)
                 self._backoff.failed()
                 error = _why(exc)
                 self._shared.targets.failed(self._decide(error, _of_opening(exc)))
                 await self._wait(error)
-            else:
-                return leg
 
-    async def _open(self, leg: Leg) -> None:
+    async def _open(self, merger: Merger | None) -> Line:
         """Open a connection. An exception is counted before it is raised."""
         shared = self._shared
         try:
-            url, options = await self._target()
-            await leg.open(url, options)
+            target = await self._target()
+            if shared.connects is not None:
+                await shared.connects.wait()
+            line = await open_line(shared, self.connects + 1, target, merger, self._lost, self.lines)
         except (Exception, asyncio.CancelledError) as exc:
             error = self._not_cancelled(exc)
             self._count(_why(error))
             raise error from error.__cause__
         self.connects += 1
-        leg.number = self.connects
-        self.legs.add(leg)
-        leg.ended.add_done_callback(lambda _: self._gone(leg))
+        line.ended.add_done_callback(lambda _: self._gone(line))
         if self._is_cancelled:
             raise asyncio.CancelledError
-        leg.outbox.pump()
+        line.outbox.pump()
         shared.changed.notify()
+        return line
 
     async def _target(self) -> tuple[str, dict[str, Any]]:
         try:
@@ -227,81 +243,127 @@ class Core:
         error.__cause__ = exc
         return error
 
-    def _is_full(self) -> bool:
-        """True if as many connections hold messages as may do so. A connection that has ended and holds no message does
-        not count, because the program may only send and never receive."""
-        if len(self.feeds) >= _MOST_FEEDS:
-            self.feeds = deque(leg for leg in self.feeds if not leg.is_spent)
-        return len(self.feeds) >= _MOST_FEEDS
+    async def _make_room(self, line: Line | None) -> None:
+        """Wait until another connection may be opened, or the line has ended."""
+        feed = self.feed
+        while feed.is_full and (line is None or line.is_open):
+            head, waiting = feed.lines[0], feed.lines[0].waiting
+            until = time.monotonic() + _PATIENCE
+            while feed.is_full and feed.lines[0] is head and head.waiting == waiting:
+                left = until - time.monotonic()
+                if left > 0 or not head.ended.done():
+                    await self._sleep(max(left, 0.1))
+                    continue
+                text = "the program receives nothing: %d messages were dropped, so that the supervisor can connect"
+                self._announcer.log(text, feed.discard_oldest(), level="warning")
 
-    def _take(self, leg: Leg) -> None:
+    def _take(self, line: Line) -> None:
         """Make this connection the current one."""
-        if self._down_since is not None and self.leg is None and self.connects > 1:
-            self.gaps += 1
         if self._down_since is not None:
             self._downtime += time.monotonic() - self._down_since
             self._down_since = None
-        self.leg = leg
-        leg.gaps = self.gaps
-        if leg.connection is not None:
-            self.feeds.append(leg)
-        leg.outbox.takes_urgent = True
+        self.line = line
+        self.feed.append(line)
+        for one in self.lines:
+            one.outbox.is_current = one is line
+        if self.feed.merger is not None and self.feed.merger.new is line:
+            self.feed.merger.take_over()
         self._set(State.OPEN, None)
-        if not leg.is_open:
-            self._lost(leg)  # it has ended since it was opened
-        leg.outbox.pump()
+        self._answer(True)
+        if not line.is_open:
+            self._lost(line)  # it has ended since it was opened
+        line.outbox.pump()
         self._shared.changed.notify()
 
-    async def _live(self, leg: Leg) -> Leg | None:
-        """Wait until the connection has ended or was replaced. Returns the new connection, or None."""
-        age = self._shared.rollover.age()
-        due = math.inf if age is None else leg.opened_at + age
-        while leg.is_open:
-            left = (min(due, self._heeds_at) if leg.is_announced else due) - time.monotonic()
+    async def _live(self, line: Line) -> Line | None:
+        """Wait until the connection has ended or was replaced. Returns the next connection, or None."""
+        rollover = self._shared.rollover
+        age = rollover.age()
+        due = max(math.inf if age is None else line.opened_at + age, self._retries_at)
+        while line.is_open:
+            left = (min(due, self._heeds_at) if line.is_announced else due) - time.monotonic()
             if not self._is_wanted and left > 0:
                 await self._sleep(None if left == math.inf else left)
                 continue
-            successor = await self._roll_over(leg)
+            if not rollover.overlap:
+                await self._close_first(line)
+                return None
+            successor = await self._roll_over(line)
             if successor is not None:
                 return successor
-            due = self._heeds_at = self._retries_at
-        await self._reconnect(leg)
+            due = max(due, self._retries_at)
+            self._heeds_at = max(self._heeds_at, self._retries_at)
+            if self._reason is not None:
+                line.fail(self._reason)
+        if self.line is not None:
+            return self.line  # this one was to take the place of that one, and has ended before
+        await self._reconnect(line)
         return None
 
-    def _lost(self, leg: Leg) -> None:
+    def _lost(self, line: Line) -> None:
         """A connection has ended or failed. This is called immediately, before the main task notices."""
-        if leg.is_superseded:
-            self._account(leg)
-        if leg is not self.leg:
-            return
-        self.leg = None
+        merger = self.feed.merger
+        if merger is not None and line is merger.old and merger.phase in (Phase.HOLDING, Phase.CLOSING):
+            self._lost_old(merger)
+        elif merger is not None and line is merger.new and merger.has_taken_over:
+            if merger.phase is Phase.HOLDING and merger.old.is_open:
+                self._fall_back(merger)
+            elif merger.phase is Phase.CLOSING:
+                merger.old.abort()  # all that it could still bring is here
+        if line is self.line:
+            self._lost_current(line)
+
+    def _lost_current(self, line: Line) -> None:
+        self.line = None
         now = time.monotonic()
         self._down_since = now
-        self._backoff.ended(leg.life, now)
-        error = leg.error
+        self._backoff.ended(line.life, now)
+        merger = self.feed.merger
+        if (merger is None or line is not merger.old) and not self._is_cancelled:
+            self.feed.gaps += 1
+        error = line.error
         self._count(error)
         if self.state is State.ROLLING_OVER:
             self._set(State.CONNECTING, error)
         self._shared.changed.notify()
 
-    def _account(self, leg: Leg) -> None:
-        """A connection that was replaced has ended. If messages may still have been under way on it, count a gap before
-        each later connection."""
-        if leg.is_drained or self._is_cancelled:
-            return
-        self.gaps += 1
-        for later in self.feeds:
-            later.gaps += later.number > leg.number
-        self._count(leg.error)
-        self._announcer.log("a connection that was replaced has ended before its drain: %s", leg.error)
+    def _lost_old(self, merger: Merger) -> None:
+        """The old one of two merged lines has ended. Count a gap before the new one's messages unless there is a proof
+        that none is missing."""
+        was_closing = merger.phase is Phase.CLOSING
+        why = merger.end_old() if self._is_cancelled else self.feed.lost_old(merger)
+        if why is not None and merger.has_taken_over and not self._is_cancelled:
+            text = "messages may be missing after a connection was replaced: %s"
+            self._announcer.log(text, why, level="warning")
+        if not was_closing and merger.old is not self.line:
+            self._count(merger.old.error)
+        self._loop.call_soon(self._release, merger)  # not here: it runs the program's functions
 
-    async def _reconnect(self, leg: Leg) -> None:
+    def _release(self, merger: Merger) -> None:
+        self.feed.release(merger)
+        self._shared.changed.notify()
+
+    def _fall_back(self, merger: Merger) -> None:
+        """The new one of two merged lines has ended, and the old one is still there."""
+        new, old = merger.new, merger.old
+        assert new is not None
+        self.feed.withdraw(merger)
+        self.rollovers -= 1
+        self._rollover_failed(new.error)
+        self._count(new.error)
+        self.line = old
+        old.outbox.is_current = True
+        old.outbox.pump()
+
+    async def _reconnect(self, line: Line) -> None:
         """Wait for the next attempt after the end of a connection."""
         self._is_wanted = False
         self._answer(False)
-        error = leg.error
-        decision = self._decide(error, _of_end(error))
-        if leg.life >= self._shared.min_lifetime:
+        error = line.error
+        default = Decision.NEXT_URL if error is self._reason else _of_end(error)
+        self._reason = None
+        decision = self._decide(error, default)
+        if line.life >= self._shared.min_lifetime:
             self._shared.targets.lived()
         else:
             self._backoff.failed()
@@ -331,20 +393,20 @@ class Core:
             if timer is not None:
                 timer.cancel()
 
-    def _gone(self, leg: Leg) -> None:
-        self.legs.discard(leg)
-        stats = leg.transport.stats
-        self.messages_sent += leg.outbox.messages_sent
+    def _gone(self, line: Line) -> None:
+        self.lines.discard(line)
+        stats = line.transport.stats
+        self.messages_sent += line.outbox.messages_sent
         self.frames_received += stats.frames_received
         self.bytes_received += stats.bytes_received
-        self.dropped += leg.dropped
+        self.dropped += line.dropped
 
     # ---- rolling over
 
     def ask_to_roll_over(self) -> asyncio.Future[bool]:
         """The future result of the next rollover. Begins a rollover if none is under way."""
         asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if self.leg is None:
+        if self.line is None:
             asked.set_result(False)
         else:
             self._asked.add(asked)
@@ -356,57 +418,91 @@ class Core:
             self._is_wanted = True
             self._shared.changed.notify()
 
-    async def _roll_over(self, old: Leg) -> Leg | None:
-        """Open a connection that takes the place of the old one, and drain the old one. Returns the new connection, or
-        None if the rollover failed or the old connection ended first.
+    def drop(self, reason: BaseException) -> None:
+        """Replace the current connection. If that fails, end it because of `reason`."""
+        line = self.line
+        if line is None:
+            return
+        self._reason = reason
+        if self._shared.rollover.overlap:
+            self._want_rollover()
+        else:
+            line.fail(reason)
+
+    async def _roll_over(self, old: Line) -> Line | None:
+        """Open a connection that takes the place of the old one. Returns the new connection, or None if the rollover
+        failed or the old connection ended first.
 
         If the old connection ends while the new one is being prepared, the new one replaces it as soon as it is open.
         """
-        while self._is_full() and old.is_open:
+        while self.feed.merger is not None and old.is_open:  # it has taken the place of another one itself
             await self._shared.changed.wait()
+        await self._make_room(old)
         if not old.is_open:
             return None
         self._is_wanted = False
         self._set(State.ROLLING_OVER, None)
-        new = Leg(self._shared, succeeds=True)
+        self.feed.merger = merger = Merger(old, self._shared)
         try:
-            await self._prepare(new, old)
+            new = await self._prepare(merger)
             if not old.is_open:
                 self._decide(old.error, _of_end(old.error))
         except Exception as exc:
-            self.rollovers_failed += 1
-            error = _why(exc)
-            self._asked_until = time.monotonic() + least_delay(error)
-            self._retries_at = max(time.monotonic() + self._shared.rollover.pause(), self._asked_until)
-            self._announcer.log("rollover failed: %s: %s", type(error).__name__, error)
-            if new.opened_at:
-                new.abort()
+            self._abandon(merger)
+            self._rollover_failed(_why(exc))
             if old.is_open:
                 self._set(State.OPEN, None)
             self._answer(False)
             return None
+        except asyncio.CancelledError:
+            self._abandon(merger)
+            raise
+        self._reason = None
         if old.is_open:
             self.rollovers += 1
             self._heeds_at = self._next_heed(old.life)
-            old.drain(self._shared.rollover.drain_timeout)
-        self._answer(True)
         return new
 
-    async def _prepare(self, new: Leg, old: Leg) -> None:
+    def _abandon(self, merger: Merger) -> None:
+        """The new line will not take the place of the old one."""
+        self.feed.withdraw(merger)
+        if merger.new is not None:
+            merger.new.abort()
+
+    def _rollover_failed(self, error: BaseException) -> None:
+        self.rollovers_failed += 1
+        self._asked_until = time.monotonic() + least_delay(error)
+        self._retries_at = max(time.monotonic() + self._shared.rollover.pause(), self._asked_until)
+        self._announcer.log("rollover failed: %s: %s", type(error).__name__, error)
+
+    async def _prepare(self, merger: Merger) -> Line:
         """Open the new connection, and wait until it can take the place of the old one."""
-        await self._open(new)
+        new, old = await self._open(merger), merger.old
         timeout = self._shared.rollover.timeout
         until = self._loop.time() + timeout
-        while new.is_open and old.is_open and not new.is_prepared:
+        while new.is_open and old.is_open and not new.is_in:
             left = until - self._loop.time()
             if left <= 0:
-                error = TimeoutError(f"no first message, or no acknowledgements, within {timeout:g} seconds")
+                error = TimeoutError(f"no acknowledgements, or no first message, within {timeout:g} seconds")
                 self._count(error)
                 raise error
             await self._sleep(left)
         if not new.is_open:
             self._count(new.error)
             raise _EndedError from new.error
+        return new
+
+    async def _close_first(self, line: Line) -> None:
+        """Close the connection before the next one is opened, for servers that allow one only."""
+        self._is_wanted = False
+        self._set(State.ROLLING_OVER, None)
+        self.rollovers += 1
+        self.feed.gaps += 1
+        self._heeds_at = self._next_heed(line.life)
+        self._down_since = time.monotonic()
+        self.line = None
+        line.close(timeout=self._shared.rollover.drain_timeout)
+        await asyncio.wait([line.ended])
 
     def _next_heed(self, life: float) -> float:
         """The time from which an announcement of the server may replace the new connection, by time.monotonic().
@@ -457,7 +553,7 @@ class Core:
 
     def _set(self, state: State, cause: BaseException | None) -> None:
         previous, self.state, self.cause = self.state, state, cause
-        number = None if self.leg is None else self.leg.number
+        number = None if self.line is None else self.line.number
         self._announcer.announce(StateChange(state, previous, cause, self.next_attempt), number)
 
 
@@ -482,6 +578,8 @@ def _of_opening(exc: Exception) -> Decision:
 
 def _of_end(error: BaseException) -> Decision:
     """The decision after the end of a connection. An exception of the program is a bug, which would occur again."""
+    if isinstance(error, SubscriptionRejected):
+        return Decision.GIVE_UP  # such as wrong credentials
     if isinstance(error, (WebSocketException, OSError, EOFError, asyncio.TimeoutError, TimeoutError)):
         return Decision.NEXT_URL
     return Decision.GIVE_UP

@@ -1,0 +1,479 @@
+"""One connection of a supervisor, from its opening to its end, and what is done with each of its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from wsfast._engine.messages import Messages, show_messages
+from wsfast._engine.transport import WSListener, WSTransport
+from wsfast.asyncio.client import connect
+from wsfast.asyncio.connection import ClientConnection
+from wsfast.exceptions import ConnectionClosed
+from wsfast.listener import ListenerFactory, Overseeing, make_listener, ws_connect
+from wsfast.supervisor.liveness import Liveness
+from wsfast.supervisor.merger import Keys, Merger, Phase
+from wsfast.supervisor.outbox import Outbox
+from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.subscriptions import Subscription, SubscriptionState
+
+__all__ = ["Line", "open_line"]
+
+# Seconds that a server has to end the TCP connection once it has sent CLOSE. No message can follow the CLOSE, and the
+# supervisor waits for the end of the connection before it opens the next one.
+_GOODBYE = 1.0
+
+# What parse= returns no message as.
+_UNPARSED = object()
+
+# Who is shown the messages: nobody, only key=, or all that may want to see them.
+_NOBODY, _KEY, _ALL = range(3)
+
+
+async def open_line(
+    shared: Shared,
+    number: int,
+    target: tuple[str, dict[str, Any]],
+    merger: Merger | None,
+    lost: Callable[[Line], None],
+    lines: set[Line],
+) -> Line:
+    """Connect. If this raises, no connection is left open. Most parameters are those of :class:`Line`.
+
+    :param lines: the line is added when it is made
+    """
+    url, overrides = target
+    options = {**shared.options, **overrides}
+    options.setdefault("ping_histogram", shared.rtt)
+    close_timeout: float | None = options.get("close_timeout", 10)
+    made: list[Line] = []
+
+    def make(
+        transport: WSTransport, receiver: WSListener, connection: ClientConnection | None = None
+    ) -> None:
+        if close_timeout is None or close_timeout > _GOODBYE:
+            transport._set_close_timeout(_GOODBYE)
+        made.append(Line(shared, number, transport, receiver, connection, close_timeout, merger, lost))
+        lines.add(made[0])
+
+    try:
+        if shared.listener_factory is None:
+            make_connection = options.pop("create_connection", None) or ClientConnection
+
+            def create(*args: Any, **kwargs: Any) -> ClientConnection:
+                connection: ClientConnection = make_connection(*args, **kwargs)
+                make(connection.protocol, connection.listener, connection)
+                return connection
+
+            await connect(url, create_connection=create, **options)
+        else:
+            await ws_connect(_Factory(shared.listener_factory, make), url, **options)
+    except BaseException:
+        for line in made:
+            line.stop()
+            lines.discard(line)
+        raise
+    made[0].open()
+    return made[0]
+
+
+class Line:
+    """One connection, made when its opening handshake is over, before its first message.
+
+    It inspects messages only while a function of the program, an acknowledgement or a merger needs them. Otherwise the
+    engine delivers them to the program as if there were no supervisor.
+
+    :param number: counted from 1
+    :param receiver: what the engine delivers to
+    :param merger: merges this line, as the new one, with another
+    :param lost: called once, when the connection has ended or failed
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        number: int,
+        transport: WSTransport,
+        receiver: WSListener,
+        connection: ClientConnection | None,
+        close_timeout: float | None,
+        merger: Merger | None,
+        lost: Callable[[Line], None],
+    ) -> None:
+        self._shared = shared
+        self.number = number
+        self.transport = transport
+        self.connection = connection
+        self._close_timeout = close_timeout
+        self._lost = lost
+        self.opened_at = time.monotonic()
+        #: Done when the transport has disconnected.
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._is_closing = self._is_lost = False
+        #: How many gaps there are before its first message.
+        self.gaps = 0
+        #: The server has announced that it will end the connection.
+        self.is_announced = False
+        #: The frames go to a listener as they are.
+        self.gets_frames = connection is None and not isinstance(receiver, Messages)
+        #: The keys of the messages that it has brought.
+        self.keys = Keys(shared.remember)
+        #: These, and those of the lines before with which it overlapped, as far as they are remembered.
+        self.history = [self.keys]
+        # Until this line has brought this key, or so many messages, it may lag behind the line before.
+        self._last_of_former: Hashable = None
+        self._may_lag_for = 0
+        if merger is not None and merger.phase is not Phase.HOLDING:
+            merger = None  # the other line has ended meanwhile
+        self._merger = merger
+        self._has_first = merger is None or shared.rollover.first is None
+        self._shown_to = _NOBODY
+        self._is_awaiting_acks = self._is_paused = False
+        self.outbox = Outbox(
+            transport,
+            shared.window,
+            shared.messages,
+            shared.subscriptions,
+            shared.reply_id,
+            shared.open_timeout,
+            shared.callbacks,
+            self._report,
+            self.fail,
+            self._changed,
+        )
+        self.liveness = Liveness(
+            transport,
+            self.outbox,
+            shared.subscriptions,
+            shared.max_silence,
+            shared.silence_is_normal,
+            shared.heartbeat,
+            shared.answer,
+            shared.callbacks,
+            self.fail,
+        )
+        if merger is not None:
+            merger.new = self
+        self._show_or_not(receiver)
+
+    def open(self) -> None:
+        """The connection is open."""
+        self._ending = asyncio.get_running_loop().create_task(self._wait_ended())
+        self._ending.add_done_callback(self._has_ended)
+
+    def _report(self, subscription: Subscription, state: SubscriptionState, why: Any) -> None:
+        self._shared.reporter.report(self.number, subscription, state, why)
+
+    async def _wait_ended(self) -> None:
+        await self.transport.wait_disconnected()
+
+    def _has_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self.transport.abort()  # the program has cancelled all tasks of the loop
+        else:
+            task.exception()  # mark it as retrieved; close_info has it too
+        self.stop()
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._report_loss()
+
+    def _report_loss(self) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._lost(self)
+        self._shared.changed.notify()
+
+    # ---- state
+
+    @property
+    def is_open(self) -> bool:
+        return not self.ended.done() and self._failure is None and not self._is_closing
+
+    @property
+    def is_spent(self) -> bool:
+        """The connection has ended, and the program has received all of its messages."""
+        return self.ended.done() and self.waiting == 0
+
+    @property
+    def waiting(self) -> int:
+        """How many frames wait to be received."""
+        return 0 if self.connection is None else self.connection.listener.frames
+
+    @property
+    def is_behind(self) -> bool:
+        """The program has not received all that has arrived."""
+        return self.waiting > 0 and self.is_open
+
+    @property
+    def is_in(self) -> bool:
+        """It may take the place of another line: its subscriptions are in, and what the program waits for has come."""
+        return self._has_first and self.outbox.is_in
+
+    @property
+    def dropped(self) -> int:
+        """How many received messages the program will never get."""
+        return 0 if self.connection is None else self.connection.listener.dropped
+
+    @property
+    def dropped_by_policy(self) -> int:
+        """How many of them were dropped by `overflow`."""
+        return 0 if self.connection is None else self.dropped - self.connection.listener.discarded
+
+    @property
+    def life(self) -> float:
+        """Seconds since the connection was opened."""
+        return time.monotonic() - self.opened_at
+
+    @property
+    def error(self) -> BaseException:
+        """The error that ended the connection."""
+        if self._failure is not None:
+            return self._failure
+        info, handshake = self.transport.close_info, self.transport.close_handshake
+        # If the server has sent CLOSE, its code says why, and not how the connection ended afterwards.
+        said_why = handshake is not None and handshake.recv is not None
+        if (
+            info is not None
+            and info.cause is not None
+            and not said_why
+            and not isinstance(info.cause, EOFError)
+        ):
+            return info.cause
+        closed: ConnectionClosed = self.transport._closed()
+        return closed
+
+    # ---- the end
+
+    def fail(self, exc: BaseException) -> None:
+        """Drop the connection at once because of `exc`. The server may be dead, so its CLOSE is not waited for."""
+        if self.ended.done() or self._failure is not None:
+            return
+        self._failure = exc
+        self.stop()
+        self.transport._fail(1011, str(exc), exc)
+        self.transport.abort()
+        self._report_loss()
+
+    def stop(self) -> None:
+        """Stop sending, and stop the timers for acknowledgements, heartbeats and silence."""
+        self.outbox.stop()
+        self.liveness.stop()
+
+    def close(self, code: int = 1000, timeout: float | None = None) -> None:
+        """Begin to close the connection. Messages that the server has sent before are still delivered.
+
+        :param timeout: seconds until the connection is dropped; None is ``close_timeout``
+        """
+        self._is_closing = True
+        self.stop()
+        if self.ended.done():
+            return
+        self.transport._set_close_timeout(self._close_timeout if timeout is None else timeout)
+        self.transport.send_close(code)
+        self.resume()
+        if self.connection is not None:
+            self.connection._read_on()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self.stop()
+        if not self.ended.done():
+            self.transport.abort()
+
+    # ---- for a merger
+
+    def merge(self, merger: Merger | None) -> None:
+        """Show this merger all messages; None: no one does any more."""
+        self._merger = merger
+        self._show_or_not()
+
+    def succeed(self, former: Line) -> None:
+        """Drop messages with the keys of the line before, until this line has brought the last of them."""
+        for keys in former.history:
+            if sum(map(len, self.history)) < self._shared.remember:
+                self.history.append(keys)
+        if former.keys.last is not None and former.keys.last not in self.keys:
+            self._last_of_former = former.keys.last
+            self._may_lag_for = self._shared.remember
+            self._show_or_not()
+
+    def deliver(self, held: list[Any]) -> None:
+        """Deliver what was held, see show_messages()."""
+        if self.connection is not None:
+            self.connection.listener.put_back(held)
+            return
+        for deliver, args in held:
+            if self.ended.done() or self.transport.is_disconnected:
+                return  # its listener has been told so
+            try:
+                deliver(*args)
+            except Exception as exc:
+                self.transport._callback_raised("on_ws_frame", exc)  # type: ignore[attr-defined]
+                if self._shared.options.get("disconnect_on_exception", True):
+                    return
+
+    def pause(self) -> None:
+        """Do not read until :meth:`resume`."""
+        if not self._is_paused and not self.ended.done():
+            self._is_paused = True
+            self.transport.underlying_transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            if not self.ended.done() and not self.transport.underlying_transport.is_closing():
+                self.transport.underlying_transport.resume_reading()
+
+    # ---- inspecting messages
+
+    def _changed(self) -> None:
+        """Subscriptions were sent, acknowledged or ended."""
+        self._show_or_not()
+        self._shared.changed.notify()
+
+    def _show_or_not(self, receiver: WSListener | None = None) -> None:
+        """Begin to inspect messages if something needs that, and stop if nothing does.
+
+        :param receiver: what the connection will deliver to, if it is not open yet
+        """
+        awaits_acks = self.outbox.expects_replies
+        shown_to = _NOBODY
+        if (
+            self._merger is not None
+            or self.outbox.awaits_replies
+            or not self._has_first
+            or self._may_lag_for > 0
+            or self._shared.looks_at_all
+        ):
+            shown_to = _ALL
+        elif self._shared.key is not None:
+            shown_to = _ALL if self.gets_frames else _KEY
+        if shown_to != self._shown_to and not self.ended.done():
+            self._shown_to = shown_to
+            look: Callable[[Any], bool | list[Any]] | None = None
+            if shown_to == _KEY:
+                look = self._note_keys()
+            elif shown_to == _ALL:
+                look = self._look_at_frame if self.gets_frames else self._look
+            show_messages(self.transport, look, receiver)
+        if self.connection is not None and self._is_awaiting_acks != awaits_acks:
+            self._is_awaiting_acks = awaits_acks
+            if awaits_acks:
+                self.connection._read_on(self)  # they may be behind messages without room
+            else:
+                self.connection._read_no_further(self)
+
+    def _note_keys(self) -> Callable[[Any], bool]:
+        """What :meth:`_look` does if only the keys of messages are wanted, in one call."""
+        parse, key_of, note = self._shared.parse, self._shared.key, self.keys.add
+        raised = self._shared.callbacks.raised
+        assert key_of is not None
+
+        def look(payload: Any) -> bool:
+            name = "parse"
+            try:
+                if parse is not None:
+                    payload = parse(payload)
+                name = "key"
+                key = key_of(payload)
+                if key is not None:
+                    note(key)
+            except (Exception, asyncio.CancelledError) as exc:
+                raised(name, exc)
+            return False
+
+        return look
+
+    def _look_at_frame(self, payload: Any) -> bool | list[Any]:
+        if isinstance(payload, int):  # the size of a fragment
+            return False if self._merger is None else self._merger.fragment(self, payload)
+        return self._look(payload)
+
+    def _look(self, payload: Any) -> bool | list[Any]:
+        """Inspect a received message. Returns what the engine does with it, see show_messages()."""
+        merger = self._merger
+        was_in = merger is not None and self.is_in
+        message = self._parsed(payload)
+        key = None
+        if message is not _UNPARSED:
+            if self._is_consumed(message):
+                return True
+            key = self._key_of(message)
+        came_before = self._may_lag_for > 0 and key is not None and self._came_before(key)
+        if merger is None:
+            return came_before
+        verdict = merger.brought(self, payload, key, was_in)
+        return came_before or verdict
+
+    def _parsed(self, payload: Any) -> Any:
+        """What the functions of the program get; _UNPARSED if parse= raised."""
+        parse = self._shared.parse
+        if parse is None:
+            return payload
+        return self._shared.callbacks.call("parse", _UNPARSED, parse, payload)
+
+    def _is_consumed(self, message: Any) -> bool:
+        """Give a message to all but key=. True if it is for the supervisor only."""
+        shared = self._shared
+        call = shared.callbacks.call
+        if (shared.heartbeat is not None or shared.answer is not None) and self.liveness.takes(message):
+            return True
+        accepted = self.outbox.awaits_replies and self.outbox.take_reply(message)
+        if shared.topic is not None:
+            call("topic", None, self._hear, shared.topic, message)
+        when, first = shared.rollover.when, shared.rollover.first
+        if when is not None and not self.is_announced and call("when", False, when, message):
+            self.is_announced = True
+            shared.changed.notify()
+        if (
+            not self._has_first
+            and not accepted
+            and first is not None
+            and call("first", False, first, message)
+        ):
+            self._has_first = True
+            asyncio.get_running_loop().call_soon(self._changed)
+        return False
+
+    def _hear(self, topic: Callable[[Any], Hashable], message: Any) -> None:
+        self.liveness.heard(topic(message))
+
+    def _key_of(self, message: Any) -> Hashable:
+        """The key of a message, which is noted; None if it has none."""
+        if self._shared.key is None:
+            return None
+        try:
+            key = self._shared.key(message)
+            if key is not None:
+                self.keys.add(key)
+        except (Exception, asyncio.CancelledError) as exc:
+            self._shared.callbacks.raised("key", exc)
+            return None
+        return key
+
+    def _came_before(self, key: Hashable) -> bool:
+        """Has a line before brought a message with this key?"""
+        self._may_lag_for = 0 if key == self._last_of_former else self._may_lag_for - 1
+        if self._may_lag_for == 0:
+            self._show_or_not()
+        came_before = any(key in keys for keys in self.history[1:])
+        self._shared.duplicates += came_before
+        return came_before
+
+
+class _Factory(Overseeing):
+    def __init__(
+        self, factory: ListenerFactory[WSListener], oversee: Callable[[WSTransport, WSListener], None]
+    ) -> None:
+        self._factory = factory
+        self._oversee = oversee
+
+    def __call__(self, request: Any, response: Any) -> WSListener:
+        return make_listener(self._factory, request, response)
+
+    def oversee(self, transport: WSTransport, receiver: WSListener) -> None:
+        self._oversee(transport, receiver)

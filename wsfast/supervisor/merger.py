@@ -1,0 +1,324 @@
+"""Two lines that bring the same messages for a while, merged so that none is lost, and none overtakes another.
+
+A line is a connection. It brings its messages in the order in which the server published them. Two lines may lag
+differently, and by any time. All promises here rest on this order, and on nothing else: an answer to CLOSE or PING says
+only that the server's library has read it, not that the library has sent what it had queued before.
+
+The program gets the messages of the old line, and those of the new line are held. The old line is closed once it has
+brought a message that the new line has brought, too, after its subscriptions were in: what was published before that
+message the old line has brought, and what was published behind it the new line brings. That is the proof.
+
+| state   | event                                              | next                                   |
+|---------|----------------------------------------------------|----------------------------------------|
+| HOLDING | the proof comes, and the new line has taken over   | CLOSING: CLOSE is sent on the old line |
+|         | the time is over, and the program has caught up    | CLOSING                                |
+|         | the old line ends                                  | ENDED                                  |
+|         | the new line ends                                  | OVER: what it brought is dropped       |
+| CLOSING | the old line ends                                  | ENDED                                  |
+| ENDED   | (a gap is counted unless there is a proof)         | OVER: what is held is delivered        |
+
+The proof is a key that both lines brought. Without ``key=`` it is three messages in a row whose payloads both lines
+brought in that order, and each of them once: heartbeats and repeated prices prove nothing.
+
+With ``key=`` a message of the new line is dropped if the old line brought its key, before or later. Without it nothing
+is dropped: the new line may begin with a snapshot, which is delivered after all that the old line brought. So the
+updates behind it must follow, although the old line has brought them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from wsfast.exceptions import QueueOverflow
+
+if TYPE_CHECKING:
+    from wsfast.supervisor.line import Line
+    from wsfast.supervisor.shared import Shared
+
+__all__ = ["Keys", "Merger", "Phase"]
+
+# How much may be held, in bytes. Then the new line is not read until the old one has caught up.
+_MOST_HELD = 16 * 1024 * 1024
+
+# What a held message costs besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
+_COST, _FRAME_COST = 512, 8 * 1024
+
+# So many messages in a row prove an overlap if there are no keys.
+_RUN = 3
+
+
+class Phase(enum.Enum):
+    """The states of the table above."""
+
+    HOLDING = enum.auto()
+    CLOSING = enum.auto()
+    ENDED = enum.auto()
+    OVER = enum.auto()
+
+
+class Merger:
+    """Made before the new line is, because that may lag behind what the old line brings meanwhile."""
+
+    def __init__(self, old: Line, shared: Shared) -> None:
+        self._shared = shared
+        self.old = old
+        #: Set by the line itself, when it is made.
+        self.new: Line | None = None
+        self.phase = Phase.HOLDING
+        self.is_proved = self.has_taken_over = False
+        self._is_expired = False
+        self._has_keys = shared.key is not None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.Handle | None = None
+        self._dropped = old.dropped_by_policy
+        # The hashes of payloads are the keys if the program gives none.
+        self._old_keys = old.history
+        self._old_log, self._new_log = _Log(shared.remember), _Log(None)
+        # What is held, by the number of the message, and the numbers of the messages with a key.
+        self._held: dict[int, tuple[list[Any], int]] = {}
+        self._numbers: dict[Hashable, list[int]] = {}
+        self._bytes = 0
+        self._count = 0  # of the messages that the new line brought
+        self._first_in: int | None = None  # the number of the first one after its subscriptions were in
+        old.merge(self)
+
+    # ---- messages, as they arrive
+
+    def brought(self, line: Line, payload: Any, key: Hashable, is_in: bool) -> bool | list[Any]:
+        """A line has brought a message. Returns what to do with it, see show_messages().
+
+        :param is_in: the subscriptions of the line were in before
+        """
+        if not self._has_keys:
+            key = hash(bytes(payload) if isinstance(payload, memoryview) else payload)
+        if line is self.old:
+            if key is not None:
+                self._old_brought(key)
+            return False
+        number = self._count
+        self._count += 1
+        if not is_in:
+            self.again()
+        elif self._first_in is None:
+            self._first_in = number
+        if key is not None:
+            if self._has_keys and any(key in keys for keys in self._old_keys):
+                self._shared.duplicates += 1
+                if is_in:
+                    self._prove()
+                return True
+            if not self._has_keys and is_in:
+                self._new_log.add(key)
+                self._look_for_run(key)
+        return self._hold(number, key if self._has_keys else None, len(payload))
+
+    def fragment(self, line: Line, size: int) -> bool | list[Any]:
+        """A listener that gets frames gets a part of a message."""
+        if line is self.old:
+            return False
+        self._count += 1
+        return self._hold(self._count - 1, None, size)
+
+    def _old_brought(self, key: Hashable) -> None:
+        if not self._has_keys:
+            self._old_log.add(key)
+            self._look_for_run(key)
+            return
+        numbers = self._numbers.pop(key, ())
+        for number in numbers:
+            self._drop(number)
+        if self._first_in is not None and any(number >= self._first_in for number in numbers):
+            self._prove()
+
+    def _hold(self, number: int, key: Hashable, size: int) -> list[Any]:
+        assert self.new is not None
+        held: list[Any] = []
+        size += _FRAME_COST if self.new.gets_frames else _COST
+        self._held[number] = held, size
+        if key is not None:
+            self._numbers.setdefault(key, []).append(number)
+        self._bytes += size
+        if self._bytes > _MOST_HELD:
+            self._loop.call_soon(self._hold_no_more)
+        return held
+
+    def _hold_no_more(self) -> None:
+        if self.new is None or self.phase is Phase.OVER or self._bytes <= _MOST_HELD:
+            return
+        if self.new.is_in:
+            self.new.pause()
+        else:
+            self.new.fail(
+                QueueOverflow(
+                    f"the new connection sent {_MOST_HELD >> 20} MiB that the old one did not send before all"
+                    " subscriptions were in"
+                )
+            )
+
+    def _drop(self, number: int) -> None:
+        _, size = self._held.pop(number)
+        self._bytes -= size
+        self._shared.duplicates += 1
+        if self.new is not None and self._bytes < _MOST_HELD >> 2:
+            self.new.resume()
+
+    @property
+    def held(self) -> int:
+        """How many messages wait."""
+        return len(self._held)
+
+    # ---- the proof
+
+    def _prove(self) -> None:
+        if not self.is_proved:
+            self.is_proved = True
+            self._loop.call_soon(self._close_old)  # not here, amid the delivery of a message
+
+    def again(self) -> None:
+        """The new line is not in, or a subscription was added: a proof must come anew."""
+        if self.phase is Phase.HOLDING:
+            self._first_in = None
+            self.is_proved = False
+            self._new_log = _Log(None)
+
+    def _look_for_run(self, key: Hashable) -> None:
+        """Do both lines end a run with this payload?"""
+        old, new = self._old_log, self._new_log
+        run = old.run_before(key)
+        if self.is_proved or run is None or run != new.run_before(key):
+            return
+        if all(new.place(one) is not None and old.place(one) is not None for one in run):
+            self._prove()
+
+    def take_over(self) -> None:
+        """The program's messages are sent on the new line from now on. Close the old one when the proof has come."""
+        self.has_taken_over = True
+        if self.phase is not Phase.HOLDING:
+            return
+        self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
+        if self.is_proved:
+            self._close_old()
+
+    def _expire(self) -> None:
+        # The proof may lie behind messages that the program has yet to receive.
+        if self.old.is_behind or (self.new is not None and not self.new.is_in):
+            self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
+            return
+        self._is_expired = True
+        self._close_old()
+
+    def _close_old(self) -> None:
+        if self.phase is not Phase.HOLDING or not self.has_taken_over or self.new is None:
+            return
+        if self.is_proved and not self.new.is_in:
+            self.again()
+        if self.is_proved or self._is_expired:
+            self.phase = Phase.CLOSING
+            self._stop_timer()
+            self.old.close(timeout=self._shared.rollover.drain_timeout)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ---- the end
+
+    def end_old(self) -> str | None:
+        """The old line has ended. Returns why messages may have been lost, or None."""
+        self._stop_timer()
+        is_expired, self.phase = self._is_expired, Phase.ENDED
+        if self.new is None:
+            return "there was no other one yet"
+        if self.old.dropped_by_policy != self._dropped:
+            return "messages of it were dropped"
+        if self.is_proved:
+            return None
+        return "no message came on both connections" if is_expired else "it ended first"
+
+    def release(self) -> None:
+        """Deliver what is held, and leave both lines to themselves."""
+        new = self.new
+        if self.phase is Phase.OVER:
+            return  # it was withdrawn meanwhile
+        if new is not None:
+            while self._held:
+                held = [entry[0] for entry, _ in self._held.values() if entry]
+                self._held.clear()
+                new.deliver(held)
+        self._leave()
+        if new is not None and self._has_keys:
+            new.succeed(self.old)
+
+    def withdraw(self) -> None:
+        """Drop what is held: the old line goes on alone."""
+        self._stop_timer()
+        self._held.clear()
+        self._leave()
+
+    def _leave(self) -> None:
+        self.phase = Phase.OVER
+        self.old.merge(None)
+        if self.new is not None:
+            self.new.merge(None)
+            self.new.resume()
+
+
+class Keys:
+    """The keys of the last messages of a line: at least `remember` of them, and at most twice as many."""
+
+    __slots__ = ("_before", "_keys", "_remember", "last")
+
+    def __init__(self, remember: int) -> None:
+        self._remember = remember
+        self._keys: set[Hashable] = set()
+        self._before: set[Hashable] = set()
+        #: The last one; None before the first.
+        self.last: Hashable = None
+
+    def add(self, key: Hashable) -> None:
+        self.last = key
+        self._keys.add(key)
+        if len(self._keys) >= self._remember:
+            self._before, self._keys = self._keys, set()
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._before)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._keys or key in self._before
+
+
+class _Log:
+    """The payloads that a line has brought, by their hashes, and which came before which.
+
+    :param most: how many are remembered, at least; None: all
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._payloads: list[Hashable] = []
+        self._places: dict[Hashable, int | None] = {}  # None: it came more than once
+
+    def add(self, payload: Hashable) -> None:
+        if self._most is not None and len(self._payloads) >= 2 * self._most:
+            self._payloads = self._payloads[-self._most :]
+            self._places = {}
+            for place, one in enumerate(self._payloads):
+                self._places[one] = None if one in self._places else place
+        self._places[payload] = None if payload in self._places else len(self._payloads)
+        self._payloads.append(payload)
+
+    def place(self, payload: Hashable) -> int | None:
+        """Where the payload is, if it came once."""
+        return self._places.get(payload)
+
+    def run_before(self, payload: Hashable) -> list[Hashable] | None:
+        """The last payloads up to this one; None if it came more than once, or there are too few."""
+        place = self._places.get(payload)
+        if place is None or place < _RUN - 1:
+            return None
+        return self._payloads[place - _RUN + 1 : place + 1]
