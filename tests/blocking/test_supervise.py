@@ -15,7 +15,7 @@ from contextlib import suppress
 import pytest
 import uvloop
 from support.frames import CLOSE, binary, close, frame, text
-from sync_support.servers import echo, running, scripted
+from support.blocking import echo, running, scripted
 
 import wsfast.sync
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK, InvalidText
