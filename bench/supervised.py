@@ -1,10 +1,11 @@
 """Instructions per message of supervised connections and of overflow policies, counted by callgrind.
 
-    python -m bench.supervised             all rows; about two minutes
+    python -m bench.supervised             all rows; about five minutes
     python -m bench.supervised listener    the rows whose name contains the word
 
-Each row runs twice under valgrind. The program gives reads of a hundred frames of 128 bytes to its own connection, so
-the counts do not depend on when bytes arrive, and the difference between both runs is the cost of the messages.
+Each row runs twice under valgrind. The program gives reads of a hundred text messages of 128 bytes to its own connection,
+each in a callback of the event loop as if it had come from the socket, so the counts do not depend on when bytes arrive.
+The difference between both runs is the cost of the messages. A row fails unless all of them are received.
 """
 
 import argparse
@@ -15,80 +16,123 @@ import sys
 import wsfast
 from bench.harness import cpus, echo_server
 from bench.instructions import collected
-from wsfast.supervisor import Rollover
+from wsfast.supervisor import Heartbeat
 
 FEW, MANY, PER_READ = 10, 60, 100
-READ = b"".join(struct.pack("!BBH", 0x82, 126, 128) + bytes([65 + i % 8]) * 128 for i in range(PER_READ))
 
 
-class Listener(wsfast.WSListener):
-    """A listener that does nothing with its frames."""
+def read(number):
+    """A hundred messages, each of them new."""
+    first = number * PER_READ
+    return b"".join(struct.pack("!BBH", 0x81, 126, 128) + b"%0128d" % n for n in range(first, first + PER_READ))
 
+
+class Frames(wsfast.WSListener):
     def on_ws_frame(self, transport, frame):
-        pass
+        Frames.received += 1
 
 
-def give(transport, reads):
-    for _ in range(reads):
-        transport.data_received(READ)
+class Texts(wsfast.WSListener):
+    payload_type = str
+
+    def on_ws_message(self, transport, msg_type, payload):
+        Texts.received += 1
 
 
-async def listener(url, reads):
-    transport, _ = await wsfast.ws_connect(Listener, url)
-    give(transport, reads)
-    transport.abort()
+async def give(transport, reads):
+    loop = asyncio.get_running_loop()
+    for number in range(reads):
+        loop.call_soon(transport.data_received, read(number))
+        for _ in range(10):
+            await asyncio.sleep(0)
 
 
-async def supervised(url, reads, factory=Listener, during=None, **options):
-    async with wsfast.supervise(url, factory, **options) as feed:
-        await feed.ready()
-        receiving = None if factory else asyncio.ensure_future(receive(feed))
-        rolling = asyncio.ensure_future(feed.roll_over()) if during else None
-        await asyncio.sleep(
-            0.05
-        )  # the echo server sends nothing, so the new connection waits for its first message
-        give(feed.transport, reads)
-        for task in filter(None, (receiving, rolling)):
-            task.cancel()
-        feed.abort()
+async def listen(url, reads, listener, **options):
+    listener.received = 0
+    if options.pop("supervised", True):
+        async with wsfast.supervise(url, listener, **options) as feed:
+            await feed.ready()
+            await give(feed.transport, reads)
+            feed.abort()
+    else:
+        transport, _ = await wsfast.ws_connect(listener, url)
+        await give(transport, reads)
+        transport.abort()
+    assert listener.received == reads * PER_READ, listener.received
 
 
-async def receive(messages):
+async def receive(url, reads, by, **options):
+    if options.pop("supervised", True):
+        async with wsfast.supervise(url, compression=None, ping_interval=None, **options) as feed:
+            await feed.ready()
+            await take(feed, feed.transport, reads, by)
+            feed.abort()
+    else:
+        async with wsfast.connect(url, compression=None, ping_interval=None) as ws:
+            await take(ws, ws.protocol, reads, by)
+            ws.abort()
+
+
+async def take(messages, transport, reads, by):
+    receiving = asyncio.ensure_future(by(messages, reads * PER_READ))
+    await asyncio.sleep(0)
+    await give(transport, reads)
+    await receiving
+
+
+async def recv(messages, count):
+    for _ in range(count):
+        await messages.recv()
+
+
+async def async_for(messages, count):
     async for _ in messages:
-        pass
+        count -= 1
+        if count == 0:
+            break
 
 
-async def awaitable(url, reads, receives=True, **options):
+async def awaitable(url, reads, **options):
+    """Nobody receives."""
     async with wsfast.connect(url, compression=None, ping_interval=None, **options) as ws:
-        receiving = asyncio.ensure_future(receive(ws)) if receives else None
-        await asyncio.sleep(0)
-        give(ws.protocol, reads)
-        if receiving:
-            receiving.cancel()
+        await give(ws.protocol, reads)
         ws.abort()
 
 
 def slow(policy, **options):
-    return lambda url, reads: awaitable(url, reads, receives=False, overflow=policy, max_queue=64, **options)
+    return lambda url, reads: awaitable(url, reads, overflow=policy, max_queue=64, **options)
+
+
+# What a supervisor is asked for. The answer is looked for in every message, and found in none.
+ASKED = {
+    "alone": {"supervised": False},
+    "supervised": {},
+    "max_silence": {"max_silence": 60},
+    "key": {"key": lambda message: message[-12:]},
+    "topic": {"topic": lambda message: message[-12:]},
+    "heartbeat": {"heartbeat": Heartbeat(60, "ping", lambda message: message == "pong")},
+    "key, topic": {"key": lambda message: message[-12:], "topic": lambda message: message[-12:]},
+}
+
+
+def row(function, how, options):
+    return lambda url, reads: function(url, reads, how, **options)
 
 
 ROWS = {
-    "listener": listener,
-    "listener, supervised": supervised,
-    "listener, supervised, max_silence": lambda url, reads: supervised(url, reads, max_silence=60),
-    "listener, supervised, key": lambda url, reads: supervised(url, reads, key=lambda payload: None),
-    "listener, supervised, during a rollover": lambda url, reads: supervised(
-        url, reads, during=True, rollover=Rollover()
-    ),
-    "awaitable": awaitable,
-    "awaitable, supervised": lambda url, reads: supervised(url, reads, None, compression=None),
-    "awaitable, supervised, max_silence": lambda url, reads: supervised(
-        url, reads, None, compression=None, max_silence=60
-    ),
-    "nobody receives, max_queue=None": lambda url, reads: awaitable(url, reads, False, max_queue=None),
+    f"{name}, {asked}": row(function, how, options)
+    for name, function, how in (
+        ("recv", receive, recv),
+        ("async for", receive, async_for),
+        ("on_ws_message", listen, Texts),
+        ("on_ws_frame", listen, Frames),
+    )
+    for asked, options in ASKED.items()
+} | {
+    "nobody receives, max_queue=None": lambda url, reads: awaitable(url, reads, max_queue=None),
     "nobody receives, drop_oldest": slow("drop_oldest"),
     "nobody receives, drop_newest": slow("drop_newest"),
-    "nobody receives, conflate, 8 keys": slow("conflate", conflate_key=lambda payload: payload[:1]),
+    "nobody receives, conflate, 8 keys": slow("conflate", conflate_key=lambda payload: payload[-1:]),
 }
 
 

@@ -29,7 +29,7 @@ async def play(overflow, places, sizes, takes):
     async def turn():
         nonlocal most
         await asyncio.sleep(0)
-        waiting = [line.connection.backlog.bytes for line in feed._life.feeds]
+        waiting = [line.connection.backlog.bytes for line in feed._life.feed.lines]
         most = max(most, *waiting, 0)
         assert len(waiting) <= 3
 

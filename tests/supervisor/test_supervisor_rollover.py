@@ -89,7 +89,7 @@ async def test_nothing_is_lost_and_nothing_comes_twice():
 
 async def merged(feed):
     """Wait until the last connection that was replaced has ended."""
-    while feed._life.merger is not None:  # noqa: ASYNC110
+    while feed._life.feed.merger is not None:  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
@@ -424,7 +424,7 @@ async def test_what_a_closing_connection_discards_the_other_one_has():
     async with sessions(old, new) as server, supervise(server.url, key=number, max_queue=2) as feed:
         assert await feed.recv() == "old"
         assert await feed.roll_over()
-        while not feed._life.feeds[0].ended.done():  # noqa: ASYNC110
+        while not feed._life.feed.lines[0].ended.done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert feed.stats.dropped > 0
         while (await feed.recv()) != "new":

@@ -25,13 +25,14 @@ import math
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from typing import Any
 
 from wsfast._opening.reconnecting import least_delay, process_exception
 from wsfast.exceptions import ConnectionClosed, WebSocketException
 from wsfast.supervisor.backoff import Backoff
 from wsfast.supervisor.errors import SubscriptionRejected, SupervisorTimeout
+from wsfast.supervisor.feed import Feed
 from wsfast.supervisor.line import Line, open_line
 from wsfast.supervisor.merger import Merger, Phase
 from wsfast.supervisor.shared import Shared
@@ -40,12 +41,8 @@ from wsfast.supervisor.targets import Decision
 
 __all__ = ["Lifecycle"]
 
-# At most so many connections may hold messages that the program has not received. Each may hold as much as an inbox
-# does.
-_MOST_FEEDS = 3
-
-# If as many do, and the program has received nothing for so many seconds, the messages of the oldest one are dropped:
-# a program that only sends must not be left without a connection.
+# If as many connections hold messages as may do so, and the program has received nothing for so many seconds, the
+# messages of the oldest one are dropped: a program that only sends must not be left without a connection.
 _PATIENCE = 5.0
 
 
@@ -68,10 +65,7 @@ class Lifecycle:
         self.next_attempt: float | None = None
         #: The open connection that messages are sent on.
         self.line: Line | None = None
-        #: The connections from which the program receives, in their order.
-        self.feeds: deque[Line] = deque()
-        #: Set while there are two lines whose messages are merged.
-        self.merger: Merger | None = None
+        self.feed = Feed()
         #: The reason why the supervisor gave up; None if the program has closed it.
         self.error: BaseException | None = None
         self.is_over = False
@@ -94,7 +88,7 @@ class Lifecycle:
         # Done when the supervisor is over.
         self._over: asyncio.Future[None]
         # Counters.
-        self.connects = self.rollovers = self.rollovers_failed = self.gaps = self.silences = 0
+        self.connects = self.rollovers = self.rollovers_failed = self.silences = 0
         self.failures: Counter[str] = Counter()
         self._downtime = 0.0
         self._down_since: float | None = None
@@ -249,38 +243,19 @@ class Lifecycle:
         error.__cause__ = exc
         return error
 
-    def _is_full(self) -> bool:
-        """True if as many connections hold messages as may do so. A connection that has ended and holds no message does
-        not count, because the program may only send and never receive."""
-        if len(self.feeds) >= _MOST_FEEDS:
-            self.feeds = deque(line for line in self.feeds if not line.is_spent)
-        return len(self.feeds) >= _MOST_FEEDS
-
     async def _make_room(self, line: Line | None) -> None:
         """Wait until another connection may be opened, or the line has ended."""
-        while self._is_full() and (line is None or line.is_open):
-            head, waiting = self.feeds[0], self.feeds[0].waiting
+        feed = self.feed
+        while feed.is_full and (line is None or line.is_open):
+            head, waiting = feed.lines[0], feed.lines[0].waiting
             until = time.monotonic() + _PATIENCE
-            while self._is_full() and self.feeds[0] is head and head.waiting == waiting:
+            while feed.is_full and feed.lines[0] is head and head.waiting == waiting:
                 left = until - time.monotonic()
-                if left <= 0 and head.ended.done():
-                    self._discard(head)
-                else:
+                if left > 0 or not head.ended.done():
                     await self._sleep(max(left, 0.1))
-
-    def _discard(self, line: Line) -> None:
-        """Drop the messages of the oldest connection. It has ended."""
-        assert line.connection is not None
-        self.feeds.popleft()
-        before = line.dropped
-        line.connection.listener.forget()
-        number = line.dropped - before
-        self.dropped += number
-        self.gaps += 1
-        for later in self.feeds:
-            later.gaps += 1
-        text = "the program receives nothing: %d messages were dropped, so that the supervisor can connect"
-        self._announcer.log(text, number, level="warning")
+                    continue
+                text = "the program receives nothing: %d messages were dropped, so that the supervisor can connect"
+                self._announcer.log(text, feed.discard_oldest(), level="warning")
 
     def _take(self, line: Line) -> None:
         """Make this connection the current one."""
@@ -288,13 +263,11 @@ class Lifecycle:
             self._downtime += time.monotonic() - self._down_since
             self._down_since = None
         self.line = line
-        if line.connection is not None and line not in self.feeds:
-            self.feeds.append(line)
+        self.feed.append(line)
         for one in self.lines:
             one.outbox.is_current = one is line
-        line.gaps = self.gaps
-        if self.merger is not None and self.merger.new is line:
-            self.merger.take_over()
+        if self.feed.merger is not None and self.feed.merger.new is line:
+            self.feed.merger.take_over()
         self._set(State.OPEN, None)
         self._answer(True)
         if not line.is_open:
@@ -313,7 +286,8 @@ class Lifecycle:
                 await self._sleep(None if left == math.inf else left)
                 continue
             if not rollover.overlap:
-                return await self._close_first(line)
+                await self._close_first(line)
+                return None
             successor = await self._roll_over(line)
             if successor is not None:
                 return successor
@@ -328,7 +302,7 @@ class Lifecycle:
 
     def _lost(self, line: Line) -> None:
         """A connection has ended or failed. This is called immediately, before the main task notices."""
-        merger = self.merger
+        merger = self.feed.merger
         if merger is not None and line is merger.old and merger.phase in (Phase.HOLDING, Phase.CLOSING):
             self._lost_old(merger)
         elif merger is not None and line is merger.new and merger.has_taken_over:
@@ -344,8 +318,9 @@ class Lifecycle:
         now = time.monotonic()
         self._down_since = now
         self._backoff.ended(line.life, now)
-        if (self.merger is None or line is not self.merger.old) and not self._is_cancelled:
-            self.gaps += 1
+        merger = self.feed.merger
+        if (merger is None or line is not merger.old) and not self._is_cancelled:
+            self.feed.gaps += 1
         error = line.error
         self._count(error)
         if self.state is State.ROLLING_OVER:
@@ -356,32 +331,23 @@ class Lifecycle:
         """The old one of two merged lines has ended. Count a gap before the new one's messages unless there is a proof
         that none is missing."""
         was_closing = merger.phase is Phase.CLOSING
-        why = merger.end_old()
-        if why is not None and not self._is_cancelled:
-            self.gaps += 1
-            for later in self.feeds:
-                later.gaps += later.number > merger.old.number
-            if merger.has_taken_over:
-                text = "messages may be missing after a connection was replaced: %s"
-                self._announcer.log(text, why, level="warning")
+        why = merger.end_old() if self._is_cancelled else self.feed.lost_old(merger)
+        if why is not None and merger.has_taken_over and not self._is_cancelled:
+            text = "messages may be missing after a connection was replaced: %s"
+            self._announcer.log(text, why, level="warning")
         if not was_closing and merger.old is not self.line:
             self._count(merger.old.error)
         self._loop.call_soon(self._release, merger)  # not here: it runs the program's functions
 
     def _release(self, merger: Merger) -> None:
-        merger.release()
-        if self.merger is merger:
-            self.merger = None
+        self.feed.release(merger)
         self._shared.changed.notify()
 
     def _fall_back(self, merger: Merger) -> None:
         """The new one of two merged lines has ended, and the old one is still there."""
         new, old = merger.new, merger.old
         assert new is not None
-        self.merger = None
-        merger.withdraw()
-        if new in self.feeds:
-            self.feeds.remove(new)
+        self.feed.withdraw(merger)
         self.rollovers -= 1
         self._rollover_failed(new.error)
         self._count(new.error)
@@ -469,14 +435,14 @@ class Lifecycle:
 
         If the old connection ends while the new one is being prepared, the new one replaces it as soon as it is open.
         """
-        while self.merger is not None and old.is_open:  # it has taken the place of another one itself
+        while self.feed.merger is not None and old.is_open:  # it has taken the place of another one itself
             await self._shared.changed.wait()
         await self._make_room(old)
         if not old.is_open:
             return None
         self._is_wanted = False
         self._set(State.ROLLING_OVER, None)
-        self.merger = merger = Merger(old, self._shared)
+        self.feed.merger = merger = Merger(old, self._shared)
         try:
             new = await self._prepare(merger)
             if not old.is_open:
@@ -499,9 +465,7 @@ class Lifecycle:
 
     def _abandon(self, merger: Merger) -> None:
         """The new line will not take the place of the old one."""
-        merger.withdraw()
-        if self.merger is merger:
-            self.merger = None
+        self.feed.withdraw(merger)
         if merger.new is not None:
             merger.new.abort()
 
@@ -533,7 +497,7 @@ class Lifecycle:
         self._is_wanted = False
         self._set(State.ROLLING_OVER, None)
         self.rollovers += 1
-        self.gaps += 1
+        self.feed.gaps += 1
         self._heeds_at = self._next_heed(line.life)
         self._down_since = time.monotonic()
         self.line = None

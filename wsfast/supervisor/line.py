@@ -28,6 +28,9 @@ _GOODBYE = 1.0
 # What parse= returns no message as.
 _UNPARSED = object()
 
+# Who is shown the messages: nobody, only key=, or all that may want to see them.
+_NOBODY, _KEY, _ALL = range(3)
+
 
 async def open_line(
     shared: Shared,
@@ -128,7 +131,8 @@ class Line:
             merger = None  # the other line has ended meanwhile
         self._merger = merger
         self._has_first = merger is None or shared.rollover.first is None
-        self._is_shown = self._is_awaiting_acks = self._is_paused = False
+        self._shown_to = _NOBODY
+        self._is_awaiting_acks = self._is_paused = False
         self.outbox = Outbox(
             transport,
             shared.window,
@@ -308,7 +312,7 @@ class Line:
             try:
                 deliver(*args)
             except Exception as exc:
-                self.transport._callback_raised("on_ws_frame", exc)
+                self.transport._callback_raised("on_ws_frame", exc)  # type: ignore[attr-defined]
                 if self._shared.options.get("disconnect_on_exception", True):
                     return
 
@@ -337,22 +341,52 @@ class Line:
         :param receiver: what the connection will deliver to, if it is not open yet
         """
         awaits_acks = self.outbox.expects_replies
-        must = (
+        shown_to = _NOBODY
+        if (
             self._merger is not None
             or self.outbox.awaits_replies
             or not self._has_first
+            or self._may_lag_for > 0
             or self._shared.looks_at_all
-        )
-        if must != self._is_shown and not self.ended.done():
-            self._is_shown = must
-            look = self._look_at_frame if self.gets_frames else self._look
-            show_messages(self.transport, look if must else None, receiver)
+        ):
+            shown_to = _ALL
+        elif self._shared.key is not None:
+            shown_to = _ALL if self.gets_frames else _KEY
+        if shown_to != self._shown_to and not self.ended.done():
+            self._shown_to = shown_to
+            look: Callable[[Any], bool | list[Any]] | None = None
+            if shown_to == _KEY:
+                look = self._note_keys()
+            elif shown_to == _ALL:
+                look = self._look_at_frame if self.gets_frames else self._look
+            show_messages(self.transport, look, receiver)
         if self.connection is not None and self._is_awaiting_acks != awaits_acks:
             self._is_awaiting_acks = awaits_acks
             if awaits_acks:
                 self.connection._read_on(self)  # they may be behind messages without room
             else:
                 self.connection._read_no_further(self)
+
+    def _note_keys(self) -> Callable[[Any], bool]:
+        """What :meth:`_look` does if only the keys of messages are wanted, in one call."""
+        parse, key_of, note = self._shared.parse, self._shared.key, self.keys.add
+        raised = self._shared.callbacks.raised
+        assert key_of is not None
+
+        def look(payload: Any) -> bool:
+            name = "parse"
+            try:
+                if parse is not None:
+                    payload = parse(payload)
+                name = "key"
+                key = key_of(payload)
+                if key is not None:
+                    note(key)
+            except (Exception, asyncio.CancelledError) as exc:
+                raised(name, exc)
+            return False
+
+        return look
 
     def _look_at_frame(self, payload: Any) -> bool | list[Any]:
         if isinstance(payload, int):  # the size of a fragment
@@ -424,6 +458,8 @@ class Line:
     def _came_before(self, key: Hashable) -> bool:
         """Has a line before brought a message with this key?"""
         self._may_lag_for = 0 if key == self._last_of_former else self._may_lag_for - 1
+        if self._may_lag_for == 0:
+            self._show_or_not()
         came_before = any(key in keys for keys in self.history[1:])
         self._shared.duplicates += came_before
         return came_before

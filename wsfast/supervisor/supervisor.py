@@ -162,7 +162,7 @@ class Supervisor:
     async def _head(self, iterates: bool) -> Line:
         """The connection from which to receive."""
         life = self._life
-        while not life.feeds:
+        while not life.feed.lines:
             if life.is_over:
                 if life.error is not None:
                     raise life.error
@@ -170,10 +170,10 @@ class Supervisor:
                     raise StopAsyncIteration
                 raise ConnectionClosedOK(None, None)
             await self._shared.changed.wait()
-        return life.feeds[0]
+        return life.feed.lines[0]
 
     def _drop(self, line: Line) -> None:
-        feeds = self._life.feeds
+        feeds = self._life.feed.lines
         if feeds and feeds[0] is line:
             feeds.popleft()
             self._shared.changed.notify()
@@ -284,8 +284,8 @@ class Supervisor:
                     line.outbox.unsubscribe(former, None)
                 line.outbox.subscribe(subscription)
                 line.liveness.subscribed(subscription)
-        if self._life.merger is not None:
-            self._life.merger.again()
+        if self._life.feed.merger is not None:
+            self._life.feed.merger.again()
         return subscription
 
     def unsubscribe(self, key: Hashable, message: Message | None = None) -> bool:
@@ -391,9 +391,9 @@ class Supervisor:
         """The counts so far. Any thread may read them; in a thread other than the event loop's they may be a moment
         old."""
         life, shared, line = self._life, self._shared, self._life.line
-        merger = None if shared.listener_factory is not None else life.merger
+        merger = None if shared.listener_factory is not None else life.feed.merger
         # Copy the sets in one step each, because the event loop's thread may change them while another thread reads.
-        lines, feeds = list(life.lines), list(life.feeds)
+        lines, feeds = list(life.lines), list(life.feed.lines)
         current = [one.transport._stats() for one in lines]
         backlogs = [one.connection.backlog for one in {*lines, *feeds} if one.connection is not None]
         return SupervisorStats(
@@ -401,7 +401,7 @@ class Supervisor:
             failures=dict(life.failures),
             rollovers=life.rollovers,
             rollovers_failed=life.rollovers_failed,
-            gaps=life.gaps,
+            gaps=life.feed.gaps,
             downtime=life.downtime,
             duplicates=shared.duplicates,
             silences=life.silences,
@@ -415,7 +415,7 @@ class Supervisor:
             callback_errors=shared.callbacks.errors,
             backlog=sum(backlog.depth for backlog in backlogs) + (0 if merger is None else merger.held),
             backlog_age=max((backlog.age for backlog in backlogs if backlog.age is not None), default=None),
-            dropped=life.dropped + sum(one.dropped for one in lines),
+            dropped=life.dropped + life.feed.dropped + sum(one.dropped for one in lines),
         )
 
     def __reduce__(self) -> Any:
