@@ -148,13 +148,11 @@ def end(call: Callable[[], object], loop: Any) -> None:
 
 def log_failure(logger: Any, exc: BaseException, first: bool) -> None:
     """Log the exception that ended a connection, or a later one. Log a traceback if the exception may be a bug, because
-    perhaps no task awaits the exception."""
+    perhaps no task awaits the exception. Supervisor.drop() ends connections by ConnectionAbortedError."""
     if not first:
         if not isinstance(exc, ProtocolError):  # further violations by the server are not worth a record
             guarded(logger.error, "another exception while the connection ends", exc_info=exc)
-    elif isinstance(
-        exc, (WSProtocolError, KeepaliveTimeout, ConnectionAbortedError)
-    ):  # the last by Supervisor.drop()
+    elif isinstance(exc, (WSProtocolError, KeepaliveTimeout, ConnectionAbortedError)):
         guarded(logger.warning, "connection ended: %s: %s", type(exc).__name__, exc)
     else:
         guarded(logger.error, "connection ended: %s: %s", type(exc).__name__, exc, exc_info=exc)

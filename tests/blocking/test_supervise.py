@@ -14,8 +14,8 @@ from contextlib import suppress
 
 import pytest
 import uvloop
-from support.frames import CLOSE, binary, close, frame, text
 from support.blocking import echo, running, scripted
+from support.frames import CLOSE, binary, close, frame, text
 
 import wsfast.sync
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK, InvalidText
