@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wsfast import InvalidStatus
 from wsfast.supervisor import RTT, Heartbeat, Rollover, Window, full_jitter
 from wsfast.supervisor.backoff import Backoff
-from wsfast.supervisor.merger import Keys
+from wsfast.supervisor.line import Keys
 from wsfast.supervisor.subscriptions import Subscription
 from wsfast.supervisor.targets import Decision, Targets
 from wsfast.supervisor.window import Sent

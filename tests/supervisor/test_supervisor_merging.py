@@ -12,7 +12,7 @@ from support.frames import CLOSE, TEXT, text
 from support.sessions import idle, say, sessions, supervise
 
 from wsfast import ConnectionClosedError, WSListener
-from wsfast.supervisor import Decision, Rollover, State, lifecycle
+from wsfast.supervisor import Decision, Heartbeat, Rollover, State, lifecycle
 
 
 class Lines:
@@ -349,6 +349,38 @@ async def test_a_program_that_only_sends_is_connected_again(monkeypatch, caplog)
         assert [(await feed.recv(), feed.gaps) for _ in range(3)] == [
             (f"welcome {n}", feed.stats.gaps - 6 + n) for n in (4, 5, 6)
         ]
+
+
+async def test_a_message_is_parsed_once_for_all_functions():
+    def parse(payload):
+        parsed.append(payload)
+        return {"parsed": payload}
+
+    def seen(name):
+        def function(message):
+            got.append((name, message["parsed"]))
+            return message["parsed"] if name in ("topic", "key") else None
+
+        return function
+
+    parsed, got = [], []
+    heartbeat = Heartbeat(1000, "ping", seen("is_reply"))
+    names = ("topic", "key", "reply_id", "answer")
+    options = {name: seen(name) for name in names} | {"parse": parse, "heartbeat": heartbeat}
+    options["rollover"] = Rollover(when=seen("when"))
+    async with sessions(say("a", "b")) as server, supervise(server.url, **options) as feed:
+        feed.subscribe("sub", ack=seen("ack"))
+        assert [await feed.recv() for _ in range(2)] == ["a", "b"]
+        assert parsed == ["a", "b"]
+        assert {name for name, _ in got} >= {"topic", "key", "answer", "is_reply", "when"}
+        assert feed.stats.callback_errors == 0
+
+
+async def test_a_message_that_cannot_be_parsed_is_delivered(caplog):
+    async with sessions(say("a", "1")) as server, supervise(server.url, parse=int, key=abs) as feed:
+        assert [await feed.recv() for _ in range(2)] == ["a", "1"]
+        assert feed.stats.callback_errors == 1
+        assert "exception in parse()" in caplog.text
 
 
 @pytest.mark.parametrize("seed", [1, 2])

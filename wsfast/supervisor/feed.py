@@ -24,6 +24,8 @@ class Feed:
         #: Set while there are two lines whose messages are merged.
         self.merger: Merger | None = None
         self.gaps = 0
+        #: Messages were dropped because the program received none, and it has received none since.
+        self.is_unread = False
         #: Messages that were dropped so that another connection could be opened.
         self.dropped = 0
 
@@ -65,6 +67,7 @@ class Feed:
     def discard_oldest(self) -> int:
         """Drop the messages of the oldest line, which has ended. Returns how many."""
         line = self.lines.popleft()
+        self.is_unread = True
         assert line.connection is not None
         before = line.dropped
         line.connection.listener.forget()

@@ -248,7 +248,7 @@ class Lifecycle:
         feed = self.feed
         while feed.is_full and (line is None or line.is_open):
             head, waiting = feed.lines[0], feed.lines[0].waiting
-            until = time.monotonic() + _PATIENCE
+            until = time.monotonic() + (0.0 if feed.is_unread else _PATIENCE)
             while feed.is_full and feed.lines[0] is head and head.waiting == waiting:
                 left = until - time.monotonic()
                 if left > 0 or not head.ended.done():

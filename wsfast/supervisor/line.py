@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Protocol
 
 from wsfast._engine.messages import Messages, show_messages
 from wsfast._engine.transport import WSListener, WSTransport
@@ -14,12 +14,11 @@ from wsfast.asyncio.connection import ClientConnection
 from wsfast.exceptions import ConnectionClosed
 from wsfast.listener import ListenerFactory, Overseeing, make_listener, ws_connect
 from wsfast.supervisor.liveness import Liveness
-from wsfast.supervisor.merger import Keys, Merger, Phase
 from wsfast.supervisor.outbox import Outbox
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.subscriptions import Subscription, SubscriptionState
 
-__all__ = ["Line", "open_line"]
+__all__ = ["Keys", "Line", "open_line"]
 
 # Seconds that a server has to end the TCP connection once it has sent CLOSE. No message can follow the CLOSE, and the
 # supervisor waits for the end of the connection before it opens the next one.
@@ -32,11 +31,44 @@ _UNPARSED = object()
 _NOBODY, _KEY, _ALL = range(3)
 
 
+class Merging(Protocol):
+    """What a line knows of the object that merges it with another one: see merger.py."""
+
+    def join(self, new: Line) -> bool: ...
+    def brought(self, line: Line, payload: Any, key: Hashable, is_in: bool) -> bool | list[Any]: ...
+    def fragment(self, line: Line, size: int) -> bool | list[Any]: ...
+
+
+class Keys:
+    """The keys of the last messages of a line: at least `remember` of them, and at most twice as many."""
+
+    __slots__ = ("_before", "_keys", "_remember", "last")
+
+    def __init__(self, remember: int) -> None:
+        self._remember = remember
+        self._keys: set[Hashable] = set()
+        self._before: set[Hashable] = set()
+        #: The last one; None before the first.
+        self.last: Hashable = None
+
+    def add(self, key: Hashable) -> None:
+        self.last = key
+        self._keys.add(key)
+        if len(self._keys) >= self._remember:
+            self._before, self._keys = self._keys, set()
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._before)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._keys or key in self._before
+
+
 async def open_line(
     shared: Shared,
     number: int,
     target: tuple[str, dict[str, Any]],
-    merger: Merger | None,
+    merger: Merging | None,
     lost: Callable[[Line], None],
     lines: set[Line],
 ) -> Line:
@@ -99,7 +131,7 @@ class Line:
         receiver: WSListener,
         connection: ClientConnection | None,
         close_timeout: float | None,
-        merger: Merger | None,
+        merger: Merging | None,
         lost: Callable[[Line], None],
     ) -> None:
         self._shared = shared
@@ -127,10 +159,8 @@ class Line:
         # Until this line has brought this key, or so many messages, it may lag behind the line before.
         self._last_of_former: Hashable = None
         self._may_lag_for = 0
-        if merger is not None and merger.phase is not Phase.HOLDING:
-            merger = None  # the other line has ended meanwhile
-        self._merger = merger
-        self._has_first = merger is None or shared.rollover.first is None
+        self._merger = merger if merger is not None and merger.join(self) else None
+        self._has_first = self._merger is None or shared.rollover.first is None
         self._shown_to = _NOBODY
         self._is_awaiting_acks = self._is_paused = False
         self.outbox = Outbox(
@@ -156,8 +186,6 @@ class Line:
             shared.callbacks,
             self.fail,
         )
-        if merger is not None:
-            merger.new = self
         self._show_or_not(receiver)
 
     def open(self) -> None:
@@ -286,7 +314,7 @@ class Line:
 
     # ---- for a merger
 
-    def merge(self, merger: Merger | None) -> None:
+    def merge(self, merger: Merging | None) -> None:
         """Show this merger all messages; None: no one does any more."""
         self._merger = merger
         self._show_or_not()

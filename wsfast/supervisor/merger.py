@@ -30,15 +30,13 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wsfast.exceptions import QueueOverflow
+from wsfast.supervisor.line import Keys, Line
+from wsfast.supervisor.shared import Shared
 
-if TYPE_CHECKING:
-    from wsfast.supervisor.line import Line
-    from wsfast.supervisor.shared import Shared
-
-__all__ = ["Keys", "Merger", "Phase"]
+__all__ = ["Merger", "Phase"]
 
 # How much may be held, in bytes. Then the new line is not read until the old one has caught up.
 _MOST_HELD = 16 * 1024 * 1024
@@ -65,7 +63,7 @@ class Merger:
     def __init__(self, old: Line, shared: Shared) -> None:
         self._shared = shared
         self.old = old
-        #: Set by the line itself, when it is made.
+        #: None until it is made.
         self.new: Line | None = None
         self.phase = Phase.HOLDING
         self.is_proved = self.has_taken_over = False
@@ -84,6 +82,13 @@ class Merger:
         self._count = 0  # of the messages that the new line brought
         self._first_in: int | None = None  # the number of the first one after its subscriptions were in
         old.merge(self)
+
+    def join(self, new: Line) -> bool:
+        """The new line was made. False if the old one has ended meanwhile."""
+        if self.phase is not Phase.HOLDING:
+            return False
+        self.new = new
+        return True
 
     # ---- messages, as they arrive
 
@@ -265,31 +270,6 @@ class Merger:
         if self.new is not None:
             self.new.merge(None)
             self.new.resume()
-
-
-class Keys:
-    """The keys of the last messages of a line: at least `remember` of them, and at most twice as many."""
-
-    __slots__ = ("_before", "_keys", "_remember", "last")
-
-    def __init__(self, remember: int) -> None:
-        self._remember = remember
-        self._keys: set[Hashable] = set()
-        self._before: set[Hashable] = set()
-        #: The last one; None before the first.
-        self.last: Hashable = None
-
-    def add(self, key: Hashable) -> None:
-        self.last = key
-        self._keys.add(key)
-        if len(self._keys) >= self._remember:
-            self._before, self._keys = self._keys, set()
-
-    def __len__(self) -> int:
-        return len(self._keys) + len(self._before)
-
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._keys or key in self._before
 
 
 class _Log:

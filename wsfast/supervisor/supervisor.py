@@ -138,6 +138,7 @@ class Supervisor:
         if self._shared.listener_factory is not None:
             raise TypeError("there is nothing to receive: the messages go to a listener")
         self._receiving = True
+        self._life.feed.is_unread = False
         self._bind(None)
         try:
             while True:
