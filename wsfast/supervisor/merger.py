@@ -33,7 +33,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from wsfast.exceptions import QueueOverflow
-from wsfast.supervisor.line import Keys, Line
+from wsfast.supervisor.line import Line
 from wsfast.supervisor.shared import Shared
 
 __all__ = ["Merger", "Phase"]

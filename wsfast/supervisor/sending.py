@@ -6,13 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wsfast.codes import WSMsgType
 from wsfast.supervisor.errors import SendExpired
-
-if TYPE_CHECKING:
-    from wsfast.supervisor.outbox import Outbox
 
 __all__ = ["ProgramMessages", "QueuedMessage"]
 
@@ -48,11 +45,11 @@ class ProgramMessages(deque[QueuedMessage]):
     """The program's messages in their order. They outlive connections: the next one sends what the last one did not."""
 
     async def wait_sent(
-        self, message: Any, kind: WSMsgType, ttl: float | None, outbox: Outbox | None
+        self, message: Any, kind: WSMsgType, ttl: float | None, pump: Callable[[], None] | None
     ) -> None:
         """Queue a message, and wait until a connection has sent it.
 
-        :param outbox: that of the current connection
+        :param pump: makes the current connection send
         :raises SendExpired: it was not sent within `ttl` seconds
         """
         loop = asyncio.get_running_loop()
@@ -75,8 +72,8 @@ class ProgramMessages(deque[QueuedMessage]):
         queued = QueuedMessage(message, kind, settle, is_wanted, ttl is not None)
         timer = None if ttl is None else loop.call_later(ttl, settle, SendExpired(ttl))
         self.append(queued)
-        if outbox is not None:
-            outbox.pump()
+        if pump is not None:
+            pump()
         try:
             await sent
         except (Exception, asyncio.CancelledError):

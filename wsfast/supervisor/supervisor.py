@@ -232,7 +232,8 @@ class Supervisor:
             raise life.error or ConnectionClosedOK(None, None)
         outbox = None if life.line is None else life.line.outbox
         if outbox is None or not outbox.send_at_once(kind, message):
-            await self._shared.messages.wait_sent(message, kind, ttl, outbox)
+            pump = None if outbox is None else outbox.pump
+            await self._shared.messages.wait_sent(message, kind, ttl, pump)
 
     def subscribe(
         self,
