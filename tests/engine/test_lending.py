@@ -250,7 +250,7 @@ async def test_bombs_are_inflated_a_mebibyte_in_each_iteration(way, face, option
     if face != "awaitable":
         options = {"listener": lambda: listener}
     opened = Opened(way, compressed=True)
-    connection = await opened.open(face, **options)
+    connection = await opened.open(face, close_timeout=0.01, **options)
     transport = connection.protocol if face == "awaitable" else connection
     opened.peer.write(bombs(range(COUNT)) + frames.close(1000))
     received: list[int] = []
