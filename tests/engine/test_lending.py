@@ -207,6 +207,31 @@ class Keeping(WSListener):
         self.numbers.append(int(payload[:8]))
 
 
+def bombs(numbers):
+    deflater, frames = zlib.compressobj(wbits=-15), b""
+    for number in numbers:
+        data = deflater.compress(b"%08d" % number + bytes(SIZE)) + deflater.flush(zlib.Z_SYNC_FLUSH)
+        frames += binary(data[:-4], rsv=4)
+    return frames
+
+
+@pytest.mark.parametrize("max_queue", [16, 64, (256, 100)], ids=str)
+@pytest.mark.parametrize("way", certificates.WAYS)
+async def test_a_full_queue_and_what_waits_to_be_inflated_let_reading_go_on(way, max_queue):
+    """The queue pauses reading; the rest of the read waits for the next iteration after the queue has room."""
+    opened = Opened(way, compressed=True)
+    connection = await opened.open("awaitable", max_queue=max_queue)
+    data = bombs(range(3 * COUNT))
+    for start in range(0, len(data), 10_000):
+        opened.peer.write(data[start : start + 10_000])
+        for _ in range(10):
+            await asyncio.sleep(0)
+    for number in range(3 * COUNT):
+        assert int((await asyncio.wait_for(connection.recv(), 30))[:8]) == number
+    connection.protocol.abort()
+    opened.theirs.close()
+
+
 @pytest.mark.parametrize(
     ("face", "options"),
     [
@@ -225,14 +250,9 @@ async def test_bombs_are_inflated_a_mebibyte_in_each_iteration(way, face, option
     if face != "awaitable":
         options = {"listener": lambda: listener}
     opened = Opened(way, compressed=True)
-    connection = await opened.open(face, **options)
+    connection = await opened.open(face, close_timeout=0.01, **options)
     transport = connection.protocol if face == "awaitable" else connection
-    deflater = zlib.compressobj(wbits=-15)
-    bombs = b""
-    for number in range(COUNT):
-        data = deflater.compress(b"%08d" % number + bytes(SIZE)) + deflater.flush(zlib.Z_SYNC_FLUSH)
-        bombs += binary(data[:-4], rsv=4)
-    opened.peer.write(bombs + frames.close(1000))
+    opened.peer.write(bombs(range(COUNT)) + frames.close(1000))
     received: list[int] = []
     while not transport.is_disconnected and len(received) < COUNT:
         before = transport.stats.frames_received

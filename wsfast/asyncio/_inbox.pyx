@@ -665,7 +665,10 @@ cdef class Inbox(WSListener):
         if self.closed or self.paused:
             return
         self.transport._deliver_held()
-        if self.closed or self.paused or self.transport._held is not None:
+        if self.closed or self.paused:
+            return
+        if self.transport._held is not None:
+            self.transport._paused_for_it = self.transport._deferred  # no longer for the queue
             return
         if not self.transport.underlying_transport.is_closing():
             self.transport.underlying_transport.resume_reading()
