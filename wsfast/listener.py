@@ -29,6 +29,9 @@ from wsfast.tls import TLS, tls_argument
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from wsfast._opening.arguments import ListenersOthers
     from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
 
@@ -107,7 +110,7 @@ async def ws_connect(
     ping_histogram: Histogram | None = None,
     compression: str | deflate.PerMessageDeflate | None = None,
     extensions: Sequence[deflate.PerMessageDeflate] | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[ListenersOthers],
 ) -> tuple[WSTransport, AnyListener]:
     """Connect to a WebSocket server and deliver what it sends to a listener.
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wsfast._engine.transport import WSListener, WSTransport
@@ -41,7 +41,7 @@ async def establish(
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
     tuning: Tuning,
-    kwargs: dict[str, Any],
+    kwargs: Mapping[str, Any],
 ) -> None:
     """Everything from DNS to the agreement of a server, to which others may redirect. Whatever it raises, nothing is
     left behind.
