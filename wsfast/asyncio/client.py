@@ -272,10 +272,28 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     def __await__(self) -> Generator[Any, None, ClientConnection]:
         return self._connect().__await__()
 
+    if not TYPE_CHECKING:  # type checkers find these mistakes themselves
+
+        def __getattr__(self, name):
+            if name[:1] != "_" and getattr(ClientConnection, name, None) is not None:
+                raise AttributeError(
+                    f"connect() has no {name!r}, the connection has: write `ws = await connect(...)` or"
+                    " `async with connect(...) as ws`",
+                    name=name,
+                    obj=self,
+                )
+            return super().__getattribute__(name)  # raises the error that led here
+
+        def __enter__(self):
+            raise TypeError("write `async with connect(...)`, or use wsfast.sync.client.connect for `with`")
+
+        def __exit__(self, *exc_info):
+            """Python looks for it before it enters."""
+
     # async with connect(...) as ...:
 
     async def __aenter__(self) -> ClientConnection:
-        if hasattr(self, "connection"):
+        if "connection" in vars(self):
             raise RuntimeError("connect() isn't reentrant")
         self.connection = await self
         return await self.connection.__aenter__()
