@@ -1,4 +1,4 @@
-"""Users for Locust, each with a connection: pip install 'wsfast[locust]', then
+"""Users for Locust, each with a connection: pip install '.[locust]', then
 
 locust -f examples/locustfile.py --headless --users 10 --run-time 10s --host ws://127.0.0.1:8765
 """

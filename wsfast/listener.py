@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import ssl
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
@@ -29,6 +30,9 @@ from wsfast.tls import TLS, tls_argument
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from wsfast._opening.arguments import ListenersOthers
     from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
 
@@ -107,7 +111,7 @@ async def ws_connect(
     ping_histogram: Histogram | None = None,
     compression: str | deflate.PerMessageDeflate | None = None,
     extensions: Sequence[deflate.PerMessageDeflate] | None = None,
-    **kwargs: Any,
+    **kwargs: Unpack[ListenersOthers],
 ) -> tuple[WSTransport, AnyListener]:
     """Connect to a WebSocket server and deliver what it sends to a listener.
 
@@ -169,7 +173,7 @@ async def ws_connect(
     :param so_busy_poll: ``SO_BUSY_POLL``, in microseconds: the kernel asks the network card itself before it sleeps
     :param sockopts: tuples ``(level, name, value)`` for ``setsockopt``, set before the socket is connected
     :param ping_histogram: gets the round-trip time of every answered PING in nanoseconds by ``record_value(ns)``;
-        such as ``HdrHistogram`` of the package hdrhistogram, ``pip install wsfast[histogram]``
+        such as ``HdrHistogram`` of the package hdrhistogram, ``pip install hdrhistogram``
     :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages;
         only for a listener that overrides :meth:`WSListener.on_ws_message`
     :param extensions: such offers with other settings, in order of preference
@@ -317,8 +321,11 @@ _CALLBACKS = frozenset(
         "resume_writing",
     )
 )
+_NAMED_ON = sorted(name for name in _CALLBACKS if name.startswith("on_"))
 # Classes of listeners that were looked at, and are fine.
 _checked: weakref.WeakSet[type[WSListener]] = weakref.WeakSet()
+# What was shown of others, for programs that make a class for each connection.
+_shown: dict[str | tuple[str, type[Warning], int], int] = {}
 
 
 def _check_callbacks(listener: WSListener) -> None:
@@ -334,7 +341,43 @@ def _check_callbacks(listener: WSListener) -> None:
                 f"{kind.__name__}.{name} is a coroutine function, and callbacks are not awaited: make it a plain `def`,"
                 " and call asyncio.create_task() in it for what takes time"
             )
-    _checked.add(kind)
+    if kind not in _checked:
+        _warn_of_misspelt(listener)
+        _checked.add(kind)
+
+
+def _warn_of_misspelt(listener: WSListener) -> None:
+    """Warn of methods that look like callbacks and are none. A listener that receives may have methods ``on_*`` of its
+    own, unless they resemble a callback."""
+    kind = type(listener)
+    receives = not {"on_ws_frame", "on_ws_message"}.isdisjoint(getattr(listener, "__dict__", ()))
+    receives |= kind.on_ws_frame is not WSListener.on_ws_frame
+    receives |= kind.on_ws_message is not WSListener.on_ws_message
+    for base in kind.__mro__[: kind.__mro__.index(WSListener)]:
+        for name, method in vars(base).items():
+            if name.startswith("on_") and name not in _CALLBACKS and inspect.isfunction(method):
+                meant = _meant(name)
+                if meant is None and receives and not name.startswith("on_ws_"):
+                    continue
+                hint = f"is {meant} meant?" if meant else f"the callbacks are {', '.join(_NAMED_ON)}"
+                # No frame of the program is on the stack: the event loop has called this.
+                warnings.warn_explicit(
+                    f"wsfast never calls {base.__name__}.{name}: {hint}",
+                    UserWarning,
+                    method.__code__.co_filename,
+                    method.__code__.co_firstlineno,
+                    module=base.__module__,
+                    registry=_shown,
+                )
+
+
+def _meant(name: str) -> str | None:
+    """The callback that a name resembles: on_frame resembles on_ws_frame."""
+    import difflib  # takes a millisecond
+
+    words = {callback.removeprefix("on_ws_"): callback for callback in _NAMED_ON}
+    found = difflib.get_close_matches(name.removeprefix("on_").removeprefix("ws_"), words, 1, 0.8)
+    return words[found[0]] if found else None
 
 
 def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:

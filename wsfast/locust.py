@@ -1,4 +1,4 @@
-"""Load from many processes and machines: a user class for Locust (``pip install wsfast[locust]``).
+"""Load from many processes and machines: a user class for Locust (``pip install locust``).
 
 Locust runs each user in a greenlet of gevent, which patches the sockets and threads of its process. wsfast waits in
 system calls of its own, which gevent does not see. So the connections of a process live in an event loop of their own,

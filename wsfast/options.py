@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any
 
@@ -28,6 +28,8 @@ __all__ = [
     "check_callables",
     "check_types",
     "count",
+    "in_words",
+    "no_message",
     "seconds",
 ]
 
@@ -73,6 +75,20 @@ def seconds(name: str, value: Any, *, none: str | None, zero: bool = True) -> fl
     if none is not None and span >= _FOREVER:
         return None
     return value if isinstance(value, (int, float)) else span
+
+
+def in_words(span: float | None) -> str:
+    """A time span for the text of an error."""
+    return f"{span:g} second{'' if span == 1 else 's'}"
+
+
+def no_message(name: str, value: object, kinds: str = "str or bytes-like") -> TypeError:
+    """The error for a message that cannot be sent.
+
+    :param kinds: those that can
+    """
+    hint = f": json.dumps({name}) makes a str" if isinstance(value, (Mapping, list)) else ""
+    return TypeError(f"{name} must be {kinds}, not {type(value).__name__}{hint}")
 
 
 def count(name: str, value: Any, *, least: int = 0, none: str | None = None) -> int | None:

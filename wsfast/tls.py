@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 from wsfast.names import to_ascii
@@ -192,18 +193,35 @@ def _context(settings: TLS, keylog: str | None, system: tuple[str, ...]) -> _Kep
 
 
 def _new_context(settings: TLS) -> ssl.SSLContext:
-    context = ssl.create_default_context(
-        cafile=settings.cafile, capath=settings.capath, cadata=settings.cadata
-    )
+    with _naming(settings.cafile):
+        context = ssl.create_default_context(
+            cafile=settings.cafile, capath=settings.capath, cadata=settings.cadata
+        )
     context.hostname_checks_common_name = False  # RFC 9525 section 2
     context.check_hostname = settings.check_hostname
     context.minimum_version = settings.minimum_version
     context.maximum_version = settings.maximum_version
     if settings.client_cert is not None:
-        context.load_cert_chain(*settings.client_cert, password=_no_password)  # type: ignore[misc]
+        with _naming(*settings.client_cert):  # type: ignore[misc]
+            context.load_cert_chain(*settings.client_cert, password=_no_password)  # type: ignore[misc]
     if settings.alpn:
         context.set_alpn_protocols(list(settings.alpn))
     return context
+
+
+@contextlib.contextmanager
+def _naming(*files: StrPath | None) -> Iterator[None]:
+    """Name the files in errors of OpenSSL, which does not."""
+    try:
+        yield
+    except OSError as exc:
+        given = [os.fspath(file) for file in files if file is not None]
+        names = " or ".join([file for file in given if not os.path.exists(file)] or given)
+        if names and isinstance(exc, ssl.SSLError):
+            exc.strerror = f"{exc.strerror}: {names}"
+        elif names:
+            exc.filename = names
+        raise
 
 
 def _no_password() -> str:

@@ -121,8 +121,8 @@ def test_noise_is_no_ratio(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "module", "error"),
     [
-        (["load", "ws://127.0.0.1:1/"], "hdrh", "hdrhistogram is not installed: pip install 'wsfast[cli]'"),
-        (["load", "ws://127.0.0.1:1/"], "rich", "rich is not installed: pip install 'wsfast[cli]'"),
+        (["load", "ws://127.0.0.1:1/"], "hdrh", "hdrhistogram is not installed: pip install hdrhistogram"),
+        (["load", "ws://127.0.0.1:1/"], "rich", "rich is not installed: pip install rich"),
     ],
 )
 def test_a_missing_extra_is_told_in_a_line(run, monkeypatch, arguments, module, error):

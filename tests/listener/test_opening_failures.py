@@ -414,7 +414,11 @@ async def sends_nothing(peer):
     ("handler", "kind", "words"),
     [
         (sends_http, ssl.SSLError, "the server does not speak TLS: is it a ws:// server?"),
-        (sends_nothing, ssl.SSLEOFError, "the server closed the connection during the TLS handshake"),
+        (
+            sends_nothing,
+            ssl.SSLEOFError,
+            "the server closed the connection during the TLS handshake: is it a ws:// server?",
+        ),
     ],
 )
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ async def test_stalls(face, scheme, phase):
     with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
         given = options(face, scheme, served.url)
         text = f"the negotiation with the proxy {scheme}://127.0.0.1:{served.port} took too long"
-        with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 1 seconds"):
+        with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 1 second$"):
             async with connect(face, origin.url, open_timeout=1, **given):
                 pass
         assert served.stalled.is_set()

@@ -1,6 +1,9 @@
 """The types of the public names, as a user's type checker sees them. `make lint` compares stubs and modules."""
 
 import ast
+import inspect
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,18 +11,23 @@ from pathlib import Path
 import pytest
 
 import wsfast
-
-pytest.importorskip("mypy")
+from wsfast._opening import arguments
+from wsfast.asyncio import client as awaitable
+from wsfast.sync import client as blocking
 
 ROOT = Path(__file__).parents[2]
 
 # Each line that ends in "# wrong" must be refused, and no other.
 PROGRAM = """\
 import array
+import socket
+import ssl
 from typing import Optional
 
 import wsfast
-from wsfast import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast.asyncio import client as awaitable
+from wsfast.sync import client as blocking
+from wsfast import TLS, WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 class Listener(WSListener):
     own = 5
@@ -84,35 +92,115 @@ async def main() -> None:
     transport.set_write_buffer_limits(high=1024)
     await transport.wait_disconnected()
     kernel: str = wsfast.mask_kernel
+
+class Takes(WSListener):
+    payload_type = bytes
+
+    def on_ws_message(self, transport: WSTransport, msg_type: WSMsgType, payload: bytes) -> None: ...
+
+class TakesNothing(WSListener):
+    payload_type = dict  # wrong
+
+async def listens() -> None:
+    await ws_connect(Takes, "ws://a/", max_size=None, ssl=True, proto=6)
+    await ws_connect(Takes, "ws://a/", max_frame_sise=5)  # wrong
+    await ws_connect(Takes, "ws://a/", max_size="5")  # wrong
+    ws_connect(Takes, "ws://a/")  # wrong
+    transport, listener = ws_connect(Takes, "ws://a/")  # wrong
+
+class Mine(awaitable.ClientConnection):
+    pass
+
+async def awaits() -> None:
+    async with awaitable.connect("ws://a/", create_connection=Mine, sock=socket.socket()) as ws:
+        text: str = await ws.recv(decode=True)
+        view: memoryview = await ws.recv(decode=memoryview)
+        (await ws.recv(decode=False)).encode()  # wrong
+        ws.recv().upper()  # wrong
+        ws.send("text")  # wrong
+    async for ws in wsfast.connect("ws://a/", ssl=ssl.create_default_context(), family=socket.AF_INET):
+        async for message in ws:
+            message.upper()
+    ws = await awaitable.unix_connect("path", max_size=5, extra_headers={"a": "b"})
+    awaitable.connect("ws://a/", max_queu=5)  # wrong
+    awaitable.connect("ws://a/", max_queue="5")  # wrong
+    awaitable.connect("ws://a/", interleave="5")  # wrong
+    awaitable.unix_connect("path", max_queu=5)  # wrong
+    awaitable.unix_connect("path", overflow=5)  # wrong
+    awaitable.connect("ws://a/").send("text")  # wrong
+
+def blocks() -> None:
+    with blocking.connect("ws://a/", max_size=None, ssl_context=TLS(), port=5, legacy=True) as ws:
+        text: str = ws.recv(decode=True)
+        data: bytes = ws.recv(1.0, decode=False)
+        ws.recv().upper()
+        ws.recv(decode=False).encode()  # wrong
+        ws.rcev()  # wrong
+    for ws in blocking.connect("ws://a/", legacy=False, source_address=("::", 0)):
+        ws.ping().wait()
+    for ws in blocking.unix_connect(path="path", uri="ws://b/", legacy=False):
+        ws.close()
+    blocking.unix_connect("path", compression=None).send(["te", "xt"])
+    blocking.connect("ws://a/", max_sise=5)  # wrong
+    blocking.connect("ws://a/", open_timeout="5")  # wrong
+    blocking.unix_connect("path", pign_interval=5)  # wrong
+    blocking.unix_connect("path", ping_interval="5")  # wrong
+    blocking.connect("ws://a/", legacy=False).recv()  # wrong
+    with awaitable.connect("ws://a/"):  # wrong
+        pass
 """
 
 
-def test_what_type_checkers_accept(tmp_path):
+def by_mypy(program):
+    pytest.importorskip("mypy")
+    options = ["--strict", "--output", "json", "--cache-dir", program.parent / "cache"]
+    for line in output_of("mypy", *options, program).splitlines():
+        found = json.loads(line)
+        yield found["file"], found["severity"], found["line"], found["message"]
+
+
+def by_pyright(program):
+    pytest.importorskip("pyright")
+    if shutil.which("node") is None:
+        pytest.skip("pyright needs node")
+    found = json.loads(output_of("pyright", "--outputjson", "--pythonpath", sys.executable, program))
+    for one in found["generalDiagnostics"]:
+        yield one["file"], one["severity"], one["range"]["start"]["line"] + 1, one["message"]
+
+
+def output_of(checker, *arguments):
+    """wsfast is installed, not found beside."""
+    command = [sys.executable, "-m", checker, *arguments]
+    done = subprocess.run(command, cwd=arguments[-1].parent, capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("check", [by_mypy, by_pyright])
+def test_what_type_checkers_accept(check, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--no-error-summary",
-            "--cache-dir",
-            tmp_path / "cache",
-            program,
-        ],
-        cwd=tmp_path,  # wsfast is installed, not found beside
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not done.stderr
-    errors = [
-        line for line in done.stdout.splitlines() if line.startswith("program.py:") and ": error:" in line
-    ]
-    refused = {int(line.split(":")[1]) for line in errors}
+    found = list(check(program))
+    assert {Path(file).name for file, *_ in found} == {"program.py"}
+    refused = {number for _, severity, number, _ in found if severity == "error"}
     wrong = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
-    assert refused == wrong, done.stdout
+    assert refused == wrong, "\n".join(f"{number}: {text}" for _, _, number, text in found)
+
+
+@pytest.mark.parametrize(
+    ("function", "others", "options"),
+    [
+        (wsfast.ws_connect, arguments.ListenersOthers, None),
+        (awaitable.connect, arguments.AwaitablesOthers, arguments.AwaitablesOptions),
+        (blocking.reconnect, arguments.BlockingOthers, arguments.BlockingOptions),
+    ],
+)
+def test_type_checkers_know_all_options(function, others, options):
+    shown = inspect.signature(function).parameters
+    own = inspect.signature(inspect.unwrap(function.__init__ if isinstance(function, type) else function))
+    assert others.__optional_keys__ == shown.keys() - own.parameters.keys()
+    if options is not None:
+        assert options.__optional_keys__ == shown.keys() - {"uri"}
 
 
 def stubbed(cls):

@@ -12,6 +12,7 @@ from wsfast._engine.frame import WSFrame
 from wsfast._engine.tuning import Histogram, record
 from wsfast.codes import WSAutoPingStrategy, WSMsgType
 from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
+from wsfast.options import in_words
 
 # The iterations of the loop between the time-out and the end of the connection. If the program kept the loop busy, the
 # answer may already be in the socket: libuv runs timers and callbacks before it reads.
@@ -86,7 +87,7 @@ class Watch:
         elif grace > 0:
             self._timer = self._loop.call_soon(self._answer_is_due, grace - 1)
         else:
-            message = f"nothing was received within {self._timeout} seconds of a ping"
+            message = f"nothing was received within {in_words(self._timeout)} of a ping"
             self._transport._fail(1011, "keepalive ping timeout", KeepaliveTimeout(message))
 
     def _wait_for_next(self) -> None:

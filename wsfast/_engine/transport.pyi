@@ -17,7 +17,7 @@ from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 @disjoint_base
 class WSListener:
-    payload_type: type
+    payload_type: type[memoryview] | type[bytes] | type[str]
 
     def on_ws_connected(self, transport: WSTransport) -> None: ...
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None: ...

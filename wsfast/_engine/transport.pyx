@@ -45,6 +45,7 @@ from wsfast import closing
 from wsfast._engine.copying import reduced
 from wsfast.exceptions import Close, WSProtocolError
 from wsfast.logs import guarded
+from wsfast.options import in_words
 from wsfast._engine.keepalive import Keepalive
 from wsfast._engine.link import MOVED
 from wsfast._engine.tuning import Tuning
@@ -564,7 +565,7 @@ cdef class WSTransport(PollingReader):
         return 0
 
     def _close_timed_out(self):
-        self._cause = TimeoutError(f"the server did not close the connection within {self._close_timeout} seconds")
+        self._cause = TimeoutError(f"the server did not close the connection within {in_words(self._close_timeout)}")
         self._drop()
 
     def _callback_raised(self, str callback, exc):

@@ -41,6 +41,8 @@ from wsfast._engine.link cimport Link, State
 from wsfast._engine.memory cimport CACHE_LINE, LONG_FRAME, WRITE_SIZE, release
 from wsfast._engine.python cimport PyUnicode_AsUTF8AndSize, wsf_callback
 
+from wsfast.options import no_message
+
 
 cdef enum:
     # Gathered frames leave when there are this many bytes of them: more in one write gains nothing.
@@ -257,7 +259,7 @@ cdef class FrameWriter(Link):
         try:
             PyObject_GetBuffer(message, &view, PyBUF_SIMPLE)
         except TypeError:
-            raise TypeError(f"message must be str or bytes-like, not {type(message).__name__}") from None
+            raise no_message("message", message) from None
         except BufferError as exc:
             raise ValueError(f"message must be contiguous: {exc}") from None
         try:

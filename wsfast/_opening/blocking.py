@@ -20,6 +20,7 @@ from wsfast._engine.tuning import SocketOption, set_options
 from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, is_connected
 from wsfast._opening.route import Addresses, Route
 from wsfast.exceptions import ProxyError
+from wsfast.options import in_words
 
 __all__ = ["Deadline", "connect", "connect_to_first"]
 
@@ -55,7 +56,7 @@ class Deadline:
 
     def passed(self, step: str) -> TimeoutError:
         """What is raised then."""
-        limit = "" if self._seconds is None else f": open_timeout is {self._seconds:g} seconds"
+        limit = "" if self._seconds is None else f": open_timeout is {in_words(self._seconds)}"
         return TimeoutError(f"{step} took too long{limit}")
 
 

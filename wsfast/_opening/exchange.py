@@ -50,6 +50,7 @@ class Exchange:
     # Whose reply it is, who would answer in TLS, and what is raised: all in the words of the subclass.
     _whose = "the server's"
     _secure = "a wss:// server"
+    _encrypted = False
     _invalid: type[InvalidHandshake] = InvalidMessage
     _too_long: type[InvalidHandshake] = SecurityError
     _refused: type[InvalidHandshake] = InvalidStatus
@@ -115,7 +116,10 @@ class Exchange:
             raise RuntimeError("the handshake is over")
         if self.rejection is not None:
             self._fail(self.rejection)
-        error = self._invalid(f"connection closed before {self._whose} reply was complete")
+        text = f"connection closed before {self._whose} reply was complete"
+        if not self._received and not self._encrypted:
+            text = f"connection closed before {self._whose} reply began: is it {self._secure}?"
+        error = self._invalid(text)
         error.__cause__ = EOFError(f"got {len(self._received)} bytes of the reply's header")
         self._fail(error)
 

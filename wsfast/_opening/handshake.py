@@ -134,6 +134,7 @@ class ClientHandshake(Exchange):
             extra["Sec-WebSocket-Extensions"] = ", ".join([offer.offer() for offer in compression])
         credentials = uri.user_info or credentials
         super().__init__(_request(uri, self._key, self._subprotocols, extra, origin, user_agent, credentials))
+        self._encrypted = uri.secure
         self.request = UpgradeRequest(self.request_bytes)
         self.subprotocol: str | None = None
         self.extensions_header: str | None = None

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wsfast._engine.transport import WSListener, WSTransport
@@ -19,7 +19,7 @@ from wsfast._opening.route import Route
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
 from wsfast.fields import AwaitedHeadersLike, PlainHeaders, made
 from wsfast.logs import guarded
-from wsfast.options import Pinging, Timeouts
+from wsfast.options import Pinging, Timeouts, in_words
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if sys.version_info >= (3, 11):
@@ -41,7 +41,7 @@ async def establish(
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
     tuning: Tuning,
-    kwargs: dict[str, Any],
+    kwargs: Mapping[str, Any],
 ) -> None:
     """Everything from DNS to the agreement of a server, to which others may redirect. Whatever it raises, nothing is
     left behind.
@@ -75,10 +75,10 @@ async def establish(
                 raise rejected from exc
             if opening.has_begun:
                 route.phase = ("the WebSocket handshake with", route.uri.host, route.addresses)
-            limit = f"open_timeout is {timeouts.open:g}"
+            limit = f"open_timeout is {in_words(timeouts.open)}"
             if isinstance(exc, _TooLateError) and opening.has_own_limit:
-                limit = f"websocket_handshake_timeout is {timeouts.handshake:g}"
-            raise TimeoutError(f"{route.phase_text()} took too long: {limit} seconds") from exc
+                limit = f"websocket_handshake_timeout is {in_words(timeouts.handshake)}"
+            raise TimeoutError(f"{route.phase_text()} took too long: {limit}") from exc
         except InvalidStatus as exc:
             opening.abandon()
             route.follow(exc)
@@ -99,8 +99,8 @@ async def _made(
         except asyncio.TimeoutError as exc:
             if not isinstance(exc.__context__, asyncio.CancelledError):
                 raise  # the program's own
-            limit = f"open_timeout is {timeouts.open:g}"
-            raise TimeoutError(f"making the headers took too long: {limit} seconds") from exc
+            limit = f"open_timeout is {in_words(timeouts.open)}"
+            raise TimeoutError(f"making the headers took too long: {limit}") from exc
     return making  # type: ignore[no-any-return]
 
 

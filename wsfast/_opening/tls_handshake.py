@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from wsfast._engine.tls import TLSSession
+from wsfast.options import in_words
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as deadline
@@ -32,7 +33,9 @@ def not_tls() -> ssl.SSLError:
 
 def ended_in_tls() -> ssl.SSLError:
     """The server closed the connection before TLS was agreed."""
-    return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the server closed the connection during the TLS handshake")
+    return ssl.SSLEOFError(
+        ssl.SSL_ERROR_EOF, "the server closed the connection during the TLS handshake: is it a ws:// server?"
+    )
 
 
 async def shake_hands(
@@ -62,7 +65,7 @@ async def shake_hands(
         if not isinstance(exc.__context__, asyncio.CancelledError):
             raise  # ETIMEDOUT, of the socket
         raise ConnectionAbortedError(
-            f"SSL handshake is taking longer than {limit} seconds: aborting the connection"
+            f"SSL handshake is taking longer than {in_words(limit)}: aborting the connection"
         ) from None
     return session
 

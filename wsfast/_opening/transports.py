@@ -7,7 +7,7 @@ import functools
 import socket
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import aiofastnet
@@ -32,7 +32,7 @@ async def connect(
     socket_factory: SocketFactory | None,
     use_aiofastnet: bool | None,
     tuning: Tuning,
-    kwargs: dict[str, Any],
+    kwargs: Mapping[str, Any],
 ) -> None:
     """Connect TCP and TLS, perhaps through a proxy, and make `transport` the protocol of the connection.
 

@@ -57,6 +57,7 @@ class TunnelHandshake(Exchange):
             fields.append(("Proxy-Authorization", basic_auth(*proxy.user_info)))
         lines = [f"CONNECT {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields + extra)]
         super().__init__("\r\n".join([*lines, "", ""]).encode())
+        self._encrypted = proxy.secure
 
     def _agrees(self, reply: Reply, response: UpgradeResponse) -> bool:
         if reply.version not in (b"HTTP/1.0", b"HTTP/1.1"):

@@ -38,6 +38,7 @@ from wsfast.asyncio._awaitable cimport (
 from wsfast.asyncio._inbox cimport Inbox
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
+from wsfast.options import no_message
 
 
 cdef enum:
@@ -172,7 +173,7 @@ cdef class Connection:
             for message in messages:
                 first_byte = _first_byte(message, kind)
                 if first_byte == 0:
-                    raise TypeError(f"messages must be str or bytes-like, not {type(message).__name__}")
+                    raise no_message("message", message)
                 transport._send_object(first_byte | override, _bytes_like(message))
                 if transport._writing_paused:
                     return True

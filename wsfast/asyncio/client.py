@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import ssl as ssl_module
-from collections.abc import AsyncIterator, Callable, Generator, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +33,9 @@ from wsfast.tls import TLS, tls_argument
 from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from wsfast._opening.arguments import AwaitablesOptions, AwaitablesOthers
     from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
 
@@ -168,7 +171,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         overflow: str = "pause",
         conflate_key: Callable[[bytes], Hashable] | None = None,
         on_high_water: Callable[[ClientConnection], object] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[AwaitablesOthers],
     ) -> None:
         super().__init__(
             uri,
@@ -269,10 +272,28 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     def __await__(self) -> Generator[Any, None, ClientConnection]:
         return self._connect().__await__()
 
+    if not TYPE_CHECKING:  # type checkers find these mistakes themselves
+
+        def __getattr__(self, name):
+            if name[:1] != "_" and getattr(ClientConnection, name, None) is not None:
+                raise AttributeError(
+                    f"connect() has no {name!r}, the connection has: write `ws = await connect(...)` or"
+                    " `async with connect(...) as ws`",
+                    name=name,
+                    obj=self,
+                )
+            return super().__getattribute__(name)  # raises the error that led here
+
+        def __enter__(self):
+            raise TypeError("write `async with connect(...)`, or use wsfast.sync.client.connect for `with`")
+
+        def __exit__(self, *exc_info):
+            """Python looks for it before it enters."""
+
     # async with connect(...) as ...:
 
     async def __aenter__(self) -> ClientConnection:
-        if hasattr(self, "connection"):
+        if "connection" in vars(self):
             raise RuntimeError("connect() isn't reentrant")
         self.connection = await self
         return await self.connection.__aenter__()
@@ -309,7 +330,9 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
 
 
 def unix_connect(
-    path: str | os.PathLike[str] | None = None, uri: str | None = None, **kwargs: Any
+    path: str | os.PathLike[str] | None = None,
+    uri: str | None = None,
+    **kwargs: Unpack[AwaitablesOptions],
 ) -> connect:
     """Connect to a WebSocket server that listens on a Unix socket; for the rest as :class:`connect`.
 
@@ -318,13 +341,14 @@ def unix_connect(
     """
     if uri is None:
         uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
-    return connect(uri, unix=True, path=path, **kwargs)
+    where: dict[str, Any] = {"unix": True, "path": path}
+    return connect(uri, **where, **kwargs)
 
 
 class _Target:
     """Where to connect to, and how: the keyword arguments of ``loop.create_connection``, checked."""
 
-    def __init__(self, uri: WebSocketURI, kwargs: dict[str, Any]) -> None:
+    def __init__(self, uri: WebSocketURI, kwargs: Mapping[str, Any]) -> None:
         self.arguments = dict(kwargs)
         self.arguments.pop("all_errors", None)
         self._unix = self.arguments.pop("unix", False)

@@ -31,7 +31,7 @@ from wsfast.exceptions import (
     ProtocolError,
 )
 from wsfast.logs import guarded
-from wsfast.options import Limits, Marks, Overflow, Pinging, Timeouts
+from wsfast.options import Limits, Marks, Overflow, Pinging, Timeouts, no_message
 from wsfast.tls import TLSInfo
 from wsfast.upgrade import UpgradeResponse
 
@@ -367,7 +367,7 @@ class ClientConnection(Connection, Identity):
             if self._send_frame(message, as_text, True, True, override):
                 await self._drain()
         elif isinstance(message, Mapping):
-            raise TypeError("data is a dict-like object")
+            raise no_message("message", message, "str, bytes-like, or an iterable of them")
         elif isinstance(message, Iterable):
             await self._send_fragments(iter(message), text, override)
         elif isinstance(message, AsyncIterable):

@@ -162,7 +162,7 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
         yield Advice(
             "compression",
             "Python's zlib inflates slower than zlib-ng and isal.",
-            "pip install 'wsfast[compression]'",
+            "pip install isal zlib-ng",
         )
     if known["tls", "SSLKEYLOGFILE"]:
         yield Advice(

@@ -18,7 +18,7 @@ from wsfast.cli.outcome import ERRORS, INTERRUPTED, USAGE, MissingExtra, Usage, 
 _EPILOG = """\
 exit codes: 0 all went well, 1 something failed, 2 wrong usage or a missing extra,
 130 interrupted by Ctrl-C
-Each command has its own --help. The documentation is docs/cli.md."""
+Each command has its own --help."""
 
 
 def parser() -> argparse.ArgumentParser:

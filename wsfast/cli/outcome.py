@@ -35,8 +35,7 @@ CANNOT_CONNECT = (OSError, EOFError, WebSocketException)
 # opens all other files that a command writes.
 _STDOUT_ENDED = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-# The extra that installs each package, by the name to import.
-_EXTRAS = {"hdrh": "cli", "prompt_toolkit": "cli", "rich": "cli", "locust": "locust"}
+# Names to install by, where they are not those to import by.
 _DISTRIBUTIONS = {"hdrh": "hdrhistogram"}
 
 
@@ -53,11 +52,14 @@ def require(*packages: str) -> None:
 
     :raises MissingExtra: says which command installs them
     """
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    missing = [
+        _DISTRIBUTIONS.get(package, package)
+        for package in packages
+        if importlib.util.find_spec(package) is None
+    ]
     if missing:
-        names = " and ".join(_DISTRIBUTIONS.get(package, package) for package in missing)
         verb = "is" if len(missing) == 1 else "are"
-        raise MissingExtra(f"{names} {verb} not installed: pip install 'wsfast[{_EXTRAS[missing[0]]}]'")
+        raise MissingExtra(f"{' and '.join(missing)} {verb} not installed: pip install {' '.join(missing)}")
 
 
 def stdout_ended(exc: BaseException) -> bool:

@@ -80,7 +80,8 @@ class Target:
             raise Usage(why(exc)) from exc
         except OSError as exc:
             file = exc.filename or " or ".join(filter(None, (self.cacert, self.cert, self.key)))
-            raise Usage(f"{file}: {exc.strerror or why(exc)}") from exc
+            text = exc.strerror or why(exc)
+            raise Usage(text if file in text else f"{file}: {text}") from exc
         except (TypeError, ValueError) as exc:
             raise Usage(why(exc)) from exc
 

@@ -16,7 +16,7 @@ import ssl as ssl_module
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wsfast._engine.socket import stamp_receipts
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
@@ -42,6 +42,9 @@ from wsfast.tls import TLS, ClientCert, tls_argument
 from wsfast.upgrade import UpgradeResponse
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from wsfast._opening.arguments import BlockingOptions, BlockingOthers
     from wsfast._opening.credentials import NetrcLike
     from wsfast._opening.resolver import AddressCache, Resolver
     from wsfast._opening.tunnel import TunnelHandshake
@@ -138,7 +141,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         local_addr: tuple[str, int] | None = None,
         happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
         ping_histogram: Histogram | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockingOthers],
     ) -> None:
         super().__init__(
             uri,
@@ -335,7 +338,15 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             self._sleep(delay)
 
 
-def connect(uri: str, *, legacy: bool | None = None, **kwargs: Any) -> Any:
+@overload
+def connect(
+    uri: str, *, legacy: Literal[True] | None = None, **kwargs: Unpack[BlockingOptions]
+) -> ClientConnection: ...
+@overload
+def connect(uri: str, *, legacy: Literal[False], **kwargs: Unpack[BlockingOptions]) -> reconnect: ...
+def connect(
+    uri: str, *, legacy: bool | None = None, **kwargs: Unpack[BlockingOptions]
+) -> ClientConnection | reconnect:
     """Connect to the WebSocket server at `uri`.
 
     ::
@@ -416,23 +427,40 @@ connect.__signature__ = _signature_of_connect()  # type: ignore[attr-defined]
 
 
 def unix_reconnect(
-    path: str | os.PathLike[str] | None = None, uri: str | None = None, **kwargs: Any
+    path: str | os.PathLike[str] | None = None, uri: str | None = None, **kwargs: Unpack[BlockingOptions]
 ) -> reconnect:
     """As :class:`reconnect`, for a server that listens on a Unix socket."""
     if (path is None) == (kwargs.get("sock") is None):
         raise ValueError("path or sock must be given, and only one of them")
     if uri is None:
         uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
-    return reconnect(uri, unix=True, path=path, **kwargs)
+    where: dict[str, Any] = {"unix": True, "path": path}
+    return reconnect(uri, **where, **kwargs)
 
 
+@overload
+def unix_connect(
+    path: str | os.PathLike[str] | None = None,
+    uri: str | None = None,
+    *,
+    legacy: Literal[True] | None = None,
+    **kwargs: Unpack[BlockingOptions],
+) -> ClientConnection: ...
+@overload
+def unix_connect(
+    path: str | os.PathLike[str] | None = None,
+    uri: str | None = None,
+    *,
+    legacy: Literal[False],
+    **kwargs: Unpack[BlockingOptions],
+) -> reconnect: ...
 def unix_connect(
     path: str | os.PathLike[str] | None = None,
     uri: str | None = None,
     *,
     legacy: bool | None = None,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: Unpack[BlockingOptions],
+) -> ClientConnection | reconnect:
     """Connect to a WebSocket server that listens on a Unix socket; for the rest as :func:`connect`.
 
     :param path: of the socket

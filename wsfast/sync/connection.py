@@ -32,7 +32,7 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.options import Pinging, Timeouts, seconds
+from wsfast.options import Pinging, Timeouts, no_message, seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Cork, Fragments
 from wsfast.sync.pings import Event, Pings, PongReceived
@@ -337,7 +337,7 @@ class ClientConnection(Connection, Identity):
 
     def _send_fragments(self, message: Any, text: bool | None, override: int) -> None:
         if isinstance(message, Mapping):
-            raise TypeError("data is a dict-like object")
+            raise no_message("message", message, "str, bytes-like, or an iterable of them")
         if not isinstance(message, Iterable):
             raise TypeError("data must be str, bytes, or iterable")
         fragments = iter(message)
@@ -385,7 +385,7 @@ class ClientConnection(Connection, Identity):
         with self.cork():
             for message in messages:
                 if not isinstance(message, (str, *BYTES_LIKE)):
-                    raise TypeError(f"messages must be str or bytes-like, not {type(message).__name__}")
+                    raise no_message("message", message)
                 self.send(message, text=text, compress=compress)
 
     def cork(self) -> AbstractContextManager[None]:

@@ -1,0 +1,154 @@
+"""What wsfast tells a newcomer who makes a mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.faces import FACES
+from support.servers import echo, serve
+from support.surface import connected
+
+import wsfast
+from wsfast import TLS, WSListener, WSMsgType, ws_connect
+from wsfast.exceptions import InvalidMessage
+
+URL = "ws://127.0.0.1:1/"
+
+
+@pytest.mark.parametrize("name", ["send", "recv", "close", "ping", "state"])
+def test_a_forgotten_await_is_told(name):
+    connecting = wsfast.connect(URL)
+    with pytest.raises(AttributeError, match=rf"no '{name}'.*`ws = await connect\(.*`async with connect\("):
+        getattr(connecting, name)
+
+
+def test_other_attributes_are_missing_as_always():
+    connecting = wsfast.connect(URL)
+    with pytest.raises(AttributeError, match="'connect' object has no attribute 'sent'"):
+        connecting.sent  # noqa: B018
+    with pytest.raises(AttributeError, match="max_size is an argument of connect"):
+        connecting.max_size  # noqa: B018
+    assert connecting.uri == URL
+
+
+def test_with_in_place_of_async_with_is_told():
+    with (
+        ExitStack() as stack,
+        pytest.raises(TypeError, match=r"`async with connect\(\.\.\.\)`, or use wsfast\.sync"),
+    ):
+        stack.enter_context(wsfast.connect(URL))
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("message", [{"op": "subscribe"}, ["BTC"]])
+async def test_an_object_for_json_is_told(face, message):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        if face == "listener":
+            with pytest.raises(
+                TypeError, match=r"str or bytes-like, not (dict|list): json\.dumps\(message\) makes"
+            ):
+                handle.own.send(WSMsgType.TEXT, message)
+            return
+        ws = handle.own
+        results = [lambda: ws.send_many([message])]
+        if isinstance(message, dict):  # a list is a message in fragments
+            results.append(lambda: ws.send(message))
+        for send in results:
+            with pytest.raises(
+                TypeError, match=r"bytes-like.*, not (dict|list): json\.dumps\(message\) makes a str"
+            ):
+                await send() if face == "awaitable" else await asyncio.to_thread(send)
+
+
+def listener(*names):
+    return type("Mine", (WSListener,), {name: lambda self, *args: None for name in names})
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["on_frame"], "never calls Mine.on_frame: is on_ws_frame meant?"),
+        (["on_mesage", "on_ws_frame"], "never calls Mine.on_mesage: is on_ws_message meant?"),
+        (["on_disconnect", "on_ws_frame"], "never calls Mine.on_disconnect: is on_ws_disconnected meant?"),
+        (
+            ["on_ws_open", "on_ws_frame"],
+            "never calls Mine.on_ws_open: the callbacks are on_ws_connected, on_ws",
+        ),
+        (["on_trade"], "never calls Mine.on_trade: the callbacks are"),  # so nothing receives
+        (["on_trade", "on_ws_frame"], None),
+        (["on_trade", "on_ws_message"], None),
+        (["on_ws_connected", "pause_writing", "_on_frame"], None),
+    ],
+)
+async def test_a_misspelt_callback_is_told_once(names, told):
+    mine = listener(*names)
+    async with serve(echo) as server:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                transport, _ = await ws_connect(mine, server.url)
+                transport.abort()
+                await transport.wait_disconnected()
+    assert len(caught) == (told is not None)
+    for warning in caught:
+        assert told in str(warning.message)
+        assert (warning.filename, warning.lineno) == (__file__, listener.__code__.co_firstlineno + 1)
+
+
+async def test_a_warning_that_raises_refuses_the_listener():
+    async with serve(echo) as server:
+        mine = listener("on_frame")
+        for _ in range(2):
+            with pytest.raises(UserWarning, match="is on_ws_frame meant"):
+                await ws_connect(mine, server.url)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"cafile": "{}"}, {"client_cert": "{}"}, {"client_cert": (__file__, "{}")}]
+)
+def test_errors_about_files_name_them(settings, tmp_path):
+    missing, empty = tmp_path / "missing.pem", tmp_path / "empty.pem"
+    empty.touch()
+    for path, kind in (missing, OSError), (empty, ssl.SSLError):
+        given = {
+            name: tuple(text.format(path) for text in value)
+            if isinstance(value, tuple)
+            else value.format(path)
+            for name, value in settings.items()
+        }
+        with pytest.raises(kind, match=re.escape(str(path))):
+            TLS(**given).context()
+
+
+async def closes(reader, writer):
+    await reader.read(1)
+    writer.close()
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(
+    ("scheme", "kind", "told"),
+    [
+        ("ws", InvalidMessage, r"closed before the server's reply began: is it a wss:// server\?$"),
+        ("wss", ssl.SSLError, r"closed the connection during the TLS handshake: is it a ws:// server\?"),
+    ],
+)
+async def test_a_server_that_sends_nothing_may_be_of_the_other_scheme(face, scheme, kind, told):
+    async with await asyncio.start_server(closes, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(kind, match=told):
+            async with FACES[face](f"{scheme}://127.0.0.1:{port}/"):
+                pass
+
+
+def test_no_hint_names_what_only_an_index_of_packages_has():
+    """wsfast is installed from its sources: `pip install wsfast[cli]` finds nothing."""
+    root = Path(__file__).parents[2]
+    for path in [*root.glob("wsfast/**/*.py"), *root.glob("docs/**/*.md"), *root.glob("*.md")]:
+        assert not re.search(r"pip install '?wsfast\b", path.read_text()), path
