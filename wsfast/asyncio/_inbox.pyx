@@ -570,6 +570,7 @@ cdef class Inbox(WSListener):
         """Deliver the bytes that were held back, and then read on."""
         if self.closed or self.paused:
             return
+        self.transport._check_loop_callback()
         self.transport._deliver_held()
         if self.closed or self.paused or self.transport._held is not None:
             return
