@@ -216,7 +216,7 @@ def test_parameters():
     shown = inspect.signature(wsfast.sync.client.connect).parameters
     assert list(shown) == ["uri", "legacy", *list(ours)[1:]]
     different = {name for name, default in theirs.items() if ours[name] != default}
-    assert different == {"user_agent_header", "process_exception", "reconnect_delays"}
+    assert different == {"user_agent_header", "process_exception", "reconnect_delays", "proxy_ssl"}
 
 
 def test_methods():

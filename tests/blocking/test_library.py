@@ -48,6 +48,7 @@ TYPES = {
     "const wst_stream *": "*const Stream",
     "wst_stream_state *": "*mut wst_stream_state",
     "size_t *": "*mut usize",
+    "uint16_t": "u16",
     "const char **": "*mut *const c_char",
     "void": None,
 }

@@ -154,9 +154,12 @@ async def test_a_connection_is_not_polled_amid_its_own_read():
     opened.theirs.close()
 
 
-@pytest.mark.parametrize(
+each_loop = pytest.mark.parametrize(
     "make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
+
+
+@each_loop
 @pytest.mark.parametrize("face", ["listener", "listener on the loop's", "awaitable"])
 @pytest.mark.parametrize("way", certificates.WAYS)
 @pytest.mark.parametrize("what", ["text", "eof"])
@@ -201,8 +204,15 @@ class Keeping(WSListener):
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
+        self.others: list[bytes] = []
+
+    def on_ws_connected(self, transport) -> None:
+        self.transport = transport
 
     def on_ws_message(self, transport, msg_type, payload) -> None:
+        if len(payload) < SIZE:
+            self.others.append(payload)
+            return
         assert payload[8:] == bytes(SIZE)
         self.numbers.append(int(payload[:8]))
 
@@ -245,7 +255,6 @@ async def test_a_full_queue_and_what_waits_to_be_inflated_let_reading_go_on(way,
 )
 @pytest.mark.parametrize("way", certificates.WAYS)
 async def test_bombs_are_inflated_a_mebibyte_in_each_iteration(way, face, options):
-    """A read of 25 KB becomes 20 MiB."""
     listener = Keeping()
     if face != "awaitable":
         options = {"listener": lambda: listener}
@@ -258,6 +267,9 @@ async def test_bombs_are_inflated_a_mebibyte_in_each_iteration(way, face, option
         before = transport.stats.frames_received
         await asyncio.sleep(0)
         opened.peer.read(1000)
+        if opened.peer.close is not None:
+            opened.theirs.close()
+            break
         assert transport.stats.frames_received - before <= 4
         if face == "awaitable" and not options:
             received.append(int((await connection.recv())[:8]))
@@ -272,6 +284,90 @@ async def test_bombs_are_inflated_a_mebibyte_in_each_iteration(way, face, option
     assert received == list(range(COUNT))
     transport.abort()
     opened.theirs.close()
+
+
+@each_loop
+@pytest.mark.parametrize("face", ["listener", "listener on the loop's"])
+@pytest.mark.parametrize("way", certificates.WAYS)
+@pytest.mark.parametrize(
+    "what", ["pause", "pause and resume", "poll", "disconnect", "abort", "close", "eof", "move"]
+)
+def test_while_the_rest_of_a_read_waits_the_program_may_do_as_ever(make_loop, way, face, what):
+    loop = make_loop()
+    raised = []
+    loop.set_exception_handler(lambda loop, context: raised.append(str(context.get("exception"))))
+    listener, opened = Keeping(), Opened(way, compressed=True)
+
+    async def until(condition) -> None:
+        while not condition():
+            opened.peer.read(1000)
+            await asyncio.sleep(0)
+
+    async def begin() -> None:
+        await opened.open(face, listener=lambda: listener)
+        opened.peer.write(bombs(range(COUNT)))
+        await until(lambda: listener.numbers)
+
+    async def go_on() -> None:
+        numbers, transport = listener.numbers, listener.transport
+        beneath = transport.underlying_transport
+        assert len(numbers) < COUNT
+        assert beneath.is_reading()
+        if what.startswith("pause"):
+            beneath.pause_reading()
+            assert not beneath.is_reading()
+            opened.peer.write(binary(b"behind"))
+            if "resume" in what:
+                beneath.resume_reading()
+            else:
+                for _ in range(3 * COUNT):
+                    await asyncio.sleep(0)
+                assert not beneath.is_reading()
+                assert len(numbers) == COUNT
+                beneath.resume_reading()
+            await until(lambda: b"behind" in listener.others)
+        elif what == "poll" and face == "listener":
+            while len(numbers) < COUNT:
+                assert transport.poll(0)
+        elif what in ("disconnect", "abort"):
+            getattr(transport, what)()
+            before = len(numbers)
+            if what == "disconnect":
+                await until(lambda: opened.peer.close is not None)
+                assert opened.peer.close.payload == b"\x03\xe8"
+            else:
+                await transport.wait_disconnected()
+            assert len(numbers) == before
+        elif what in ("close", "eof"):
+            opened.peer.write(frames.close(1000) if what == "close" else b"")
+            await until(lambda: opened.peer.close is not None or what == "eof")
+            opened.theirs.close()
+            await transport.wait_disconnected()
+            assert transport.close_info.code == (1000 if what == "close" else 1006)
+        if what in ("poll", "close", "eof"):
+            await until(lambda: len(numbers) == COUNT)
+        transport.abort()
+        opened.theirs.close()
+        with contextlib.suppress(ConnectionError):
+            await transport.wait_disconnected()
+
+    async def move() -> None:
+        await until(lambda: listener.transport.is_disconnected)
+
+    loop.run_until_complete(begin())
+    if what == "move":
+        before = len(listener.numbers)
+        thread = threading.Thread(target=lambda: loop.run_until_complete(move()))
+        thread.start()
+        thread.join()
+        assert str(listener.transport.close_info.cause) == MOVED
+        assert raised == [MOVED]
+        assert len(listener.numbers) == before
+        opened.theirs.close()
+    else:
+        loop.run_until_complete(go_on())
+        assert not raised
+    loop.close()
 
 
 def test_only_a_connection_gets_the_methods_of_one():

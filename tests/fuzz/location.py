@@ -24,7 +24,13 @@ ORIGINS = [
         "127.0.0.1",
     )
 ]
-HEADERS = [("Cookie", SECRET), ("X-Api-Key", SECRET), ("X-Plain", "plain"), ("Host", SECRET)]
+HEADERS = [
+    ("Cookie", SECRET),
+    ("X-Api-Key", SECRET),
+    ("X-Plain", "plain"),
+    ("Accept-Language", "plain"),
+    ("Host", SECRET),
+]
 
 
 def check(data: bytes) -> None:
@@ -66,7 +72,8 @@ def check_target(origin: WebSocketURI, redirects: Redirects) -> None:
     assert lines[0] == f"GET {target.resource_name} HTTP/1.1".encode()
     assert sum(line.lower().startswith(b"host:") for line in lines) == 1
     assert lines[1] == f"Host: {target.netloc}".encode()
-    assert b"X-Plain: plain" in lines
+    assert b"Accept-Language: plain" in lines
+    assert (b"X-Plain: plain" in lines) is same
     if not same:
         assert SECRET.encode() not in handshake.request_bytes
         assert not any(line.lower().startswith((b"authorization:", b"cookie:")) for line in lines)

@@ -14,10 +14,10 @@ import pytest
 from support import frames
 from support.faces import FACES, End
 from support.servers import serve
-from test_redirecting import headers_of
-from test_through_proxies import options, proxy
 
 import wsfast
+from opening.test_redirecting import headers_of
+from opening.test_through_proxies import options, proxy
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import SecurityError
 

@@ -1,3 +1,4 @@
+from aiofastnet.transport cimport Transport
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -51,7 +52,7 @@ cdef class FrameReader(FrameWriter):
         # _deliver_held(). Inbox leaves such a rest alone.
         Py_ssize_t _inflated
         bint _deferred
-        bint _paused_for_it         # reading was not paused before
+        bint _resumes               # reading goes on then: what the program wants
         bint _goes_on               # the loop will call _go_on()
 
         # The bytes being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on,
@@ -101,7 +102,9 @@ cdef class FrameReader(FrameWriter):
     cdef int _deliver_held(self) except -1
     cdef int _drop_held(self) except -1
     cdef int _defer(self) except -1
+    cdef int _pause_for_rest(self, Transport transport) except -1
     cdef int _end_deferral(self) except -1
+    cdef int _check_loop_callback(self) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
 

@@ -1,6 +1,7 @@
 """How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
 
 cimport cython
+from aiofastnet.transport cimport Transport
 from aiofastnet.utils cimport NoResult
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -46,6 +47,9 @@ cdef enum:
     # So much is inflated before the event loop runs, and a message. It takes a millisecond or two. A read of 256 KiB
     # may become 250 MiB.
     INFLATED_AT_ONCE = 1024 * 1024
+    # So much a transport of the loop's own reads at once meanwhile. uvloop reads 32 times in an iteration: 512 bytes, and
+    # a mebibyte is inflated from twice as many at least.
+    SIP = 16
 
 
 @cython.final
@@ -201,6 +205,8 @@ cdef class FrameReader(FrameWriter):
             self._lent_rest = self._rest_size
         lent._start = ptr - lent._buffer.data
         lent._reader = self
+        if self._deferred and self._fast is None:
+            lent._size = min(lent._size, <Py_ssize_t>SIP)
         self._lent = <PyObject *>lent
         return lent
 
@@ -404,10 +410,8 @@ cdef class FrameReader(FrameWriter):
         if self._held is None:
             return 0
         self._deferred = True
-        transport = self.underlying_transport
-        self._paused_for_it = not transport.is_closing() and transport.is_reading()
-        if self._paused_for_it:
-            transport.pause_reading()
+        if self._fast is not None:
+            self._pause_for_rest(self._fast)
         if not self._goes_on:
             self._goes_on = True
             self._loop.call_soon(self._go_on)
@@ -416,12 +420,50 @@ cdef class FrameReader(FrameWriter):
     def _go_on(self):
         self._goes_on = False
         if self._deferred:
+            self._check_loop_callback()
             self._deliver_held()
+
+    cdef int _check_loop_callback(self) except -1:
+        """_check_loop_thread() for a callback of the loop. An error of it does not make the transport drop the
+        connection, unlike that of a read."""
+        try:
+            self._check_loop_thread()
+        except RuntimeError as exc:
+            if self._fast is None:
+                self.underlying_transport.abort()
+            else:
+                self._fast._force_close(exc)
+            raise
+        return 0
+
+    cdef int _pause_for_rest(self, Transport transport) except -1:
+        """Pause until _end_deferral(). What the program calls meanwhile comes into effect then, and is_reading() says
+        what it will be. A transport of the loop's own has no place for such methods: see _lend()."""
+        cdef dict methods = (<object>transport).__dict__
+        self._resumes = True
+        methods["pause_reading"] = self._pause_later
+        methods["resume_reading"] = self._resume_later
+        methods["is_reading"] = self._reads_later
+        self._resumes &= transport._closing or not transport._read_paused
+        type(transport).pause_reading(transport)
+        return 0
+
+    def _pause_later(self):
+        self._resumes = False
+
+    def _resume_later(self):
+        self._resumes = True
+
+    def _reads_later(self):
+        return self._resumes and not self._fast._closing
 
     cdef int _end_deferral(self) except -1:
         self._deferred = False
-        if self._paused_for_it and not self.underlying_transport.is_closing():
-            self.underlying_transport.resume_reading()
+        if self._fast is not None:
+            for method in ("pause_reading", "resume_reading", "is_reading"):
+                del (<object>self._fast).__dict__[method]
+            if self._resumes and not self._fast._closing:
+                self._fast.resume_reading()
         return 0
 
     @cython.nonecheck(False)  # see writer.pyx; `buffer` is what _consume() reads, and `frame` was made here

@@ -270,6 +270,7 @@ cdef class WSTransport(PollingReader):
 
     cdef int _loop_moved(self) except -1:
         self._failure = self._failure or RuntimeError(MOVED)
+        self._drop_held()  # or connection_lost() would wait for it
         raise RuntimeError(MOVED)  # at which the transport beneath drops the connection
 
     def _closed(self):

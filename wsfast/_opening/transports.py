@@ -7,6 +7,7 @@ import functools
 import socket
 import ssl
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -254,16 +255,21 @@ class _LoopOfTLS(LoopProxy):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, receiver: WSTransport) -> None:
         super().__init__(loop)
-        self._run = receiver._run_beneath
+        self._receiver = weakref.ref(receiver)  # which keeps aiofastnet's transport, and that this object
+
+    def _told(self, callback: Callable[..., object]) -> Callable[..., object]:
+        """`callback`, and the receiver is told while it runs."""
+        receiver = self._receiver()
+        return callback if receiver is None else functools.partial(receiver._run_beneath, callback)
 
     def call_soon(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> asyncio.Handle:
-        return self._loop.call_soon(self._run, callback, *args, **kwargs)
+        return self._loop.call_soon(self._told(callback), *args, **kwargs)
 
     def add_writer(self, fd: int, write: Callable[[], object]) -> None:
-        self._loop.add_writer(fd, functools.partial(self._run, write))
+        self._loop.add_writer(fd, self._told(write))
 
     def add_reader(self, fd: int, read: Callable[[], object]) -> None:
-        self._loop.add_reader(fd, functools.partial(self._run, read))
+        self._loop.add_reader(fd, self._told(read))
         if self._reads:  # again
             self.call_soon(read.__self__._retry_ssl_read)  # type: ignore[attr-defined]
         self._reads = True

@@ -664,14 +664,12 @@ cdef class Inbox(WSListener):
         """Deliver the bytes that were held back, and then read on."""
         if self.closed or self.paused:
             return
+        self.transport._check_loop_callback()
         self.transport._deliver_held()
-        if self.closed or self.paused:
-            return
-        if self.transport._held is not None:
-            self.transport._paused_for_it = self.transport._deferred  # no longer for the queue
+        if self.closed or self.paused or (self.transport._held is not None and not self.transport._deferred):
             return
         if not self.transport.underlying_transport.is_closing():
-            self.transport.underlying_transport.resume_reading()
+            self.transport.underlying_transport.resume_reading()  # or soon, if the rest is deferred
 
     def read_on(self):
         """Read past a full queue, but not without bounds: the program waits for a frame behind the messages."""
