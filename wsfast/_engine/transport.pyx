@@ -17,7 +17,7 @@ Who refers to what while the connection is open, and lets go of it when it is go
     WSTransport -> SocketTransport, Keepalive (which refers back), Poller (one per loop, refers to its members)
     Scratch (one per thread) -> the ReadBuffer that is read into <- each frame that was kept <- each view of it
 
-The .pxd of a class says what each field is, who sets it and who reads it; docs/architecture.md, what memory that comes to.
+The .pxd of a class says what each field is, who sets it and who reads it; docs/architecture.md, which memory.
 From CLOSING on a timer runs: after close_timeout the connection is aborted, whatever comes.
 """
 
