@@ -24,7 +24,7 @@ cdef enum:
     # Bytes that a stream gets at once, because it copies those that it does not use; bytes that it may make of them.
     PIECE = 64 * 1024
     BLOCK = 256 * 1024
-    # How many messages decide which library goes on, and the size from which isal is faster (docs/decisions/messages.md).
+    # So many messages decide which library goes on, and the size from which isal is faster: docs/decisions/messages.md
     TRIAL = 32
     LARGE = 1280
     # A final block ends a stream, and a new one costs more than the two bytes of an empty block.
