@@ -283,7 +283,7 @@ def test_while_the_rest_of_a_read_waits_the_program_may_do_as_ever(make_loop, wa
     listener, opened = Keeping(), Opened(way, compressed=True)
 
     async def until(condition) -> None:
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             opened.peer.read(1000)
             await asyncio.sleep(0)
 
