@@ -4,12 +4,15 @@ import _ssl
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import os
 import shutil
 import socket
 import ssl
 import subprocess
 import threading
+import types
+import weakref
 
 import pytest
 import trustme
@@ -377,3 +380,24 @@ def test_an_openssl_that_is_hidden_is_said_before_anything_is_connected(option, 
     assert isinstance(caught.value, NotImplementedError)
     with scripted(echo) as server:
         exchange(server)
+
+
+@pytest.mark.memory
+@pytest.mark.parametrize("after", ["echo", "close"])
+def test_the_crate_keeps_the_tls_of_a_context_alive(monkeypatch, after):
+    """When Python has let go of the session that it made."""
+    kept = []
+
+    def partial(function, sessions):
+        kept.append(sessions)
+        return functools.partial(function, sessions)
+
+    monkeypatch.setattr("wsfast.sync.client.functools", types.SimpleNamespace(partial=partial))
+    with scripted(echo, ssl_context=server_context()) as server:
+        with connect(server.url, ssl=client_context()) as ws:
+            (sessions,) = kept
+            alive = weakref.ref(sessions.pop())
+            assert alive() is None
+            if after == "echo":
+                ws.send(pattern(100_000))
+                assert ws.recv() == pattern(100_000)

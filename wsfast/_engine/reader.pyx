@@ -47,8 +47,8 @@ cdef enum:
     # So much is inflated before the event loop runs, and a message. It takes a millisecond or two. A read of 256 KiB
     # may become 250 MiB.
     INFLATED_AT_ONCE = 1024 * 1024
-    # So much a transport of the loop's own reads at once meanwhile. uvloop reads 32 times in an iteration: 512 bytes,
-    # and a mebibyte is inflated from twice as many at least.
+    # A transport of the loop's own reads so much at once meanwhile. uvloop reads 32 times in an iteration: 512 bytes.
+    # A mebibyte is inflated from twice as many at least.
     SIP = 16
 
 

@@ -105,7 +105,7 @@ def _receive(sock: Any, deadline: Deadline) -> bytes:
 
 
 def adopt(handle: Any, wrapped: Any) -> int:
-    """Let the crate go on with the connection of OpenSSL, which must live as long as `handle`."""
+    """Let the crate go on with the connection of OpenSSL, and keep it alive."""
     session = wrapped._sslobj
     connection = connection_of(session)
     return int(
