@@ -123,7 +123,7 @@ def check_callables(**options: Callable[..., Any] | None) -> None:
     """Refuse values that cannot be called. None is allowed: it is the default of all these options."""
     for name, value in options.items():
         if value is not None and not callable(value):
-            raise TypeError(f"{name} must be callable, not {value!r}")
+            raise TypeError(f"{name} must be callable, not {type(value).__name__}")
 
 
 def check_types(*types: type, **options: Any) -> None:

@@ -320,3 +320,19 @@ async def test_a_loop_that_reconnects_and_a_loop_in_debug_mode(caplog):
     assert any("connect failed" in record.getMessage() for record in caplog.records)
     for text in texts_of_log(caplog.records):
         assert not SECRETS.search(text), text
+
+
+def test_arguments_of_a_wrong_type_are_not_repeated():
+    """A backup that is not set, say, or the credentials themselves as `netrc`."""
+    url = f"wss://me:{SECRET}@localhost/?{SECRET}"
+    for urls in ([url, None], url.encode(), {url.encode()}):
+        with pytest.raises(TypeError, match="url must be") as raised:
+            wsfast.supervise(urls)
+        assert not SECRETS.search("".join(texts_of(raised.value)))
+    with pytest.raises(TypeError, match="listener_factory must be") as raised:
+        wsfast.supervise(wsfast.WSListener, url)
+    assert not SECRETS.search("".join(texts_of(raised.value)))
+    for netrc in ("me", SECRET), {"me": SECRET}:
+        with pytest.raises(TypeError, match="netrc must be") as raised:
+            wsfast.sync.client.connect(url, netrc=netrc)
+        assert not SECRETS.search("".join(texts_of(raised.value)))

@@ -14,7 +14,7 @@ NetrcLike = str | os.PathLike[str] | bool | None
 def check_netrc(netrc: NetrcLike) -> None:
     """Refuse other types; None and False use no file."""
     if not (netrc is None or isinstance(netrc, (str, os.PathLike, bool))):
-        raise TypeError(f"netrc must be a path or a bool, not {netrc!r}")
+        raise TypeError(f"netrc must be a path or a bool, not {type(netrc).__name__}")
 
 
 def from_netrc(netrc: str | os.PathLike[str] | bool, host: str) -> tuple[str, str] | None:

@@ -44,7 +44,7 @@ class Targets:
         else:
             self._urls = list(urls)
             if not self._urls or not all(isinstance(url, str) for url in self._urls):
-                raise TypeError(f"url must be a str, some of them, or a function, not {urls!r}")
+                raise TypeError("url must be a str, some of them, or a function")
         self._by_turns = by_turns
         self._next = 0
 
