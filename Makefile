@@ -47,7 +47,8 @@ endif
 demo: $(built)
 	@echo "[3/3] comparing wsfast with picows (about 40 s)"
 	@$(bin)/python -m bench.demo
-	@echo && $(bin)/python examples/rollover.py
+	@printf '\nA supervised feed, whose connection is replaced three times (examples/rollover.py):\n'
+	@$(bin)/python examples/rollover.py
 
 # Every part runs, whatever became of those before it, and build/parts keeps its output. If some failed, the last lines name
 # them and the tests that failed. In any case the last line is pytest's, with its counts.
@@ -371,7 +372,7 @@ $(installed): pyproject.toml setup.py | check
 	&& $(call step,2,building with Cython$(,) C and Rust,90,build) \
 	    env PYTHONWARNINGS=ignore $(bin)/python -m pip install --verbose --no-build-isolation --editable .; \
 	result=$$?; wait; exit $$result
-	@touch $@
+	@touch $@ $(built)
 
 $(testing): $(installed)
 	@$(call step,3,installing what the tests need,20,packages-tests) $(bin)/python -m pip install --group test
@@ -388,6 +389,8 @@ $(tools): $(installed)
 	@$(call step,3,installing linters and Sphinx,20,packages-tools) $(bin)/python -m pip install --group lint --group docs
 	@touch $@
 
+# The installation has built everything, perhaps just now.
 $(built): $(installed) $(sources)
-	@$(call step,2,building what has changed,5,build) $(bin)/python setup.py build_ext --inplace
+	@[ -e $@ ] && [ -z "$$(find $(installed) $(sources) -newer $@)" ] \
+	    || $(call step,2,building what has changed,5,build) $(bin)/python setup.py build_ext --inplace
 	@touch $@

@@ -174,7 +174,7 @@ async def test_send_many_leaves_in_one_write():
 @pytest.mark.parametrize("bad", [5, None, ["nested"]])
 async def test_send_many_sends_what_came_before_a_message_that_is_refused(bad):
     async with awaitable() as (ws, far):
-        with pytest.raises(TypeError, match="messages must be"):
+        with pytest.raises(TypeError, match="message must be"):
             await ws.send_many(["a", "b", bad, "c"])
         await ws.send("d")
         assert [sent.payload for sent in await far.frames(3)] == [b"a", b"b", b"d"]
