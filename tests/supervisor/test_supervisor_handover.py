@@ -193,3 +193,17 @@ async def test_a_late_subscription_that_the_old_connection_had(is_late):
         play.lines.say(2, "3")
         await play.until("3")
         assert play.feed.gaps == (not is_late)
+
+
+async def test_a_rollover_that_was_asked_of_a_connection_that_ended():
+    async with Played("awaitable", key=number) as play:
+        await play.roll()
+        rolling = asyncio.ensure_future(play.feed.roll_over())
+        play.lines.say(2, "3")
+        held = play.feed._life.feed.merger
+        await until(lambda: held.held >= 2)
+        play.lines.peers[1].reset()
+        assert not await rolling
+        play.lines.say(1, "1", "2")
+        await play.until("1", "2")
+        assert play.feed.stats.connects == 2

@@ -352,6 +352,8 @@ class Lifecycle:
         self.rollovers -= 1
         self._rollover_failed(new.error)
         self._count(new.error)
+        self._is_wanted, self._reason = False, None  # those asked for were of the new one
+        self._answer(False)
         self.line = old
         old.outbox.is_current = True
         old.outbox.pump()

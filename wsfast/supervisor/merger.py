@@ -17,8 +17,9 @@ message the old line has brought, and what was published behind it the new line 
 | CLOSING | the old line ends                                  | ENDED                                  |
 | ENDED   | (a gap is counted unless there is a proof)         | OVER: what is held is delivered        |
 
-The proof is a key that both lines brought, the old one since the rollover began. Without ``key=`` it is three messages in a row whose payloads both lines
-brought in that order, and each of them once: heartbeats and repeated prices prove nothing.
+The proof is a key that both lines brought, the old one since the rollover began. Without ``key=`` it is three messages
+in a row whose payloads both lines brought in that order, and each of them once: heartbeats and repeated prices prove
+nothing.
 
 With ``key=`` a message of the new line is dropped if the old line brought its key, before or later. Without it nothing
 is dropped: the new line may begin with a snapshot, which is delivered after all that the old line brought. So the
