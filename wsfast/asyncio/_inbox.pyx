@@ -77,6 +77,7 @@ cdef class Inbox(WSListener):
         self._policy = policy
         self.transport = transport
         self.waiter = Waiter(transport._loop)
+        self._head = 1 << 24  # put_back() goes below, and the numbers of frames are never negative
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
         self._high_bytes = PY_SSIZE_T_MAX - WSF_CLOSING_SLACK
@@ -302,8 +303,12 @@ cdef class Inbox(WSListener):
             self.messages += 1
             self.bytes += slot.size + FRAME_COST
         self.waiter.wake(False)
-        if not self.closed:
+        if self.closed:
+            return
+        if self._policy is None:
             self._read_handed_on()
+        else:
+            self._policy.queued(self)  # but the program could not receive these before, so they are not too many
 
     def forget(self):
         """Drop all messages that wait, because the program does not receive."""

@@ -331,7 +331,8 @@ class Lifecycle:
         """The old one of two merged lines has ended. Count a gap before the new one's messages unless there is a proof
         that none is missing."""
         was_closing = merger.phase is Phase.CLOSING
-        why = merger.end_old() if self._is_cancelled else self.feed.lost_old(merger)
+        # What is held remains for the program when it closes the supervisor.
+        why = self.feed.lost_old(merger) if merger.held or not self._is_cancelled else merger.end_old()
         if why is not None and merger.has_taken_over and not self._is_cancelled:
             text = "messages may be missing after a connection was replaced: %s"
             self._announcer.log(text, why, level="warning")
@@ -351,6 +352,8 @@ class Lifecycle:
         self.rollovers -= 1
         self._rollover_failed(new.error)
         self._count(new.error)
+        self._is_wanted, self._reason = False, None  # those asked for were of the new one
+        self._answer(False)
         self.line = old
         old.outbox.is_current = True
         old.outbox.pump()

@@ -52,8 +52,8 @@ class Keys:
         self.last: Hashable = None
 
     def add(self, key: Hashable) -> None:
+        self._keys.add(key)  # first: it raises TypeError if the key cannot be hashed
         self.last = key
-        self._keys.add(key)
         if len(self._keys) >= self._remember:
             self._before, self._keys = self._keys, set()
 
@@ -322,10 +322,12 @@ class Line:
     def succeed(self, former: Line) -> None:
         """Drop messages with the keys of the line before, until this line has brought the last of them."""
         for keys in former.history:
-            if sum(map(len, self.history)) < self._shared.remember:
+            if sum(map(len, self.history[1:])) < self._shared.remember:
                 self.history.append(keys)
-        if former.keys.last is not None and former.keys.last not in self.keys:
-            self._last_of_former = former.keys.last
+        # The line before may itself lag behind the one before it.
+        last = former._last_of_former if former._may_lag_for > 0 else former.keys.last
+        if last is not None and last not in self.keys:
+            self._last_of_former = last
             self._may_lag_for = self._shared.remember
             self._show_or_not()
 

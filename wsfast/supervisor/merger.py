@@ -17,8 +17,9 @@ message the old line has brought, and what was published behind it the new line 
 | CLOSING | the old line ends                                  | ENDED                                  |
 | ENDED   | (a gap is counted unless there is a proof)         | OVER: what is held is delivered        |
 
-The proof is a key that both lines brought. Without ``key=`` it is three messages in a row whose payloads both lines
-brought in that order, and each of them once: heartbeats and repeated prices prove nothing.
+The proof is a key that both lines brought, the old one since the rollover began. Without ``key=`` it is three messages
+in a row whose payloads both lines brought in that order, and each of them once: heartbeats and repeated prices prove
+nothing.
 
 With ``key=`` a message of the new line is dropped if the old line brought its key, before or later. Without it nothing
 is dropped: the new line may begin with a snapshot, which is delivered after all that the old line brought. So the
@@ -33,7 +34,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from wsfast.exceptions import QueueOverflow
-from wsfast.supervisor.line import Line
+from wsfast.supervisor.line import Keys, Line
 from wsfast.supervisor.shared import Shared
 
 __all__ = ["Merger", "Phase"]
@@ -80,7 +81,9 @@ class Merger:
         self._numbers: dict[Hashable, list[int]] = {}
         self._bytes = 0
         self._count = 0  # of the messages that the new line brought
-        self._first_in: int | None = None  # the number of the first one after its subscriptions were in
+        # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
+        # that has one of before), and of the new line since its subscriptions were in.
+        self._old_recent, self._new_recent = Keys(shared.remember), Keys(shared.remember)
         old.merge(self)
 
     def join(self, new: Line) -> bool:
@@ -105,14 +108,15 @@ class Merger:
             return False
         number = self._count
         self._count += 1
+        is_in = is_in and not self._lacks_any
         if not is_in:
-            self.again()
-        elif self._first_in is None:
-            self._first_in = number
+            self._begin_anew()
+        elif key is not None and self._has_keys:
+            self._new_recent.add(key)
         if key is not None:
             if self._has_keys and any(key in keys for keys in self._old_keys):
                 self._shared.duplicates += 1
-                if is_in:
+                if is_in and key in self._old_recent:
                     self._prove()
                 return True
             if not self._has_keys and is_in:
@@ -132,10 +136,10 @@ class Merger:
             self._old_log.add(key)
             self._look_for_run(key)
             return
-        numbers = self._numbers.pop(key, ())
-        for number in numbers:
+        self._old_recent.add(key)
+        for number in self._numbers.pop(key, ()):
             self._drop(number)
-        if self._first_in is not None and any(number >= self._first_in for number in numbers):
+        if key in self._new_recent:
             self._prove()
 
     def _hold(self, number: int, key: Hashable, size: int) -> list[Any]:
@@ -183,11 +187,20 @@ class Merger:
             self._loop.call_soon(self._close_old)  # not here, amid the delivery of a message
 
     def again(self) -> None:
-        """The new line is not in, or a subscription was added: a proof must come anew."""
+        """A subscription was added: a proof must come anew."""
+        self._old_recent = Keys(self._shared.remember)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """What the new line has brought proves nothing."""
         if self.phase is Phase.HOLDING:
-            self._first_in = None
             self.is_proved = False
-            self._new_log = _Log(None)
+            self._new_log, self._new_recent = _Log(None), Keys(self._shared.remember)
+
+    @property
+    def _lacks_any(self) -> bool:
+        """A subscription is late on the new line, and in on the old one."""
+        return self.new is not None and any(map(self.old.outbox.has_in, self.new.outbox.late))
 
     def _look_for_run(self, key: Hashable) -> None:
         """Do both lines end a run with this payload?"""
@@ -218,8 +231,8 @@ class Merger:
     def _close_old(self) -> None:
         if self.phase is not Phase.HOLDING or not self.has_taken_over or self.new is None:
             return
-        if self.is_proved and not self.new.is_in:
-            self.again()
+        if self.is_proved and (not self.new.is_in or self._lacks_any):
+            self._begin_anew()
         if self.is_proved or self._is_expired:
             self.phase = Phase.CLOSING
             self._stop_timer()
@@ -250,6 +263,7 @@ class Merger:
         if self.phase is Phase.OVER:
             return  # it was withdrawn meanwhile
         if new is not None:
+            new.resume()  # first: what is delivered may stop the reading again
             while self._held:
                 held = [entry[0] for entry, _ in self._held.values() if entry]
                 self._held.clear()

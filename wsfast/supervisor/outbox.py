@@ -116,6 +116,10 @@ class Outbox:
     def has_in(self, subscription: Subscription) -> bool:
         return self._progress.has_in(subscription)
 
+    @property
+    def late(self) -> list[Subscription]:
+        return self._progress.late
+
     def subscribe(self, subscription: Subscription) -> None:
         self._progress.subscribe(subscription)
         self.pump()

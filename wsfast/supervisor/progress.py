@@ -109,6 +109,10 @@ class Progress:
     def number_in(self) -> int:
         return sum(1 for subscription in self._subscriptions if self.has_in(subscription))
 
+    @property
+    def late(self) -> list[Subscription]:
+        return [one for one in self._left_alone if self._states.get(one) is SubscriptionState.LATE]
+
     def has_in(self, subscription: Subscription) -> bool:
         return self._states.get(subscription) is SubscriptionState.IN
 

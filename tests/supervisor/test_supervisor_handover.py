@@ -1,0 +1,209 @@
+"""Where one connection hands over to the next: nothing lost without a word, nothing twice, no queue without bounds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from test_supervisor_merging import Played, number
+
+from wsfast.supervisor import Rollover, merger
+
+
+async def stop_receiving(play):
+    play._receiving.cancel()
+    await asyncio.wait([play._receiving])
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def closing(play, number):
+    await play.lines.until(lambda lines: (number, "CLOSE") in lines.sent)
+
+
+async def test_a_key_that_cannot_be_hashed_is_the_last_one():
+    async with Played(
+        "awaitable", key=lambda message: [message] if message == "bad" else number(message)
+    ) as play:
+        await play.roll()
+        play.lines.say(2, "2")
+        play.lines.say(1, "2", "bad")
+        await closing(play, 1)
+        await play.until("2", "bad")
+        play.lines.end(1)
+        play.lines.say(2, "3")
+        await play.until("3")
+        assert play.feed.stats.callback_errors == 1
+        assert play.feed._life.feed.merger is None
+
+
+@pytest.mark.parametrize("face", ["awaitable", "listener"])
+async def test_closing_amid_a_rollover_without_a_proof(face):
+    async with Played(face, key=number, close_timeout=5) as play:
+        play.lines.say(1, "1")
+        await play.until("1")
+        await play.roll()
+        play.lines.say(2, "3", "4")
+        held = play.feed._life.feed.merger
+        await until(lambda: held.held >= 2)
+        ending = asyncio.ensure_future(play.feed.close())
+        await closing(play, 1)
+        await closing(play, 2)
+        play.lines.end(1)
+        await until(lambda: held.phase is merger.Phase.OVER)
+        play.lines.end(2)
+        await ending
+        if play._receiving is not None:
+            await asyncio.wait([play._receiving])
+        assert play.data == [("1", 0), ("3", 1), ("4", 1)]
+
+
+async def test_what_was_held_is_not_conflated_with_other_keys():
+    async with Played(
+        "awaitable",
+        rollover=Rollover(timeout=0.01),
+        overflow="conflate",
+        conflate_key=lambda payload: payload[:1],
+    ) as play:
+        await play.roll()
+        await stop_receiving(play)
+        play.lines.say(2, "x1", "b1", "c1", "d1")
+        await closing(play, 1)
+        play.lines.end(1)
+        await until(lambda: play.feed._life.feed.merger is None)
+        play.lines.say(2, "e1", "f1", "x2")
+        await until(lambda: play.feed.transport.stats.frames_received >= 8)
+        assert [await play.feed.recv() for _ in range(7)][1:] == ["x2", "b1", "c1", "d1", "e1", "f1"]
+
+
+async def test_a_queue_is_bounded_after_too_much_was_held(monkeypatch):
+    monkeypatch.setattr(merger, "_MOST_HELD", 4096)
+    async with Played("awaitable", rollover=Rollover(timeout=0.01), max_queue=2) as play:
+        await play.roll()
+        await stop_receiving(play)
+        play.lines.say(2, *"abcdefghijklmnop")
+        await closing(play, 1)
+        assert play.feed._life.line._is_paused
+        play.lines.end(1)
+        await until(lambda: play.feed._life.feed.merger is None)
+        assert not play.feed.transport.underlying_transport.is_reading()
+
+
+async def test_a_key_of_long_ago_proves_nothing():
+    """Such as that of a snapshot, which each connection begins with."""
+    key = {"A5": "A5", "B1": "B1", "B2": "B2"}.get
+    async with Played("awaitable", key=key) as play:
+        play.lines.say(1, "A5")
+        await play.until("A5")
+        await play.roll()
+        play.lines.say(2, "A5")  # and B1 was published before the new connection was subscribed
+        await until(lambda: play.feed.stats.duplicates == 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (1, "CLOSE") not in play.lines.sent
+        play.lines.say(1, "B1", "B2")
+        play.lines.say(2, "B2")
+        await closing(play, 1)
+        play.lines.end(1)
+        await play.until("B1", "B2")
+        assert [message for message, _ in play.data] == ["A5", "B1", "B2"]
+
+
+@pytest.mark.parametrize("face", ["awaitable", "listener"])
+async def test_three_connections_of_which_the_first_was_ahead(face):
+    async with Played(face, key=number) as play:
+        await play.roll()
+        play.lines.say(2, "4")
+        play.lines.say(1, *"123456789")
+        await closing(play, 1)
+        await play.until("9")
+        play.lines.end(1)
+        await until(lambda: play.feed._life.feed.merger is None)
+        rolling = asyncio.ensure_future(play.feed.roll_over())
+        await play.lines.until(lambda lines: (3, "sub") in lines.sent)
+        play.lines.say(3, "ack")
+        assert await rolling
+        play.lines.say(3, *"567")
+        await until(lambda: play.feed.stats.duplicates == 4)
+        play.lines.say(2, *"56")
+        await closing(play, 2)
+        play.lines.end(2)
+        await until(lambda: play.feed._life.feed.merger is None)
+        play.lines.say(3, "8", "9", "10")
+        await play.until("10")
+        assert [message for message, _ in play.data] == [str(n) for n in range(1, 11)]
+        assert play.feed.stats.gaps == 0
+
+
+async def test_a_connection_may_lag_although_it_has_brought_much():
+    async with Played("awaitable", key=number, remember=4) as play:
+        await play.roll()
+        play.lines.say(1, *"1234")
+        await play.until(*"1234")
+        play.lines.say(2, *"1234")
+        await closing(play, 1)
+        play.lines.say(1, *"567")
+        await play.until("7")
+        await until(lambda: play.feed.stats.duplicates == 4)
+        play.lines.end(1)
+        await until(lambda: play.feed._life.feed.merger is None)
+        play.lines.say(2, *"5678")
+        await play.until("8")
+        assert [message for message, _ in play.data] == list("12345678")
+
+
+@pytest.mark.parametrize("overflow", ["fail", "drop_oldest", "drop_newest"])
+async def test_what_was_held_does_not_overflow(overflow):
+    async with Played("awaitable", key=number, overflow=overflow, max_queue=2) as play:
+        await play.roll()
+        play.lines.say(2, *"12345678")
+        held = play.feed._life.feed.merger
+        await until(lambda: held.held >= 8)
+        play.lines.say(1, "1")
+        await closing(play, 1)
+        play.lines.end(1)
+        await until(lambda: play.feed._life.feed.merger is None)
+        play.lines.say(2, "9")
+        await play.until("9")
+        assert play.data == [(digit, 0) for digit in "123456789"]
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_a_late_subscription_that_the_old_connection_had(is_late):
+    async with Played("awaitable", key=number, rollover=Rollover(timeout=0.2)) as play:
+        play.feed.subscribe("more", ack=lambda message: message == "more is in", ack_timeout=0.05, retries=0)
+        await play.lines.until(lambda lines: (1, "more") in lines.sent)
+        play.lines.say(1, "more is in")
+        await play.feed.ready()
+        await play.roll()
+        play.lines.say(2, "1")
+        play.lines.say(1, "1")
+        await play.until("1")
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (1, "CLOSE") not in play.lines.sent
+        if is_late:
+            play.lines.say(2, "more is in", "2")
+            play.lines.say(1, "2")
+        await closing(play, 1)
+        play.lines.end(1)
+        play.lines.say(2, "3")
+        await play.until("3")
+        assert play.feed.gaps == (not is_late)
+
+
+async def test_a_rollover_that_was_asked_of_a_connection_that_ended():
+    async with Played("awaitable", key=number) as play:
+        await play.roll()
+        rolling = asyncio.ensure_future(play.feed.roll_over())
+        play.lines.say(2, "3")
+        held = play.feed._life.feed.merger
+        await until(lambda: held.held >= 2)
+        play.lines.peers[1].reset()
+        assert not await rolling
+        play.lines.say(1, "1", "2")
+        await play.until("1", "2")
+        assert play.feed.stats.connects == 2
