@@ -348,6 +348,22 @@ def test_at_the_prompt(server, tmp_path):
     assert history.stat().st_mode & 0o777 == 0o600
 
 
+def test_ctrl_c_at_the_prompt_clears_a_line_before_it_ends(server, tmp_path):
+    pytest.importorskip("prompt_toolkit")
+    terminal = Terminal("connect", server.plain, XDG_STATE_HOME=str(tmp_path))
+    prompt = b"\x1b[?2004h"  # which switches bracketed paste on
+    terminal.until(prompt)
+    terminal.type(b"half a line")
+    terminal.until(b"half a line")
+    terminal.seen = b""
+    terminal.type(b"\x03")
+    terminal.until(prompt)
+    terminal.type(b"/ping\r")
+    terminal.until(b"pong: ")
+    terminal.type(b"\x03")
+    assert terminal.ended() == 130
+
+
 def test_a_line_in_many_parts(monkeypatch):
     """Lines are joined from the pieces that were read, wherever the cuts were."""
     parts = [b"a" * 65536] * 64 + [b"\r\nb\n\nc", b"d"]

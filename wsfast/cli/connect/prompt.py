@@ -47,6 +47,8 @@ def feed(*, keep_history: bool) -> Callable[[Session], Coroutine[Any, Any, None]
             except EOFError:
                 return
             except KeyboardInterrupt:
+                if lines.default_buffer.text:  # as a shell: it only clears the line
+                    continue
                 session.interrupt()
                 return
             if not line:
