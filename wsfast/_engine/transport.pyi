@@ -7,6 +7,7 @@ from typing import Any, final
 from typing_extensions import Buffer, disjoint_base
 
 from wsfast._engine.frame import WSFrame
+from wsfast._engine.link import MOVED as MOVED
 from wsfast._engine.polling import PollingReader
 from wsfast._engine.tuning import Tuning
 from wsfast.closing import WSCloseHandshake, WSDisconnectInfo
