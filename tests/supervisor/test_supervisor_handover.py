@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support import frames
+from support.frames import TEXT, text
 from test_supervisor_merging import Played, number
 
 from wsfast.supervisor import Rollover, merger
@@ -207,3 +209,18 @@ async def test_a_rollover_that_was_asked_of_a_connection_that_ended():
         play.lines.say(1, "1", "2")
         await play.until("1", "2")
         assert play.feed.stats.connects == 2
+
+
+async def test_a_message_of_more_fragments_than_a_queue_takes():
+    async with Played("awaitable", key=number, max_queue=2) as play:
+        await play.roll()
+        parts = [frames.frame(0, b"0", fin=False)] * 9
+        play.lines.peers[1].send(b"".join([frames.frame(TEXT, b"1", fin=False), *parts]))
+        for _ in range(30):
+            await asyncio.sleep(0)
+        play.lines.peers[1].send(frames.frame(0, b"") + text("2"))
+        play.lines.say(1, "2")
+        await closing(play, 1)
+        play.lines.end(1)
+        await play.until("1000000000")
+        assert play.feed.gaps == 0

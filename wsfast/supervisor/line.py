@@ -160,6 +160,8 @@ class Line:
         self._last_of_former: Hashable = None
         self._may_lag_for = 0
         self._merger = merger if merger is not None and merger.join(self) else None
+        # Its messages are kept out of its inbox. But fragments are in it, until the last one comes.
+        self._is_held = self._merger is not None
         self._has_first = self._merger is None or shared.rollover.first is None
         self._shown_to = _NOBODY
         self._is_awaiting_acks = self._is_paused = False
@@ -317,6 +319,7 @@ class Line:
     def merge(self, merger: Merging | None) -> None:
         """Show this merger all messages; None: no one does any more."""
         self._merger = merger
+        self._is_held = False
         self._show_or_not()
 
     def succeed(self, former: Line) -> None:
@@ -370,7 +373,7 @@ class Line:
 
         :param receiver: what the connection will deliver to, if it is not open yet
         """
-        awaits_acks = self.outbox.expects_replies
+        awaits_acks = self.outbox.expects_replies or self._is_held
         shown_to = _NOBODY
         if (
             self._merger is not None
