@@ -57,6 +57,10 @@ GATE = (
     ("wsfast_sync", "request_response", 512),
     ("wsfast_sync", "request_response", 8192),
     ("wsfast_listener", "connect", 0),
+    ("wsfast_supervised", "recv, supervised", 0),
+    ("wsfast_supervised", "async for, supervised", 0),
+    ("wsfast_supervised", "on_ws_message, supervised", 0),
+    ("wsfast_supervised", "recv, key", 0),
 )
 COMPARED = (
     "wsfast_listener", "picows_listener", "wsfast_awaitable", "picows_websockets", "websockets_asyncio",

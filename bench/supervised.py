@@ -1,26 +1,22 @@
 """Instructions per message of supervised connections and of overflow policies, counted by callgrind.
 
-    python -m bench.supervised             all rows; about five minutes
+    python -m bench.supervised             all rows; about a minute
     python -m bench.supervised listener    the rows whose name contains the word
 
-Each row runs twice under valgrind. The program gives reads of a hundred text messages of 128 bytes to its own
-connection, each in a callback of the event loop as if it had come from the socket, so the counts do not depend on
-when bytes arrive. The difference between both runs is the cost of the messages. A row fails unless all of them are
-received.
+bench/counted.py runs them. The program gives reads of a hundred text messages of 128 bytes to its own connection, each
+in a callback of the event loop as if it had come from the socket, so the counts do not depend on when bytes arrive. A
+row fails unless all of them are received. Counts vary by some percent with the layout of memory.
 """
 
 import argparse
 import asyncio
 import struct
-import sys
 
 import wsfast
 from bench import counted
-from bench.instructions import COLLECTED, under_valgrind
-from bench.measure.harness import cpus, echo_server
 from wsfast.supervisor import Heartbeat
 
-FEW, MANY, PER_READ = 10, 60, 100
+PER_READ = 100
 
 
 def read(number):
@@ -31,7 +27,7 @@ def read(number):
     )
 
 
-READS = [read(number) for number in range(MANY)]  # all in both runs, so that making them cancels out
+READS = [read(number) for number in range(counted.MANY)]  # all in both runs, so that making them cancels out
 
 
 class Frames(wsfast.WSListener):
@@ -143,27 +139,15 @@ ROWS = {
 }
 
 
-def executed(name, reads):
-    with echo_server(cpus("same")[0]) as server:
-        words = [sys.executable, "-m", "bench.supervised", "--run", name, server.url, str(reads)]
-        words = ["--callgrind-out-file=/dev/null", *words]
-        still = str(counted.library("still_clock"))  # see bench/fed.py
-        return int(COLLECTED.search(under_valgrind(words, name, LD_PRELOAD=still, PYTHONMALLOC="malloc"))[1])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="only the rows with these words in their names")
-    parser.add_argument("--run", nargs=3, metavar=("ROW", "URL", "READS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.run:
-        name, url, reads = options.run
-        asyncio.run(ROWS[name](url, int(reads)))
-        return
-    for name in ROWS:
-        if all(word in name for word in options.words):
-            cost = (executed(name, MANY) - executed(name, FEW)) / ((MANY - FEW) * PER_READ)
-            print(f"{name:45}{cost:8,.0f}", flush=True)
+    names = [name for name in ROWS if all(word in name for word in options.words)]
+    rows = [("wsfast_supervised", name, 0) for name in names]
+    for name, (few, many) in zip(names, counted.profiles(rows)):
+        messages = (counted.MANY - counted.FEW) * PER_READ
+        print(f"{name:45}{(counted.total(many) - counted.total(few)) / messages:8,.0f}")
 
 
 if __name__ == "__main__":

@@ -74,15 +74,7 @@ cdef class Connection:
         Cancelling it is safe: no message is lost. If a message should be text and is not UTF-8, the connection is
         closed with code 1007.
         """
-        cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
-        receive._connection = self
-        # The usual ones without a call.
-        receive._decode = (
-            BY_TYPE if decode is None else AS_BYTES if decode is False else AS_TEXT if decode is True
-            else decoding(decode))
-        receive._iterates = receive._frame = False
-        receive._stage = Stage.FRESH
-        return receive
+        return _receive(self, decode)
 
     def send(self, message, *, text=None, compress=None):
         """Send a message.
@@ -432,6 +424,53 @@ cdef class Messages:
         return receive
 
 
+cdef class Successive:
+    """recv() from one connection after another."""
+
+    cdef Connection _connection
+
+    @cython.nonecheck(False)
+    def recv(self, decode=None):
+        """Receive the next message, whichever connection it comes from.
+
+        The messages of a connection come in their order, and all of them come before those of the next connection.
+        :attr:`generation` is the number of the message's connection.
+
+        :param decode: as for :meth:`ClientConnection.recv`
+        :raises Exception: the reason why the supervisor gave up, after the last message
+        :raises ConnectionClosedOK: the supervisor was closed, and no message is left
+        :raises ConcurrencyError: another task is in :meth:`recv`
+        :raises TypeError: the messages go to a listener
+
+        Cancelling it is safe: no message is lost.
+        """
+        if self._connection is None:
+            return self._receive_slowly(decoding(decode), False)
+        return _receive(self._connection, decode)
+
+    @property
+    def _direct(self):
+        """The connection whose messages recv() takes. None: _receive_slowly(decode, iterates) makes a coroutine."""
+        return self._connection
+
+    @_direct.setter
+    def _direct(self, Connection connection):
+        self._connection = connection
+
+
+@cython.nonecheck(False)  # the object was made here
+cdef inline Receive _receive(Connection connection, decode):
+    cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
+    receive._connection = connection
+    # The usual ones without a call.
+    receive._decode = (
+        BY_TYPE if decode is None else AS_BYTES if decode is False else AS_TEXT if decode is True
+        else decoding(decode))
+    receive._iterates = receive._frame = False
+    receive._stage = Stage.FRESH
+    return receive
+
+
 # The steps have no local variables for objects: each would cost a reference counted up and down. A step that raises
 # leaves NULL as its result: the interpreter relies on that, and a debug build asserts it.
 
@@ -513,11 +552,13 @@ cdef object _bytes_like(message):
 def enter_methods(cls):
     """Enter recv() and send() into a subclass: CPython 3.11 to 3.13 take their short cut for methods of C only if the
     object is of the very class whose method it is."""
-    if not (isinstance(cls, type) and issubclass(cls, Connection)):
-        raise TypeError(f"{cls!r} is not a subclass of Connection")
-    for name in ("recv", "send"):
-        setattr(cls, name, PyDescr_NewMethod(
-            <PyTypeObject *>cls, (<PyMethodDescrObject *>Connection.__dict__[name]).d_method))
+    if not (isinstance(cls, type) and issubclass(cls, (Connection, Successive))):
+        raise TypeError(f"{cls!r} is not a subclass of Connection or Successive")
+    for base in (Connection, Successive):
+        for name in ("recv", "send"):
+            if issubclass(cls, base) and name in base.__dict__:
+                setattr(cls, name, PyDescr_NewMethod(
+                    <PyTypeObject *>cls, (<PyMethodDescrObject *>base.__dict__[name]).d_method))
 
 
 install(&_receives, Receive, <wsf_step>_receive_step, <wsf_recycle>_recycle_receive)

@@ -27,8 +27,8 @@ _GOODBYE = 1.0
 # What parse= returns no message as.
 _UNPARSED = object()
 
-# Who is shown the messages: nobody, only key=, or all that may want to see them.
-_NOBODY, _KEY, _ALL = range(3)
+# Who is shown the messages: nobody, only topic= and key=, or all that may want to see them.
+_NOBODY, _NOTED, _ALL = range(3)
 
 
 class Merging(Protocol):
@@ -52,10 +52,11 @@ class Keys:
         self.last: Hashable = None
 
     def add(self, key: Hashable) -> None:
-        self._keys.add(key)  # first: it raises TypeError if the key cannot be hashed
+        keys = self._keys
+        keys.add(key)  # first: it raises TypeError if the key cannot be hashed
         self.last = key
-        if len(self._keys) >= self._remember:
-            self._before, self._keys = self._keys, set()
+        if len(keys) >= self._remember:
+            self._before, self._keys = keys, set()
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._before)
@@ -383,13 +384,13 @@ class Line:
             or self._shared.looks_at_all
         ):
             shown_to = _ALL
-        elif self._shared.key is not None:
-            shown_to = _ALL if self.gets_frames else _KEY
+        elif self._shared.key is not None or self._shared.topic is not None:
+            shown_to = _NOTED
         if shown_to != self._shown_to and not self.ended.done():
             self._shown_to = shown_to
             look: Callable[[Any], bool | list[Any]] | None = None
-            if shown_to == _KEY:
-                look = self._note_keys()
+            if shown_to == _NOTED:
+                look = self._note()
             elif shown_to == _ALL:
                 look = self._look_at_frame if self.gets_frames else self._look
             show_messages(self.transport, look, receiver)
@@ -400,21 +401,30 @@ class Line:
             else:
                 self.connection._read_no_further(self)
 
-    def _note_keys(self) -> Callable[[Any], bool]:
-        """What :meth:`_look` does if only the keys of messages are wanted, in one call."""
-        parse, key_of, note = self._shared.parse, self._shared.key, self.keys.add
-        raised = self._shared.callbacks.raised
-        assert key_of is not None
+    def _note(self) -> Callable[[Any], bool]:
+        """What :meth:`_look` does if only the topics and keys of messages are wanted, in one call."""
+        shared, heard = self._shared, self.liveness.heard
+        parse, topic_of, key_of = shared.parse, shared.topic, shared.key
+        note, raised = self.keys.add, shared.callbacks.raised
+        gets_frames = self.gets_frames
 
         def look(payload: Any) -> bool:
+            if gets_frames and isinstance(payload, int):  # the size of a fragment
+                return False
             name = "parse"
             try:
                 if parse is not None:
                     payload = parse(payload)
-                name = "key"
-                key = key_of(payload)
-                if key is not None:
-                    note(key)
+                if topic_of is not None:
+                    try:
+                        heard(topic_of(payload))
+                    except (Exception, asyncio.CancelledError) as exc:
+                        raised("topic", exc)  # and the key is noted all the same
+                if key_of is not None:
+                    name = "key"
+                    key = key_of(payload)
+                    if key is not None:
+                        note(key)
             except (Exception, asyncio.CancelledError) as exc:
                 raised(name, exc)
             return False

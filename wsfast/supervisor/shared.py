@@ -108,10 +108,10 @@ class Shared:
 
     @property
     def looks_at_all(self) -> bool:
-        """A function of the program other than ``key`` gets every message of every connection."""
+        """A function of the program other than ``topic`` and ``key`` gets every message of every connection."""
         heartbeat = self.heartbeat
         return (heartbeat is not None and heartbeat.is_reply is not None) or any(
-            function is not None for function in (self.topic, self.rollover.when, self.answer)
+            function is not None for function in (self.rollover.when, self.answer)
         )
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from wsfast._engine.transport import WSTransport
-from wsfast.asyncio._messaging import Messages
+from wsfast.asyncio._messaging import Messages, Successive, enter_methods
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.codes import WSMsgType
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
@@ -28,7 +28,7 @@ _BY_TYPE = -1
 _DECODE = {_BY_TYPE: None, 0: False, 1: True, 2: memoryview}
 
 
-class Supervisor:
+class Supervisor(Successive):
     """A feed that survives its connections. :func:`wsfast.supervise` makes it; do not make it by hand.
 
     ::
@@ -44,8 +44,6 @@ class Supervisor:
         self._life = Lifecycle(shared)
         self._receiving = False
         self._generation = self._gaps = 0
-        # The connection whose recv() is called directly. It calls _receive_slowly() when it has ended.
-        self._direct: ClientConnection | None = None
         self._messages = Messages(None, _BY_TYPE, self._receive_slowly)
 
     # ---- begin and end
@@ -91,23 +89,6 @@ class Supervisor:
 
     # ---- receiving
 
-    def recv(self, decode: bool | type[memoryview] | None = None) -> Coroutine[Any, Any, Any]:
-        """Receive the next message, whichever connection it comes from.
-
-        The messages of a connection come in their order, and all of them come before those of the next connection.
-        :attr:`generation` is the number of the message's connection.
-
-        :param decode: as for :meth:`ClientConnection.recv`
-        :raises Exception: the reason why the supervisor gave up, after the last message
-        :raises ConnectionClosedOK: the supervisor was closed, and no message is left
-        :raises ConcurrencyError: another task is in :meth:`recv`
-        :raises TypeError: the messages go to a listener
-
-        Cancelling it is safe: no message is lost.
-        """
-        # As soon as a connection has given its first message, its own recv() is an attribute of this object.
-        return self._receive(decode, False)
-
     def __aiter__(self) -> AsyncIterator[Any]:
         """Iterate over the messages of one connection after another. :meth:`close` ends the iteration. If the
         supervisor gave up, the iteration raises the reason."""
@@ -118,13 +99,10 @@ class Supervisor:
         return self._messages.__anext__()
 
     def _bind(self, connection: ClientConnection | None) -> None:
-        """Receive from this connection directly; None: by :meth:`_receive`."""
+        """Receive from this connection directly, which calls :meth:`_receive_slowly` when it has ended; None: by
+        :meth:`_receive`."""
         self._direct = connection
         self._messages.follow(connection)
-        if connection is None:
-            self.__dict__.pop("recv", None)
-        else:
-            self.__dict__["recv"] = connection.recv
 
     def _receive_slowly(self, decode: int, iterates: bool) -> Coroutine[Any, Any, Any]:
         """The engine calls this when there is no connection, or when it has ended and no message of it is left."""
@@ -431,3 +409,6 @@ class Supervisor:
         if not self._life.is_started and not self._life.is_over:
             raise RuntimeError("a supervisor must be entered with async with")
         self._life.check_thread()
+
+
+enter_methods(Supervisor)
