@@ -50,11 +50,19 @@ async def give(transport, reads):
             await asyncio.sleep(0)
 
 
-async def listen(url, reads, listener, **options):
+def subscribe(feed, message, stage):
+    """The echo is the acknowledgement."""
+    feed.subscribe(message, stage=stage, ack=lambda reply: reply in (message, message.encode()))
+
+
+async def listen(url, reads, listener, stages=(), **options):
     listener.received = 0
     if options.pop("supervised", True):
         async with wsfast.supervise(url, listener, **options) as feed:
+            for stage, message in enumerate(stages):
+                subscribe(feed, message, stage)
             await feed.ready()
+            listener.received = 0
             await give(feed.transport, reads)
             feed.abort()
     else:
@@ -64,9 +72,11 @@ async def listen(url, reads, listener, **options):
     assert listener.received == reads * PER_READ, listener.received
 
 
-async def receive(url, reads, by, **options):
+async def receive(url, reads, by, stages=(), **options):
     if options.pop("supervised", True):
         async with wsfast.supervise(url, compression=None, ping_interval=None, **options) as feed:
+            for stage, message in enumerate(stages):
+                subscribe(feed, message, stage)
             await feed.ready()
             await take(feed, feed.transport, reads, by)
             feed.abort()
@@ -111,6 +121,7 @@ ASKED = {
     "alone": {"supervised": False},
     "supervised": {},
     "max_silence": {"max_silence": 60},
+    "stages over": {"stages": ("login", "book")},
     "key": {"key": lambda message: message[-12:]},
     "topic": {"topic": lambda message: message[-12:]},
     "heartbeat": {"heartbeat": Heartbeat(60, "ping", lambda message: message == "pong")},

@@ -348,7 +348,7 @@ def _check_callbacks(listener: WSListener) -> None:
 
 def _warn_of_misspelt(listener: WSListener) -> None:
     """Warn of methods that look like callbacks and are none. A listener that receives may have methods ``on_*`` of its
-    own, unless they resemble a callback."""
+    own, ``on_message`` for instance, but no other ``on_ws_*``."""
     kind = type(listener)
     receives = not {"on_ws_frame", "on_ws_message"}.isdisjoint(getattr(listener, "__dict__", ()))
     receives |= kind.on_ws_frame is not WSListener.on_ws_frame
@@ -357,7 +357,8 @@ def _warn_of_misspelt(listener: WSListener) -> None:
         for name, method in vars(base).items():
             if name.startswith("on_") and name not in _CALLBACKS and inspect.isfunction(method):
                 meant = _meant(name)
-                if meant is None and receives and not name.startswith("on_ws_"):
+                is_its_own = receives and meant in (None, "on_ws_frame", "on_ws_message")
+                if is_its_own and not name.startswith("on_ws_"):
                     continue
                 hint = f"is {meant} meant?" if meant else f"the callbacks are {', '.join(_NAMED_ON)}"
                 # No frame of the program is on the stack: the event loop has called this.

@@ -74,7 +74,8 @@ def listener(*names):
     ("names", "told"),
     [
         (["on_frame"], "never calls Mine.on_frame: is on_ws_frame meant?"),
-        (["on_mesage", "on_ws_frame"], "never calls Mine.on_mesage: is on_ws_message meant?"),
+        (["on_mesage"], "never calls Mine.on_mesage: is on_ws_message meant?"),
+        (["on_message", "on_ws_frame"], None),  # its own
         (["on_disconnect", "on_ws_frame"], "never calls Mine.on_disconnect: is on_ws_disconnected meant?"),
         (
             ["on_ws_open", "on_ws_frame"],

@@ -28,6 +28,7 @@ cdef class Inbox(WSListener):
         Slot *_ring
         Py_ssize_t _capacity
         Py_ssize_t _head            # the number of the first frame
+        Py_ssize_t _exempt_until    # frames before this one were put back, and no policy counts them
         Py_ssize_t _peak            # of `frames` during this read
         readonly Py_ssize_t frames
         Py_ssize_t messages         # how many of the queued frames end a message

@@ -279,11 +279,13 @@ cdef class Inbox(WSListener):
             self.receiving = receiving
 
     def put_back(self, list messages):
-        """Queue messages that were shown and kept out of the queue, before the frames that are in it."""
+        """Queue messages that were shown and kept out of the queue, before the frames that are in it. The program could
+        not receive them before, so no policy counts them."""
         cdef:
             Slot *slot
             bytes payload
             Py_ssize_t i
+        self._exempt_until = max(self._exempt_until, self._head)
         for i in range(len(messages) - 1, -1, -1):
             opcode, message, info = messages[i]
             payload = message.encode() if isinstance(message, str) else message
@@ -308,7 +310,7 @@ cdef class Inbox(WSListener):
         if self._policy is None:
             self._read_handed_on()
         else:
-            self._policy.queued(self)  # but the program could not receive these before, so they are not too many
+            self._policy.queued(self)
 
     def forget(self):
         """Drop all messages that wait, because the program does not receive."""

@@ -448,9 +448,13 @@ cdef class Successive:
             return self._receive_slowly(decoding(decode), False)
         return _receive(self._connection, decode)
 
+    def _receive_slowly(self, decode, iterates):
+        """A coroutine that receives, and waits for the next connection."""
+        raise NotImplementedError
+
     @property
     def _direct(self):
-        """The connection whose messages recv() takes. None: _receive_slowly(decode, iterates) makes a coroutine."""
+        """The connection whose messages recv() takes; None: _receive_slowly() does."""
         return self._connection
 
     @_direct.setter

@@ -62,8 +62,10 @@ cdef inline Py_ssize_t _spared(Inbox inbox) noexcept:
 
 cdef bint _is_over(Inbox inbox, Py_ssize_t spared) noexcept:
     """True if more messages wait than may wait. A single message may wait whatever its size."""
-    cdef Py_ssize_t waiting = inbox.frames - spared
-    return waiting > inbox._high >= 0 or (waiting > 1 and inbox.bytes > inbox._high_bytes)
+    cdef:
+        Py_ssize_t exempt = max(0, inbox._exempt_until - inbox._head)
+        Py_ssize_t waiting = inbox.frames - max(spared, exempt)
+    return waiting > inbox._high >= 0 or (waiting > 1 and exempt == 0 and inbox.bytes > inbox._high_bytes)
 
 
 cdef int _go_on(Inbox inbox) except -1:

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from support import frames
 from support.frames import TEXT, text
-from test_supervisor_merging import Played, number
 
+from supervisor.test_merging import Played, number
 from wsfast.supervisor import Rollover, merger
 
 
