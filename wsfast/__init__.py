@@ -2,6 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+from wsfast._common.closing import WSCloseHandshake, WSCloseInfo, WSDisconnectInfo
+from wsfast._common.protocol_numbers import WSAutoPingStrategy, WSCloseCode, WSMsgType
+from wsfast._common.upgrade import (
+    UpgradeRequest,
+    UpgradeResponse,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+)
 from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
     WSListener,
     WSTransport,
@@ -14,8 +23,6 @@ from wsfast._opening.handshake import VERSION
 from wsfast._opening.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
-from wsfast.closing import WSCloseHandshake, WSCloseInfo, WSDisconnectInfo
-from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast.exceptions import (
     ConnectionClosed,
     ConnectionClosedError,
@@ -43,13 +50,6 @@ from wsfast.exceptions import (
 )
 from wsfast.listener import ws_connect
 from wsfast.tls import TLS
-from wsfast.upgrade import (
-    UpgradeRequest,
-    UpgradeResponse,
-    WSUpgradeRequest,
-    WSUpgradeResponse,
-    WSUpgradeResponseWithListener,
-)
 
 if TYPE_CHECKING:
     from wsfast.supervisor import supervise

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
+from wsfast._common.headers import TOKEN
 from wsfast.exceptions import (
     DuplicateParameter,
     InvalidHeaderFormat,
@@ -22,7 +23,6 @@ from wsfast.exceptions import (
     InvalidParameterValue,
     NegotiationError,
 )
-from wsfast.fields import TOKEN
 
 __all__ = ["AgreedDeflate", "ClientPerMessageDeflateFactory", "PerMessageDeflate", "libraries"]
 

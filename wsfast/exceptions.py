@@ -44,14 +44,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wsfast.codes import WSCloseCode, explain
-from wsfast.kinship import SignatureOfInit, kin
-from wsfast.redaction import shown
+from wsfast._common.protocol_numbers import WSCloseCode, explain
+from wsfast._common.redaction import shown
+from wsfast._common.websockets_exceptions import SignatureOfInit, kin
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from wsfast.upgrade import UpgradeResponse
+    from wsfast._common.upgrade import UpgradeResponse
 
 __all__ = [
     "Close",

@@ -12,6 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from wsfast import deflate
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders
+from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
+from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
+from wsfast._common.protocol_numbers import WSAutoPingStrategy
+from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
+from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.messages import Messages
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
@@ -21,13 +27,7 @@ from wsfast._opening.handshake import USER_AGENT, ClientHandshake
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
-from wsfast.codes import WSAutoPingStrategy
-from wsfast.fields import AwaitedHeadersLike, PlainHeaders
-from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
-from wsfast.kinship import look_for_websockets
-from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast.tls import TLS, tls_argument
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
-from wsfast.names import to_ascii
-from wsfast.options import seconds
+from wsfast._common.hostnames import to_ascii
+from wsfast._common.options import seconds
 
 __all__ = [
     "TLS",

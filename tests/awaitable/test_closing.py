@@ -14,7 +14,7 @@ from support.awaiting import awaitable, feed, turns
 from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, texts
 from support.servers import serve
 
-from wsfast._faces import State
+from wsfast._common.connection import State
 from wsfast.asyncio.client import ClientConnection, connect
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
 

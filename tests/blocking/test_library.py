@@ -15,7 +15,7 @@ from support.memory import until_flat
 from support.servers import websockets_echo
 
 from wsfast import _native
-from wsfast._faces import State
+from wsfast._common.connection import State
 from wsfast.sync import client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsfast.codes import WSAutoPingStrategy, WSCloseCode, WSMsgType, close_code_on_wire_ok
+from wsfast._common.protocol_numbers import WSAutoPingStrategy, WSCloseCode, WSMsgType, close_code_on_wire_ok
 
 
 def test_message_types_are_the_opcodes_of_rfc_6455() -> None:

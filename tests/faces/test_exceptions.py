@@ -12,7 +12,8 @@ import websockets.exceptions
 from support.kinds import kind_of
 
 from wsfast import exceptions
-from wsfast.codes import WSCloseCode
+from wsfast._common.protocol_numbers import WSCloseCode
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast.exceptions import (
     Close,
     ConcurrencyError,
@@ -54,7 +55,6 @@ from wsfast.exceptions import (
     WebSocketException,
     WSProtocolError,
 )
-from wsfast.upgrade import UpgradeResponse
 
 BYE = Close(1000, "bye")
 BAD_GATEWAY = UpgradeResponse(b"HTTP/1.1", 502, "Bad Gateway", b"Retry-After: 3", b"sorry")

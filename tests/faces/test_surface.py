@@ -587,8 +587,8 @@ async def test_websockets_except_clauses_catch_failures_of_the_opening(face):
 def test_without_websockets_there_is_no_trace_of_it():
     program = """
 import sys, wsfast
-from wsfast.closing import connection_closed
-from wsfast.kinship import look_for_websockets
+from wsfast._common.closing import connection_closed
+from wsfast._common.websockets_exceptions import look_for_websockets
 look_for_websockets()
 assert type(connection_closed(None, None, None)) is wsfast.ConnectionClosedError
 assert not any(name.startswith("websockets") for name in sys.modules)
@@ -607,8 +607,8 @@ def test_another_module_of_the_name_of_websockets(found):
     program = f"""
 import sys, types, wsfast
 from unittest.mock import MagicMock
-from wsfast.closing import connection_closed
-from wsfast.kinship import look_for_websockets
+from wsfast._common.closing import connection_closed
+from wsfast._common.websockets_exceptions import look_for_websockets
 sys.modules["websockets"] = {found}
 if {found} is not None:
     sys.modules["websockets.exceptions"] = {found}

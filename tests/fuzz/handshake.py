@@ -16,11 +16,11 @@ import h11
 from support.kinds import kind_of
 
 from fuzz.pieces import cut
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.exchange import MAX_BODY, MAX_HEADER, Exchange
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidHandshake, SecurityError
-from wsfast.upgrade import UpgradeResponse
 
 KEY, ACCEPT = b"dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 SUBPROTOCOLS = ["chat", "v2.superchat"]

@@ -19,8 +19,8 @@ from wsfast import (
     WSCloseInfo,
     WSMsgType,
 )
+from wsfast._common.closing import connection_closed, cut_reason
 from wsfast._engine import transport as engine
-from wsfast.closing import connection_closed, cut_reason
 from wsfast.exceptions import Close, ConnectionClosedError, ConnectionClosedOK
 
 

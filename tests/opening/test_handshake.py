@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from support.kinds import kind_of
 
+from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
 from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.handshake import MAX_HEADERS, MAX_LINE, USER_AGENT, ClientHandshake
 from wsfast._opening.uri import WebSocketURI, parse_uri
@@ -31,7 +32,6 @@ from wsfast.exceptions import (
     StatusLineTooLong,
     TooManyHeaders,
 )
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
 
 URI = parse_uri("ws://example.com/chat?room=1")
 FRAMES = b"\x81\x05hello\r\n\r\n\x89\x00HTTP/1.1 200 OK\r\n\r\n"

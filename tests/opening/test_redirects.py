@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.redirects import MAX_REDIRECTS, Redirects, is_public, is_redirect
 from wsfast._opening.uri import parse_uri
@@ -15,7 +16,6 @@ from wsfast.exceptions import (
     InvalidURI,
     SecurityError,
 )
-from wsfast.upgrade import UpgradeResponse
 
 PUBLIC, PRIVATE = "93.184.216.34", "10.0.0.1"
 START = "ws://user:hunter2@exchange.example/a/b?x=1"

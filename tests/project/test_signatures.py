@@ -14,7 +14,7 @@ from support.servers import echo, serve
 from support.surface import connected
 
 import wsfast
-import wsfast._faces
+import wsfast._common.connection
 import wsfast.asyncio.client
 import wsfast.deflate
 import wsfast.sync.client
@@ -71,7 +71,7 @@ def test_reprs():
     request = WSUpgradeRequest(b"GET /ws?key=hidden HTTP/1.1\r\nHost: a\r\n\r\n")
     response = UpgradeResponse(b"HTTP/1.1", 404, "Not Found", b"")
     assert repr(request) == "<UpgradeRequest GET to a>"
-    assert repr(wsfast._faces.Request(request)) == "<Request GET to a>"
+    assert repr(wsfast._common.connection.Request(request)) == "<Request GET to a>"
     assert repr(response) == "<UpgradeResponse 404 'Not Found'>"
     both = wsfast.WSUpgradeResponseWithListener(response, None)
     assert repr(both) == "<WSUpgradeResponseWithListener <UpgradeResponse 404 'Not Found'> None>"

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsfast import InvalidStatus
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast.supervisor import RTT, Heartbeat, Rollover, Window, full_jitter
 from wsfast.supervisor.backoff import Backoff
 from wsfast.supervisor.line import Keys
 from wsfast.supervisor.subscriptions import Subscription
 from wsfast.supervisor.targets import Decision, Targets
 from wsfast.supervisor.window import Sent
-from wsfast.upgrade import UpgradeResponse
 
 
 def most_in_any(times, per):

@@ -4,7 +4,7 @@ from typing import final
 
 from typing_extensions import disjoint_base
 
-from wsfast.codes import WSCloseCode, WSMsgType
+from wsfast._common.protocol_numbers import WSCloseCode, WSMsgType
 
 FIN_BIT: int
 RSV1_BIT: int

@@ -14,7 +14,7 @@ from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from wsfast._engine.memory cimport ReadBuffer
 from wsfast._engine.core cimport WSF_CONTROL_BIT, WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
 
-from wsfast import codes
+from wsfast._common import protocol_numbers
 from wsfast.exceptions import InvalidText
 
 
@@ -23,7 +23,7 @@ FIN_BIT, RSV1_BIT, OPCODE_BITS, CONTROL_BIT = FIN, RSV1, WSF_OPCODE_BITS, WSF_CO
 
 # Enum members by opcode, so that reading frame.msg_type costs one table look-up.
 cdef tuple _msg_types = tuple(
-    codes.WSMsgType(opcode) if opcode in list(codes.WSMsgType) else None for opcode in range(16)
+    protocol_numbers.WSMsgType(opcode) if opcode in list(protocol_numbers.WSMsgType) else None for opcode in range(16)
 )
 
 
@@ -143,10 +143,10 @@ cdef class WSFrame(FrameFields):
         """
         _require_close(self)
         if (<FrameFields>self).payload_size < 2:
-            return codes.WSCloseCode.NO_INFO
+            return protocol_numbers.WSCloseCode.NO_INFO
         cdef int code = (<unsigned char>self.payload_ptr[0] << 8) | <unsigned char>self.payload_ptr[1]
         try:
-            return codes.WSCloseCode(code)
+            return protocol_numbers.WSCloseCode(code)
         except ValueError:
             return code
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 
+from wsfast._common.closing import MAX_CONTROL
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._engine.frame import CONTROL_BIT, FIN_BIT, OPCODE_BITS, RSV1_BIT
-from wsfast.closing import MAX_CONTROL
-from wsfast.codes import WSMsgType
 from wsfast.exceptions import Close
 
 __all__ = ["describe"]

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from wsfast._common.options import in_words
+from wsfast._common.protocol_numbers import WSAutoPingStrategy, WSMsgType
 from wsfast._engine.frame import WSFrame
 from wsfast._engine.tuning import Histogram, record
-from wsfast.codes import WSAutoPingStrategy, WSMsgType
 from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
-from wsfast.options import in_words
 
 # The iterations of the loop between the time-out and the end of the connection. If the program kept the loop busy, the
 # answer may already be in the socket: libuv runs timers and callbacks before it reads.

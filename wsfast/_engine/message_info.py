@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wsfast.codes import WSMsgType
+from wsfast._common.protocol_numbers import WSMsgType
 
 __all__ = ["WSMessageInfo"]
 

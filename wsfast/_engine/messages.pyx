@@ -26,7 +26,7 @@ from wsfast._engine.transport cimport WSListener, WSTransport, python_override
 from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.violation cimport add_content
 
-from wsfast import codes
+from wsfast._common import protocol_numbers
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast.exceptions import InvalidText
 
@@ -48,7 +48,7 @@ cdef enum:
 
 cdef dict _payload_types = {memoryview: AS_VIEW, bytes: AS_BYTES, str: AS_TEXT}
 cdef object _new_tuple = tuple.__new__
-cdef tuple _msg_types = (None, codes.WSMsgType.TEXT, codes.WSMsgType.BINARY)
+cdef tuple _msg_types = (None, protocol_numbers.WSMsgType.TEXT, protocol_numbers.WSMsgType.BINARY)
 
 
 @cython.final

@@ -28,7 +28,7 @@ from wsfast._engine.writer cimport UNLOGGED
 from wsfast._engine.frame_log import describe
 from wsfast._engine.stats import WSStats
 from wsfast._engine.threads import call_soon, lasting
-from wsfast.logs import guarded
+from wsfast._common.logging import guarded
 
 
 cdef extern from *:

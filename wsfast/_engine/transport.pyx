@@ -41,11 +41,11 @@ from wsfast._engine.python cimport PyThread_get_thread_ident
 from wsfast._engine.socket cimport SocketTransport, acknowledge_at_once
 from wsfast._engine.violation cimport violation, violation_reason
 
-from wsfast import closing
+from wsfast._common import closing
 from wsfast._engine.copying import reduced
 from wsfast.exceptions import Close, WSProtocolError
-from wsfast.logs import guarded
-from wsfast.options import in_words
+from wsfast._common.logging import guarded
+from wsfast._common.options import in_words
 from wsfast._engine.keepalive import Keepalive
 from wsfast._engine.link import MOVED
 from wsfast._engine.tuning import Tuning

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from wsfast.logs import guarded
-from wsfast.options import check_bools, count, seconds
+from wsfast._common.logging import guarded
+from wsfast._common.options import check_bools, count, seconds
 
 SocketOption = tuple[int, int, int | bytes]
 

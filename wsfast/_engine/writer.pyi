@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 
 from typing_extensions import Buffer, disjoint_base
 
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._engine.link import Link
-from wsfast.codes import WSMsgType
 
 mask_kernel: str
 

@@ -41,7 +41,7 @@ from wsfast._engine.link cimport Link, State
 from wsfast._engine.memory cimport CACHE_LINE, LONG_FRAME, WRITE_SIZE, release
 from wsfast._engine.python cimport PyUnicode_AsUTF8AndSize, wsf_callback
 
-from wsfast.options import no_message
+from wsfast._common.options import no_message
 
 
 cdef enum:

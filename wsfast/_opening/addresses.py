@@ -10,9 +10,9 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wsfast._common.options import check_address, check_types, count, seconds
 from wsfast._engine.tuning import SocketOption, set_options
 from wsfast._opening.uri import WebSocketURI
-from wsfast.options import check_address, check_types, count, seconds
 
 if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType

@@ -10,13 +10,13 @@ import ssl as ssl_module
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict
 
+from wsfast._common.headers import AwaitedHeadersLike, HeadersLike, PlainHeaders
+from wsfast._common.options import Marks
 from wsfast._engine.tuning import Histogram, SocketOption
 from wsfast._opening.credentials import NetrcLike
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict
 from wsfast._opening.resolver import AddressCache, Resolver
 from wsfast.deflate import PerMessageDeflate
-from wsfast.fields import AwaitedHeadersLike, HeadersLike, PlainHeaders
-from wsfast.options import Marks
 from wsfast.tls import TLS, ClientCert
 
 _TLSLike = ssl_module.SSLContext | TLS | Literal[True] | None

@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wsfast._common.options import in_words
 from wsfast._engine.tuning import SocketOption, set_options
 from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, is_connected
 from wsfast._opening.route import Addresses, Route
 from wsfast.exceptions import ProxyError
-from wsfast.options import in_words
 
 __all__ = ["Deadline", "connect", "connect_to_first"]
 

@@ -8,6 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders
+from wsfast._common.option_names import NOT_GIVEN, Fixed
+from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_callables
+from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
@@ -15,10 +19,6 @@ from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.exceptions import InvalidStatus
-from wsfast.fields import AwaitedHeadersLike, PlainHeaders
-from wsfast.keywords import NOT_GIVEN, Fixed
-from wsfast.kinship import look_for_websockets
-from wsfast.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast.tls import TLS
 
 __all__ = ["Connecting"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NoReturn, Protocol
 
+from wsfast._common.upgrade import UpgradeResponse, decode_value
 from wsfast._opening.reply import MalformedError, Reply, end_of_header
 from wsfast.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, SecurityError
-from wsfast.upgrade import UpgradeResponse, decode_value
 
 __all__ = ["MAX_BODY", "MAX_HEADER", "Exchange", "Observer"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from wsfast._common.logging import guarded
+from wsfast._common.redaction import shown_value
+from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._opening.exchange import Exchange
 from wsfast.exceptions import printable
-from wsfast.logs import guarded
-from wsfast.redaction import shown_value
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["log_exchange"]
 

@@ -17,6 +17,9 @@ from types import ModuleType
 from multidict import CIMultiDict
 
 from wsfast import deflate
+from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
+from wsfast._common.redaction import shown_subprotocol, shown_value
+from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, decode_value
 from wsfast._opening.exchange import Exchange
 from wsfast._opening.reply import Reply
 from wsfast._opening.uri import WebSocketURI
@@ -31,9 +34,6 @@ from wsfast.exceptions import (
     StatusLineTooLong,
     TooManyHeaders,
 )
-from wsfast.fields import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
-from wsfast.redaction import shown_subprotocol, shown_value
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse, decode_value
 
 __all__ = ["MAX_HEADERS", "MAX_LINE", "USER_AGENT", "ClientHandshake"]
 

@@ -9,6 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, made
+from wsfast._common.logging import guarded
+from wsfast._common.options import Pinging, Timeouts, in_words
+from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._engine.writer import mask_kernel
@@ -17,10 +21,6 @@ from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.handshake import ClientHandshake
 from wsfast._opening.route import Route
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
-from wsfast.fields import AwaitedHeadersLike, PlainHeaders, made
-from wsfast.logs import guarded
-from wsfast.options import Pinging, Timeouts, in_words
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout_at as deadline_at

@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.tls import TLSSession
 from wsfast._opening import addresses, tls_handshake
 from wsfast._opening.proxy import Proxy
@@ -23,7 +24,6 @@ from wsfast._opening.route import Route
 from wsfast._opening.tunnel import TunnelHandshake
 from wsfast.exceptions import InvalidProxyMessage, ProxyError
 from wsfast.tls import put_in_python_s_words
-from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["connect", "connect_blocking", "connect_rustls", "connect_tls", "reach", "shake_hands"]
 

@@ -12,6 +12,9 @@ import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from wsfast._common.headers import PlainHeaders
+from wsfast._common.redaction import is_name, may_follow
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.exceptions import (
     InvalidHandshake,
@@ -21,9 +24,6 @@ from wsfast.exceptions import (
     InvalidURI,
     SecurityError,
 )
-from wsfast.fields import PlainHeaders
-from wsfast.redaction import is_name, may_follow
-from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["MAX_REDIRECTS", "ProcessRedirect", "Redirects", "is_public", "is_redirect"]
 

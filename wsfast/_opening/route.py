@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wsfast._common.headers import PlainHeaders
+from wsfast._common.option_names import NOT_GIVEN
+from wsfast._common.options import check_callables, check_types
 from wsfast._opening.handshake import USER_AGENT
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidHandshake, InvalidStatus, SecurityError
-from wsfast.fields import PlainHeaders
-from wsfast.keywords import NOT_GIVEN
-from wsfast.options import check_callables, check_types
 from wsfast.tls import TLS, as_context, check_tls
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import ssl
 import sys
 from typing import Any
 
+from wsfast._common.options import in_words
 from wsfast._engine.tls import TLSSession
-from wsfast.options import in_words
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as deadline

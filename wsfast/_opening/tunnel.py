@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from wsfast._common.headers import VISIBLE, PlainHeaders, basic_auth, check_value, to_send
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.exchange import Exchange
 from wsfast._opening.handshake import USER_AGENT
 from wsfast._opening.proxy import Proxy
 from wsfast._opening.reply import Reply
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
-from wsfast.fields import VISIBLE, PlainHeaders, basic_auth, check_value, to_send
-from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["TunnelHandshake"]
 

@@ -14,9 +14,9 @@ import urllib.parse
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from wsfast._common.hostnames import to_ascii
+from wsfast._common.redaction import HIDDEN, shown_target
 from wsfast.exceptions import InvalidURI
-from wsfast.names import to_ascii
-from wsfast.redaction import HIDDEN, shown_target
 
 __all__ = ["WSParsedURL", "WebSocketURI", "parse_uri"]
 

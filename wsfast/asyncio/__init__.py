@@ -1,6 +1,6 @@
 """wsfast's awaitable face: websockets' asyncio client, name for name."""
 
-from wsfast._faces import State
+from wsfast._common.connection import State
 from wsfast.asyncio.client import connect, unix_connect
 from wsfast.asyncio.connection import ClientConnection
 

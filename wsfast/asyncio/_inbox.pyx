@@ -35,7 +35,7 @@ from wsfast._engine.messages cimport decode as decode_text, is_text, take_refere
 from wsfast.asyncio._slot cimport FRAME_COST, Slot, stamp, undecoded, viewed
 from wsfast.asyncio._waiter cimport Waiter
 
-from wsfast.closing import reason_for
+from wsfast._common.closing import reason_for
 from wsfast.exceptions import InvalidText
 
 

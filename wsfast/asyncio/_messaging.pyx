@@ -38,7 +38,7 @@ from wsfast.asyncio._awaitable cimport (
 from wsfast.asyncio._inbox cimport Inbox
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
-from wsfast.options import no_message
+from wsfast._common.options import no_message
 
 
 cdef enum:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable
 from typing import Any, final
 
+from wsfast._common.options import Overflow
 from wsfast.asyncio._inbox import Inbox, Policy
-from wsfast.options import Overflow
 
 def policy_for(overflow: Overflow, logger: Any) -> Policy | None: ...
 def backlog(inbox: Inbox) -> tuple[int, int, float | None, int, int, bool]: ...

@@ -22,7 +22,7 @@ from wsfast.asyncio._slot cimport KEYED, Slot, stamp
 from asyncio import CancelledError
 
 from wsfast.exceptions import QueueOverflow
-from wsfast.logs import guarded
+from wsfast._common.logging import guarded
 
 
 # The unit of Slot.stamp, in seconds.

@@ -14,6 +14,10 @@ from collections.abc import AsyncIterator, Callable, Generator, Hashable, Mappin
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders
+from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
+from wsfast._common.options import NO_LIMIT, Limits, Marks, Overflow, check_types
+from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
@@ -26,11 +30,7 @@ from wsfast._opening.route import Route
 from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
-from wsfast.fields import AwaitedHeadersLike, PlainHeaders
-from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
-from wsfast.options import NO_LIMIT, Limits, Marks, Overflow, check_types
 from wsfast.tls import TLS, tls_argument
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

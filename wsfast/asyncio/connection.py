@@ -12,16 +12,19 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
+from wsfast._common.closing import WSDisconnectInfo, connection_closed, reason_for
+from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
+from wsfast._common.logging import guarded
+from wsfast._common.options import Limits, Marks, Overflow, Pinging, Timeouts, no_message
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.stats import WSStats
 from wsfast._engine.threads import lasting, run_soon
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Histogram
-from wsfast._faces import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast.asyncio._messaging import Connection, enter_methods
 from wsfast.asyncio._overflow import backlog, policy_for
 from wsfast.asyncio.backlog import Backlog
 from wsfast.asyncio.pings import Pings
-from wsfast.closing import WSDisconnectInfo, connection_closed, reason_for
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -30,10 +33,7 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.logs import guarded
-from wsfast.options import Limits, Marks, Overflow, Pinging, Timeouts, no_message
 from wsfast.tls import TLSInfo
-from wsfast.upgrade import UpgradeResponse
 
 __all__ = ["ClientConnection"]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import wsfast
 from wsfast import deflate
+from wsfast._common.redaction import shown
 from wsfast.cli import machine
 from wsfast.cli.outcome import ERRORS, OK
 from wsfast.cli.text import beside, write_json
-from wsfast.redaction import shown
 from wsfast.sync.environment import why_no_tls
 
 __all__ = ["Advice", "Fact", "add_to", "advice", "facts"]

@@ -8,9 +8,9 @@ import ssl
 from typing import Any
 
 import wsfast
+from wsfast._common.redaction import shown
 from wsfast.cli.outcome import Usage, why
 from wsfast.exceptions import InvalidProxy, InvalidURI
-from wsfast.redaction import shown
 
 __all__ = ["Target", "add_arguments", "of_arguments"]
 

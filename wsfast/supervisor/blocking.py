@@ -24,9 +24,9 @@ from collections.abc import Callable, Coroutine, Hashable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from wsfast._common.options import seconds
 from wsfast._engine.threads import call_soon, run_soon
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK, InvalidText
-from wsfast.options import seconds
 from wsfast.supervisor import supervise as supervise_in_loop
 from wsfast.supervisor.states import State
 from wsfast.supervisor.stats import SupervisorStats

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from wsfast.logs import guarded
+from wsfast._common.logging import guarded
 
 __all__ = ["Callbacks"]
 

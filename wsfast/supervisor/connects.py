@@ -8,7 +8,7 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from wsfast.options import count, seconds
+from wsfast._common.options import count, seconds
 
 __all__ = ["ConnectLimit"]
 

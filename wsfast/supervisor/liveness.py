@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from wsfast._common.options import check_callables, seconds
 from wsfast._engine.transport import WSTransport
-from wsfast.options import check_callables, seconds
 from wsfast.supervisor.alarm import Alarm
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout

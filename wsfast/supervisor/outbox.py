@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._engine.transport import WSTransport
-from wsfast.codes import WSMsgType
 from wsfast.exceptions import ConnectionClosed
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.progress import Progress, Unsubscribing

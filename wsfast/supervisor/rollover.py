@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from wsfast.options import check_bools, check_callables, seconds
+from wsfast._common.options import check_bools, check_callables, seconds
 
 __all__ = ["Rollover"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from wsfast.codes import WSMsgType
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast.supervisor.errors import SendExpired
 
 __all__ = ["ProgramMessages", "QueuedMessage"]

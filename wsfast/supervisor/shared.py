@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
+from wsfast._common.options import as_logger, check_callables, check_types, count, seconds
 from wsfast._engine.transport import WSListener
 from wsfast.asyncio.client import connect
 from wsfast.listener import ListenerFactory, ws_connect
-from wsfast.options import as_logger, check_callables, check_types, count, seconds
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.change import Change
 from wsfast.supervisor.connects import ConnectLimit

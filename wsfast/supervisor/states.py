@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from wsfast.logs import guarded
+from wsfast._common.logging import guarded
 from wsfast.supervisor.callbacks import Callbacks
 
 __all__ = ["Announcer", "State", "StateChange"]

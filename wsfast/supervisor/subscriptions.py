@@ -8,9 +8,9 @@ import functools
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
-from wsfast._faces import BYTES_LIKE
-from wsfast.logs import guarded
-from wsfast.options import check_callables, count, seconds
+from wsfast._common.connection import BYTES_LIKE
+from wsfast._common.logging import guarded
+from wsfast._common.options import check_callables, count, seconds
 from wsfast.supervisor.callbacks import Callbacks
 
 __all__ = [

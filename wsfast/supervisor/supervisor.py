@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from types import TracebackType
 from typing import Any
 
+from wsfast._common.options import seconds
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._messaging import Messages, Successive, enter_methods
 from wsfast.asyncio.connection import ClientConnection
-from wsfast.codes import WSMsgType
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
-from wsfast.options import seconds
 from wsfast.supervisor.lifecycle import Lifecycle
 from wsfast.supervisor.line import Line
 from wsfast.supervisor.shared import Shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from wsfast.options import count, seconds
+from wsfast._common.options import count, seconds
 
 __all__ = ["Sent", "Window"]
 

@@ -18,6 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from wsfast._common.headers import HeadersLike, PlainHeaders, made
+from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
+from wsfast._common.options import Limits, Marks, Pinging, Timeouts, check_address
+from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.socket import stamp_receipts
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._native import ffi, lib
@@ -30,16 +34,12 @@ from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, p
 from wsfast._opening.route import Route
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
-from wsfast.fields import HeadersLike, PlainHeaders, made
-from wsfast.keywords import NOT_GIVEN, NotGiven, keywords
-from wsfast.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast.sync import ending, tls
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.layers import Raw, for_crate, layers
 from wsfast.sync.logged import logged
 from wsfast.tls import TLS, ClientCert, tls_argument
-from wsfast.upgrade import UpgradeResponse
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -17,13 +17,15 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Literal, NoReturn, overload
 
+from wsfast._common.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
+from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
+from wsfast._common.options import Pinging, Timeouts, no_message, seconds
+from wsfast._common.protocol_numbers import WSMsgType, close_code_on_wire_ok
+from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
 from wsfast._engine.tuning import Histogram
-from wsfast._faces import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast._native import ffi, lib
-from wsfast.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
-from wsfast.codes import WSMsgType, close_code_on_wire_ok
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,
@@ -32,12 +34,10 @@ from wsfast.exceptions import (
     InvalidText,
     ProtocolError,
 )
-from wsfast.options import Pinging, Timeouts, no_message, seconds
 from wsfast.sync import ending
 from wsfast.sync._messaging import Connection, Cork, Fragments
 from wsfast.sync.pings import Event, Pings, PongReceived
 from wsfast.tls import TLSInfo
-from wsfast.upgrade import UpgradeRequest, UpgradeResponse
 
 __all__ = ["ClientConnection"]
 

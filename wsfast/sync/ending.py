@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from wsfast._common.closing import connection_closed
 from wsfast._native import ffi, lib
-from wsfast.closing import connection_closed
 from wsfast.exceptions import (
     Close,
     ConnectionClosed,

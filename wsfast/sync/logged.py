@@ -12,13 +12,13 @@ import threading
 from collections import deque
 from typing import Any
 
+from wsfast._common.closing import MAX_CONTROL
+from wsfast._common.connection import BYTES_LIKE, State
+from wsfast._common.logging import guarded
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._engine.frame import CONTROL_BIT, FIN_BIT
 from wsfast._engine.frame_log import describe
-from wsfast._faces import BYTES_LIKE, State
 from wsfast._native import ffi, lib
-from wsfast.closing import MAX_CONTROL
-from wsfast.codes import WSMsgType
-from wsfast.logs import guarded
 
 __all__ = ["logged"]
 

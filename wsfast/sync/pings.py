@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from wsfast._common.closing import MAX_CONTROL
 from wsfast._engine.tuning import Histogram, record
 from wsfast._native import ffi, lib
-from wsfast.closing import MAX_CONTROL
 
 __all__ = ["Event", "Pings", "PongReceived"]
 

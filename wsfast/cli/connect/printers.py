@@ -9,10 +9,10 @@ import sys
 import time
 from typing import Any
 
+from wsfast._common.redaction import shown_value
 from wsfast.asyncio import ClientConnection
 from wsfast.cli.outcome import printable
 from wsfast.cli.text import duration, for_stdout
-from wsfast.redaction import shown_value
 
 __all__ = ["JSONPrinter", "LinePrinter", "Printer", "RichPrinter"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from wsfast.codes import WSCloseCode, close_code_on_wire_ok
+from wsfast._common.logging import guarded
+from wsfast._common.protocol_numbers import WSCloseCode, close_code_on_wire_ok
 from wsfast.exceptions import (
     Close,
     ConnectionClosed,
@@ -16,7 +17,6 @@ from wsfast.exceptions import (
     ProtocolError,
     WSProtocolError,
 )
-from wsfast.logs import guarded
 
 # RFC 6455 section 7.4.1: these codes stand for "an empty CLOSE frame" and "no CLOSE frame". They are never sent.
 NO_STATUS_RECEIVED = 1005

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any
 
-from wsfast.codes import WSAutoPingStrategy
-from wsfast.keywords import NOT_GIVEN
+from wsfast._common.option_names import NOT_GIVEN
+from wsfast._common.protocol_numbers import WSAutoPingStrategy
 
 __all__ = [
     "NO_LIMIT",

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
 
-from wsfast.closing import MAX_CONTROL
+from wsfast._common.closing import MAX_CONTROL
+from wsfast._common.option_names import Fixed
+from wsfast._common.upgrade import UpgradeRequest
 from wsfast.exceptions import ProtocolError
-from wsfast.keywords import Fixed
-from wsfast.upgrade import UpgradeRequest
 
 if TYPE_CHECKING:
     import uuid

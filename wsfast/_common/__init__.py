@@ -1,0 +1,1 @@
+"""Shared by every client: options, headers, protocol numbers, texts, and how a connection ended."""
