@@ -151,6 +151,8 @@ class Line:
         self.gaps = 0
         #: The server has announced that it will end the connection.
         self.is_announced = False
+        #: Why the program does not want it any more.
+        self.unwanted: Exception | None = None
         #: The frames go to a listener as they are.
         self.gets_frames = connection is None and not isinstance(receiver, Messages)
         #: The keys of the messages that it has brought.
@@ -236,8 +238,13 @@ class Line:
 
     @property
     def is_behind(self) -> bool:
-        """The program has not received all that has arrived."""
-        return self.waiting > 0 and self.is_open
+        """The program has yet to receive messages, and more may have arrived that are not read before."""
+        return self.waiting > 0 and self.is_open and self.connection.backlog.age is None  # type: ignore[union-attr]
+
+    @property
+    def taken(self) -> int:
+        """This changes when the program receives a message, unless there is an `overflow` that drops some."""
+        return 0 if self.connection is None else self.connection.listener._head
 
     @property
     def is_in(self) -> bool:
@@ -449,7 +456,8 @@ class Line:
         came_before = self._may_lag_for > 0 and key is not None and self._came_before(key)
         if merger is None:
             return came_before
-        verdict = merger.brought(self, payload, key, was_in)
+        # A function of the program may have made a subscription.
+        verdict = merger.brought(self, payload, key, was_in and self.is_in)
         return came_before or verdict
 
     def _parsed(self, payload: Any) -> Any:
@@ -500,10 +508,16 @@ class Line:
 
     def _came_before(self, key: Hashable) -> bool:
         """Has a line before brought a message with this key?"""
-        self._may_lag_for = 0 if key == self._last_of_former else self._may_lag_for - 1
+        self._may_lag_for -= 1
+        came_before = False
+        try:
+            if key == self._last_of_former:
+                self._may_lag_for = 0
+            came_before = any(key in keys for keys in self.history[1:])
+        except (Exception, asyncio.CancelledError) as exc:  # of __eq__ or __hash__ of the key
+            self._shared.callbacks.raised("key", exc)
         if self._may_lag_for == 0:
             self._show_or_not()
-        came_before = any(key in keys for keys in self.history[1:])
         self._shared.duplicates += came_before
         return came_before
 

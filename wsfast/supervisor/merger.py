@@ -11,7 +11,8 @@ message the old line has brought, and what was published behind it the new line 
 | state   | event                                              | next                                   |
 |---------|----------------------------------------------------|----------------------------------------|
 | HOLDING | the proof comes, and the new line has taken over   | CLOSING: CLOSE is sent on the old line |
-|         | the time is over, and the program has caught up    | CLOSING                                |
+|         | the time is over, and the program has caught up,   | CLOSING                                |
+|         | or receives nothing                                |                                        |
 |         | the old line ends                                  | ENDED                                  |
 |         | the new line ends                                  | OVER: what it brought is dropped       |
 | CLOSING | the old line ends                                  | ENDED                                  |
@@ -72,6 +73,7 @@ class Merger:
         self._has_keys = shared.key is not None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
+        self._taken = old.taken
         self._dropped = old.dropped_by_policy
         # The hashes of payloads are the keys if the program gives none.
         self._old_keys = old.history
@@ -102,6 +104,13 @@ class Merger:
         """
         if not self._has_keys:
             key = hash(bytes(payload) if isinstance(payload, memoryview) else payload)
+        try:
+            return self._place(line, payload, key, is_in)
+        except (Exception, asyncio.CancelledError) as exc:  # of __eq__ or __hash__ of the program's keys
+            self._shared.callbacks.raised("key", exc)
+            return self._place(line, payload, None, is_in)
+
+    def _place(self, line: Line, payload: Any, key: Hashable, is_in: bool) -> bool | list[Any]:
         if line is self.old:
             if key is not None:
                 self._old_brought(key)
@@ -146,9 +155,9 @@ class Merger:
         assert self.new is not None
         held: list[Any] = []
         size += _FRAME_COST if self.new.gets_frames else _COST
-        self._held[number] = held, size
         if key is not None:
             self._numbers.setdefault(key, []).append(number)
+        self._held[number] = held, size
         self._bytes += size
         if self._bytes > _MOST_HELD:
             self._loop.call_soon(self._hold_no_more)
@@ -216,14 +225,19 @@ class Merger:
         self.has_taken_over = True
         if self.phase is not Phase.HOLDING:
             return
-        self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
+        self._await_proof()
         if self.is_proved:
             self._close_old()
 
+    def _await_proof(self) -> None:
+        self._taken = self.old.taken
+        self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
+
     def _expire(self) -> None:
-        # The proof may lie behind messages that the program has yet to receive.
-        if self.old.is_behind or (self.new is not None and not self.new.is_in):
-            self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
+        # The proof may lie behind messages that the program has yet to receive, unless it receives none at all.
+        catches_up = self.old.is_behind and self.old.taken != self._taken
+        if catches_up or (self.new is not None and not self.new.is_in):
+            self._await_proof()
             return
         self._is_expired = True
         self._close_old()
@@ -269,7 +283,7 @@ class Merger:
                 self._held.clear()
                 new.deliver(held)
         self._leave()
-        if new is not None and self._has_keys:
+        if new is not None and self._has_keys and self.is_proved:  # after a gap no key of before counts
             new.succeed(self.old)
 
     def withdraw(self) -> None:
