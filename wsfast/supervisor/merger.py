@@ -40,7 +40,8 @@ from wsfast.supervisor.shared import Shared
 
 __all__ = ["Merger", "Phase"]
 
-# How much may be held, in bytes. Then the new line is not read until the old one has caught up.
+# How much may be held, in bytes. Then the new line is not read until the old one has caught up. But before its
+# subscriptions are in, it is read on: what is held is dropped, and only a proof lets the new line take over.
 _MOST_HELD = 16 * 1024 * 1024
 
 # What a held message costs besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
@@ -82,6 +83,7 @@ class Merger:
         self._held: dict[int, tuple[list[Any], int]] = {}
         self._numbers: dict[Hashable, list[int]] = {}
         self._bytes = 0
+        self._lacks_held = False  # some of what was held has been dropped
         self._count = 0  # of the messages that the new line brought
         # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
         # that has one of before), and of the new line since its subscriptions were in.
@@ -131,6 +133,8 @@ class Merger:
             if not self._has_keys and is_in:
                 self._new_log.add(key)
                 self._look_for_run(key)
+        if not is_in and self._bytes > _MOST_HELD:
+            self._drop_held()
         return self._hold(number, key if self._has_keys else None, len(payload))
 
     def fragment(self, line: Line, size: int) -> bool | list[Any]:
@@ -138,6 +142,10 @@ class Merger:
         if line is self.old:
             return False
         self._count += 1
+        if self._bytes > _MOST_HELD and self.new is not None and not self.new.is_in:
+            # Whole messages may be dropped, but not a part of one.
+            text = f"a message of more than {_MOST_HELD >> 20} MiB before all subscriptions were in"
+            self._loop.call_soon(self.new.fail, QueueOverflow(text))
         return self._hold(self._count - 1, None, size)
 
     def _old_brought(self, key: Hashable) -> None:
@@ -164,17 +172,16 @@ class Merger:
         return held
 
     def _hold_no_more(self) -> None:
-        if self.new is None or self.phase is Phase.OVER or self._bytes <= _MOST_HELD:
-            return
-        if self.new.is_in:
-            self.new.pause()
-        else:
-            self.new.fail(
-                QueueOverflow(
-                    f"the new connection sent {_MOST_HELD >> 20} MiB that the old one did not send before all"
-                    " subscriptions were in"
-                )
-            )
+        new = self.new
+        if new is not None and new.is_in and self.phase is not Phase.OVER and self._bytes > _MOST_HELD:
+            new.pause()
+
+    def _drop_held(self) -> None:
+        """The old line must bring all of this. Else the new one is of no use: it may have begun with a snapshot."""
+        self._held.clear()
+        self._numbers.clear()
+        self._bytes = 0
+        self._lacks_held = True
 
     def _drop(self, number: int) -> None:
         _, size = self._held.pop(number)
@@ -199,6 +206,9 @@ class Merger:
         """A subscription was added: a proof must come anew."""
         self._old_recent = Keys(self._shared.remember)
         self._begin_anew()
+        if self.phase is Phase.HOLDING and self._bytes > _MOST_HELD >> 1 and self.new is not None:
+            self._drop_held()
+            self.new.resume()  # the acknowledgement is not read otherwise
 
     def _begin_anew(self) -> None:
         """What the new line has brought proves nothing."""
@@ -238,9 +248,17 @@ class Merger:
         catches_up = self.old.is_behind and self.old.taken != self._taken
         if catches_up or (self.new is not None and not self.new.is_in):
             self._await_proof()
-            return
-        self._is_expired = True
-        self._close_old()
+        elif self._lacks_held and self.new is not None:
+            self.new.fail(self._overflow())
+        else:
+            self._is_expired = True
+            self._close_old()
+
+    def _overflow(self) -> QueueOverflow:
+        return QueueOverflow(
+            f"the new connection sent {_MOST_HELD >> 20} MiB before all subscriptions were in, and nothing proves that the"
+            " old one brought them"
+        )
 
     def _close_old(self) -> None:
         if self.phase is not Phase.HOLDING or not self.has_taken_over or self.new is None:
@@ -278,6 +296,9 @@ class Merger:
             return  # it was withdrawn meanwhile
         if new is not None:
             new.resume()  # first: what is delivered may stop the reading again
+            if self._lacks_held and not self.is_proved:
+                self._held.clear()
+                new.fail(self._overflow())
             while self._held:
                 held = [entry[0] for entry, _ in self._held.values() if entry]
                 self._held.clear()
