@@ -35,7 +35,8 @@ from collections.abc import Hashable
 from typing import Any
 
 from wsfast.exceptions import QueueOverflow
-from wsfast.supervisor.line import Keys, Line
+from wsfast.supervisor._inspector import Keys
+from wsfast.supervisor.line import Line
 from wsfast.supervisor.shared import Shared
 
 __all__ = ["Merger", "Phase"]
