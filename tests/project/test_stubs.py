@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import wsfast
+from wsfast._common.option_names import names_of
 from wsfast._opening import arguments
 from wsfast.asyncio import client as awaitable
 from wsfast.sync import client as blocking
@@ -27,7 +28,7 @@ from typing import Optional
 import wsfast
 from wsfast.asyncio import client as awaitable
 from wsfast.sync import client as blocking
-from wsfast import TLS, WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import TLS, Network, Tuning, WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 class Listener(WSListener):
     own = 5
@@ -105,6 +106,12 @@ async def listens() -> None:
     await ws_connect(Takes, "ws://a/", max_size=None, ssl=True, proto=6)
     await ws_connect(Takes, "ws://a/", max_frame_sise=5)  # wrong
     await ws_connect(Takes, "ws://a/", max_size="5")  # wrong
+    await ws_connect(Takes, "ws://a/", tuning=Tuning(busy_poll=0.1, write_policy="gather"), network=Network(netrc=True))
+    await ws_connect(Takes, "ws://a/", busy_poll=0.1)  # wrong
+    await ws_connect(Takes, "ws://a/", tuning=Tuning(busy_pol=0.1))  # wrong
+    await ws_connect(Takes, "ws://a/", tuning=Tuning(write_policy="later"))  # wrong
+    await ws_connect(Takes, "ws://a/", network=Network(resolver=5))  # wrong
+    await ws_connect(Takes, "ws://a/", network=Tuning())  # wrong
     ws_connect(Takes, "ws://a/")  # wrong
     transport, listener = ws_connect(Takes, "ws://a/")  # wrong
 
@@ -190,17 +197,15 @@ def test_what_type_checkers_accept(check, tmp_path):
 @pytest.mark.parametrize(
     ("function", "others", "options"),
     [
-        (wsfast.ws_connect, arguments.ListenersOthers, None),
+        (wsfast.ws_connect, arguments.ListenersOthers, arguments.ListenersOptions),
         (awaitable.connect, arguments.AwaitablesOthers, arguments.AwaitablesOptions),
         (blocking.reconnect, arguments.BlockingOthers, arguments.BlockingOptions),
     ],
 )
 def test_type_checkers_know_all_options(function, others, options):
-    shown = inspect.signature(function).parameters
-    own = inspect.signature(inspect.unwrap(function.__init__ if isinstance(function, type) else function))
-    assert others.__optional_keys__ == shown.keys() - own.parameters.keys()
-    if options is not None:
-        assert options.__optional_keys__ == shown.keys() - {"uri"}
+    names = names_of(function)
+    assert others.__optional_keys__ == names - inspect.signature(function).parameters.keys()
+    assert options.__optional_keys__ == names - {"uri", "url", "ws_listener_factory"}
 
 
 def stubbed(cls):
