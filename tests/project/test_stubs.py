@@ -14,6 +14,7 @@ import wsfast
 from wsfast._common.option_names import names_of
 from wsfast._opening import arguments
 from wsfast.asyncio import client as awaitable
+from wsfast.supervisor.arguments import OwnOptions
 from wsfast.sync import client as blocking
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ import ssl
 from typing import Optional
 
 import wsfast
+import wsfast.sync
 from wsfast.asyncio import client as awaitable
 from wsfast.sync import client as blocking
 from wsfast import TLS, Network, Tuning, WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
@@ -155,6 +157,25 @@ def blocks() -> None:
     blocking.connect("ws://a/", legacy=False).recv()  # wrong
     with awaitable.connect("ws://a/"):  # wrong
         pass
+
+async def supervises() -> None:
+    async with wsfast.supervise("ws://a/", max_silence=30, max_queue=5, tuning=Tuning(busy_poll=0.1)) as feed:
+        feed.subscribe("book", key="book")
+    wsfast.supervise(["ws://a/", "ws://b/"], Takes, max_frame_size=None, enable_auto_ping=True, key=len)
+    wsfast.supervise("ws://a/", listener_factory=Listener, window=(5, 1.0))
+    wsfast.supervise("ws://a/", max_silense=30)  # wrong
+    wsfast.supervise("ws://a/", max_silence="30")  # wrong
+    wsfast.supervise("ws://a/", max_queu=5)  # wrong
+    wsfast.supervise("ws://a/", max_queue="5")  # wrong
+    wsfast.supervise("ws://a/", enable_auto_ping=True)  # wrong
+    wsfast.supervise("ws://a/", Takes, max_queue=5)  # wrong
+    wsfast.supervise("ws://a/", Takes, max_silense=30)  # wrong
+    wsfast.supervise("ws://a/", TakesNothing(), max_silence=30)  # wrong
+    with wsfast.sync.supervise("ws://a/", max_silence=30, ping_interval=None) as blocking_feed:
+        blocking_feed.recv(timeout=1)
+    wsfast.sync.supervise("ws://a/", max_silense=30)  # wrong
+    wsfast.sync.supervise("ws://a/", window=5)  # wrong
+    wsfast.sync.supervise("ws://a/", listener_factory=Takes)  # wrong
 """
 
 
@@ -206,6 +227,11 @@ def test_type_checkers_know_all_options(function, others, options):
     names = names_of(function)
     assert others.__optional_keys__ == names - inspect.signature(function).parameters.keys()
     assert options.__optional_keys__ == names - {"uri", "url", "ws_listener_factory"}
+
+
+def test_type_checkers_know_all_options_of_the_supervisor():
+    shown = inspect.signature(wsfast.supervise).parameters.keys()
+    assert OwnOptions.__optional_keys__ == shown - {"url", "listener_factory", "options"}
 
 
 def stubbed(cls):
