@@ -18,8 +18,10 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
 from wsfast._engine.frame import WSFrame
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.stats import WSStats
+from wsfast._engine.tuning import Tuning
 from wsfast._engine.writer import mask_kernel
 from wsfast._opening.handshake import VERSION
+from wsfast._opening.network import Network
 from wsfast._opening.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
@@ -71,8 +73,10 @@ __all__ = [
     "InvalidUpgrade",
     "KeepaliveTimeout",
     "NegotiationError",
+    "Network",
     "PayloadTooBig",
     "ProtocolError",
+    "Tuning",
     "UpgradeRequest",
     "UpgradeResponse",
     "WSAutoPingStrategy",

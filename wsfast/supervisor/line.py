@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from wsfast._engine.messages import Messages, show_messages
 from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.tuning import Tuning, tuning_of
 from wsfast.asyncio.client import connect
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.exceptions import ConnectionClosed
@@ -24,6 +26,8 @@ __all__ = ["Line", "open_line"]
 # Seconds that a server has to end the TCP connection once it has sent CLOSE. No message can follow the CLOSE, and the
 # supervisor waits for the end of the connection before it opens the next one.
 _GOODBYE = 1.0
+
+_TUNING = Tuning()
 
 
 class Merging(Protocol):
@@ -48,7 +52,10 @@ async def open_line(
     """
     url, overrides = target
     options = {**shared.options, **overrides}
-    options.setdefault("ping_histogram", shared.rtt)
+    tuning = tuning_of(options.get("tuning"), _TUNING)
+    if tuning.ping_histogram is None:
+        tuning = dataclasses.replace(tuning, ping_histogram=shared.rtt)
+    options["tuning"] = tuning
     close_timeout: float | None = options.get("close_timeout", 10)
     made: list[Line] = []
 
