@@ -43,7 +43,7 @@ __all__ = ["Merger", "Phase"]
 
 # How much may be held, in bytes. Then the new line is not read until the old one has caught up. But before its
 # subscriptions are in, it is read on: beyond half as much what is held is dropped, and only a proof lets the new line
-# take over.
+# take over. The same if the rest of a read is so many short messages that twice as much would be held.
 _MOST_HELD = 16 * 1024 * 1024
 
 # What a held message costs besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
@@ -123,8 +123,11 @@ class Merger:
         number = self._count
         self._count += 1
         is_in = is_in and not self._lacks_any
-        if not is_in:
+        has_too_much = self._bytes > (_MOST_HELD * 2 if is_in else _MOST_HELD >> 1)
+        if has_too_much or not is_in:
             self._begin_anew()
+            if has_too_much:
+                self._drop_before_in()
         elif key is not None and self._has_keys:
             self._new_recent.add(key)
         if key is not None:
@@ -164,26 +167,23 @@ class Merger:
             self._numbers.setdefault(key, []).append(number)
         self._held[number] = held, size
         self._bytes += size
-        if self._bytes > _most_held(self.new.is_in):
+        if self._bytes > _MOST_HELD:
             self._loop.call_soon(self._hold_no_more)
         return held
 
     def _hold_no_more(self) -> None:
         new = self.new
-        if new is None or self.phase is Phase.OVER:
+        if new is None or self.phase is Phase.OVER or self._bytes <= _MOST_HELD:
             return
         if new.is_in or self.phase is not Phase.HOLDING:
-            if self._bytes > _MOST_HELD:
-                new.pause()
-            return
-        self._drop_before_in()
-        if self._bytes > _MOST_HELD:
+            new.pause()
+        else:
             new.fail(QueueOverflow("a message of too many bytes came before all subscriptions were in"))
 
     def _drop_before_in(self) -> None:
-        """Drop what came before the subscriptions were in, if it is too much. The old line must bring all of it. Else
-        the new one is of no use: it may have begun with a snapshot."""
-        if self.phase is Phase.HOLDING and self._bytes > _most_held(False):
+        """Drop what proves nothing. The old line must bring all of it. Else the new one is of no use: it may have begun
+        with a snapshot."""
+        if self.phase is Phase.HOLDING:
             for number in [number for number in self._held if number < self._is_in_from]:
                 self._bytes -= self._held.pop(number)[1]
                 self._lacks_held = True
@@ -213,8 +213,8 @@ class Merger:
         """A subscription was added: a proof must come anew."""
         self._old_recent = Keys(self._shared.remember)
         self._begin_anew()
-        self._drop_before_in()
-        if self.new is not None:
+        if self._bytes > _MOST_HELD >> 1 and self.new is not None:
+            self._drop_before_in()
             self.new.resume()  # the acknowledgement is not read otherwise
 
     def _begin_anew(self) -> None:
@@ -327,11 +327,6 @@ class Merger:
         if self.new is not None:
             self.new.merge(None)
             self.new.resume()
-
-
-def _most_held(is_in: bool) -> int:
-    """Messages since the subscriptions were in always have room: they are to prove the overlap."""
-    return _MOST_HELD if is_in else _MOST_HELD >> 1
 
 
 class _Log:
