@@ -22,7 +22,7 @@ LAYERS = [
     {"sync"},
     {"_opening"},
     {"_engine"},
-    {"_tungstenite"},  # the crate, of which only binding.py is Python
+    {"_rust"},  # the crate
     {"_common", "deflate", "exceptions", "tls"},  # what every client uses
 ]
 # A face does not know another one.

@@ -59,10 +59,10 @@ def test_version():
 
 def test_the_notices_of_all_rust_packages_are_shipped():
     tree = ["cargo", "tree", "--locked", "--edges=normal,no-proc-macro", "--prefix=none", "--no-dedupe"]
-    manifest = f"--manifest-path={PACKAGE / '_tungstenite' / 'Cargo.toml'}"
+    manifest = f"--manifest-path={PACKAGE / '_rust' / 'Cargo.toml'}"
     done = subprocess.run([*tree, manifest], capture_output=True, text=True, check=True)
     packages = {tuple(line.split()[:2]) for line in done.stdout.splitlines()} - {
-        ("wsfast_tungstenite", "v0.1.0")
+        ("wsfast_rust", "v0.1.0")
     }
     notices = (ROOT / "THIRD-PARTY.txt").read_text()
     assert len(packages) > 10
@@ -138,7 +138,7 @@ def test_a_missing_tool_is_named_with_the_command_that_installs_it(tools):
     (tools / "sysconfig.py").write_text("def get_paths(): return {'include': '/nowhere'}")
     error = toolchain(tools, CC="some-cc", PYTHONPATH=str(tools))
     assert "there is no /nowhere/Python.h. To install it:\n  " in error
-    rust = tomllib.loads((PACKAGE / "_tungstenite" / "Cargo.toml").read_text())["package"]["rust-version"]
+    rust = tomllib.loads((PACKAGE / "_rust" / "Cargo.toml").read_text())["package"]["rust-version"]
     (tools / "cargo").write_text("#!/bin/sh\necho 'cargo 1.65.0 (4bc8f24d3 2022-10-20)'\n")
     error = toolchain(tools, CC="some-cc")
     assert f"wsfast needs Rust {rust} or newer, and this cargo is 1.65.0. To install it:\n  curl" in error
@@ -298,7 +298,7 @@ def test_the_installed_package_stays_small(tmp_path):
     """These modules have symbols, and tables to unwind to them; without both they are what a wheel installs."""
     suffixes = (".py", ".pyi", ".pxd", ".h", ".typed")
     installed = [
-        path for path in PACKAGE.rglob("*") if path.suffix in suffixes and path.parent.name != "_tungstenite"
+        path for path in PACKAGE.rglob("*") if path.suffix in suffixes and path.name != "wsfast_rust.h"
     ]
     tables = 0
     for number, module in enumerate(PACKAGE.rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}")):
@@ -306,5 +306,5 @@ def test_the_installed_package_stays_small(tmp_path):
         subprocess.run(["strip", "-o", installed[-1], module], check=True)
         tables += sum(size for name, size in sections_of(module).items() if name.startswith(".eh_frame"))
     installed.append(tmp_path / "native.so")  # Rust unwinds when it panics
-    subprocess.run(["strip", "-o", installed[-1], next(PACKAGE.glob("_native*.so"))], check=True)
+    subprocess.run(["strip", "-o", installed[-1], next(PACKAGE.glob("_rust/_native*.so"))], check=True)
     assert 1_000_000 < sum(path.stat().st_size for path in installed) - tables < 4_500_000

@@ -16,7 +16,7 @@ from support import certificates, frames
 from support.frames import Parser
 from support.servers import Peer
 from support.upgrade import acceptance
-from wsfast._native import ffi
+from wsfast._rust._native import ffi
 from wsfast._opening.rustls import connection_of
 
 _KEY_UPDATE_REQUESTED = 1

@@ -29,7 +29,7 @@ from wsfast._engine.memory cimport allocate, release
 from wsfast._engine.reader cimport FrameReader
 from wsfast._engine.socket cimport Attempt, SocketTransport
 
-from wsfast import _native
+from wsfast._rust import _native
 from wsfast.tls import agreed_by_rustls, certificate_refused, tls_failed
 
 
@@ -42,7 +42,7 @@ cdef extern from *:
     """
     #include <stddef.h>
     #include <stdint.h>
-    #include "wsfast_tungstenite.h"
+    #include "wsfast_rust.h"
 
     static struct {
         __typeof__(wst_stream_new) *create;

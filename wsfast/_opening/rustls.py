@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wsfast._engine.tls import TLSSession
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast.exceptions import TLSUnavailable
 from wsfast.tls import TLS
 

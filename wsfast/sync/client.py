@@ -24,7 +24,7 @@ from wsfast._common.options import Limits, Marks, Pinging, Timeouts, check_addre
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.socket import stamp_receipts
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast._opening import blocking
 from wsfast._opening.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY, check_arguments, tuned
 from wsfast._opening.blocking import Deadline

@@ -25,7 +25,7 @@ from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
 from wsfast._engine.tuning import Histogram
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,

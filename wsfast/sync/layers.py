@@ -6,7 +6,7 @@ import socket
 import ssl
 from typing import Any, NoReturn
 
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast._opening import rustls
 from wsfast._opening.blocking import Deadline
 from wsfast._opening.route import Route

@@ -12,7 +12,7 @@ import contextlib
 import ssl
 from typing import Any, Protocol
 
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast._opening.rustls import connection_of, field
 from wsfast.tls import TLS, ClientCert
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{env, fs};
 
 const CORE: &str = "../core";
-const BORDER: &str = "wsfast_tungstenite.h";
+const BORDER: &str = "wsfast_rust.h";
 const SOURCES: [&str; 8] =
     ["entropy.c", "frame.c", "mask.c", "mask_avx2.c", "mask_avx512.c", "mask_neon.c", "message.c", "utf8.c"];
 

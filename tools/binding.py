@@ -1,4 +1,4 @@
-"""Compiles the calls of wsfast_tungstenite.h, by cffi in API mode, and links the crate into them. See setup.py."""
+"""Compiles the calls of wsfast_rust.h, by cffi in API mode, and links the crate into them. See setup.py."""
 
 import os
 import sys
@@ -6,10 +6,10 @@ from pathlib import Path
 
 from cffi import FFI  # type: ignore[import-untyped]
 
-HEADER = Path(__file__).with_name("wsfast_tungstenite.h")
+HEADER = Path("wsfast/_rust/wsfast_rust.h")
 PROFILE = "debug" if os.environ.get("WSFAST_DEBUG") else "release"
 TARGET = os.environ.get("CARGO_BUILD_TARGET", "")  # cargo's own variable; it adds a directory
-LIBRARY = Path(os.environ.get("CARGO_TARGET_DIR", "build/cargo"), TARGET, PROFILE, "libwsfast_tungstenite.a")
+LIBRARY = Path(os.environ.get("CARGO_TARGET_DIR", "build/cargo"), TARGET, PROFILE, "libwsfast_rust.a")
 
 # The libraries that Rust's standard library needs. On Linux the module exports nothing but its PyInit function.
 LINK = {
@@ -26,7 +26,7 @@ LINK = {
 ffi = FFI()
 ffi.cdef(HEADER.read_text())
 ffi.set_source(
-    "wsfast._native",
+    "wsfast._rust._native",
     f"#include <stddef.h>\n#include <stdint.h>\n{HEADER.read_text()}",
     extra_objects=[str(LIBRARY)],
     depends=[str(LIBRARY), str(HEADER)],

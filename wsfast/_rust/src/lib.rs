@@ -8,7 +8,7 @@
 //!
 //! | modules | contents |
 //! |---|---|
-//! | this file, `abi` | the border: the functions and the structures of wsfast_tungstenite.h |
+//! | this file, `abi` | the border: the functions and the structures of wsfast_rust.h |
 //! | `connection` | what any thread may ask of a connection, and the order of the locks |
 //! | `opening`, `receiving`, `sending`, `keepalive`, `closing` | its methods that touch several parts, by what they are for |
 //! | `reader`, `sender`, `writer`, `ending`, `pings`, `counts` | its parts, each with a lock or atomics of its own |

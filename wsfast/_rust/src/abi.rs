@@ -1,4 +1,4 @@
-//! The numbers and structures of wsfast_tungstenite.h, which build.rs makes, and the conversions of the crate's types.
+//! The numbers and structures of wsfast_rust.h, which build.rs makes, and the conversions of the crate's types.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl wst_message {
 
 impl wst_tls_settings {
     /// # Safety
-    /// The pointers obey the rules of wsfast_tungstenite.h.
+    /// The pointers obey the rules of wsfast_rust.h.
     pub unsafe fn parse(&self) -> Settings<'_> {
         let key = || (bytes(self.chain, self.chain_size), bytes(self.key, self.key_size));
         Settings {
@@ -235,7 +235,7 @@ pub unsafe fn bytes<'a>(data: *const c_char, size: usize) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    const DECLARATIONS: &str = include_str!("../wsfast_tungstenite.h");
+    const DECLARATIONS: &str = include_str!("../wsfast_rust.h");
 
     #[test]
     fn every_number_of_the_declarations_is_here() {
