@@ -23,7 +23,7 @@ from wsfast.sync.connection import ClientConnection
 ROOT = Path(__file__).parents[2]
 CRATE = ROOT / "wsfast" / "_rust"
 DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_rust.h").read_text(), flags=re.DOTALL)
-BORDER = (CRATE / "src" / "lib.rs").read_text()
+BORDER = (CRATE / "src" / "border" / "functions.rs").read_text()
 
 # What a type of the declarations is in Rust.
 TYPES = {

@@ -18,11 +18,11 @@ fn main() {
     for name in SOURCES {
         build.file(core.join(name));
     }
-    build.include(core).file("src/core_inline.c");
+    build.include(core).file("src/protocol/c_core_inline.c");
     build.compile("wsfast_core");
     translate("core.rs", &[&core.join("utf8.h"), &core.join("frame.h"), &core.join("message.h")]);
     translate("border.rs", &[Path::new(BORDER)]);
-    for path in [CORE, BORDER, "src/core_inline.c", "build.rs"] {
+    for path in [CORE, BORDER, "src/protocol/c_core_inline.c", "build.rs"] {
         println!("cargo:rerun-if-changed={path}");
     }
 }

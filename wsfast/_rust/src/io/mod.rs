@@ -1,0 +1,4 @@
+pub mod block;
+pub mod buffer;
+pub mod lock;
+pub mod socket;
