@@ -6,11 +6,12 @@ use std::time::Duration;
 use rustls::{CommonState, HandshakeKind};
 
 use crate::connection::receive::Received;
-use crate::connection::{Connection, Options, Stop};
+use crate::connection::{Connection, Options};
 use crate::parts::frame_writer::Sent;
 use crate::parts::lifecycle::{Cause, Close, Ending, Phase};
 use crate::parts::receive_half::Limits;
 use crate::parts::stamps::Stamping;
+use crate::parts::stop::Stop;
 use crate::tls::rustls_session::Settings;
 use crate::tls::stream_session::Step;
 

@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 
 use rustls::CommonState;
 
-use super::conversions::{self, *};
+use crate::border::conversions::{self, *};
 use crate::connection::receive::{Received, Wanted};
-use crate::connection::{Connection, Stop};
+use crate::connection::Connection;
 use crate::parts::control_log::Control;
 use crate::parts::lifecycle::{Cause, Close};
+use crate::parts::stop::Stop;
 use crate::protocol::c_core::MAX_CONTROL;
 use crate::tls::openssl;
 use crate::tls::session::Session;

@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use crate::connection::receive::Drained;
-use crate::connection::{Connection, Stop};
+use crate::connection::Connection;
+use crate::io::errno::{Errno, CUT, NO_MEMORY, NO_MORE_RECORDS};
 use crate::io::lock::locked;
-use crate::io::socket::{Errno, CUT, NO_MEMORY, NO_MORE_RECORDS};
 use crate::parts::lifecycle::{Cause, Close, Phase};
 use crate::parts::receive_half::Reader;
+use crate::parts::stop::Stop;
 use crate::protocol::c_core::read_close;
 use crate::tls::rustls_session;
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crate::connection::model_tests::connection;
 use crate::connection::receive::Wanted;
-use crate::connection::{Connection, Stop};
+use crate::connection::Connection;
 use crate::parts::lifecycle::Phase;
+use crate::parts::stop::Stop;
 
 /// No peer makes a smaller one large.
 const LARGE: usize = 1024;

@@ -21,12 +21,11 @@ mod model_tests;
 mod open;
 pub mod receive;
 mod send;
+mod timers;
 
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::io::block::NoMemory;
 use crate::parts::counts::Counts;
 use crate::parts::keepalive::{Keepalive, NewPinging};
 use crate::parts::lifecycle::{Closer, Ending, Phase};
@@ -49,41 +48,6 @@ pub struct Options {
     pub quickack: bool,
     pub report_pings: bool,
     pub stamping: Stamping,
-}
-
-/// Why a call returns without a result.
-#[derive(Debug, PartialEq)]
-pub enum Stop {
-    Interrupted,
-    Timeout,
-    Closed,
-    Pong,
-    Busy,
-    Eof,
-    /// No bytes are lost, unless the connection is closed now.
-    NoMemory,
-}
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Stop::Interrupted => "a signal may have come",
-            Stop::Timeout => "the time-out has passed",
-            Stop::Closed => "the connection is closed",
-            Stop::Pong => "pings were answered, or control frames are to be logged",
-            Stop::Busy => "another thread is doing it",
-            Stop::Eof => "the peer closed the connection during the opening",
-            Stop::NoMemory => return NoMemory.fmt(f),
-        })
-    }
-}
-
-impl std::error::Error for Stop {}
-
-impl From<NoMemory> for Stop {
-    fn from(_: NoMemory) -> Stop {
-        Stop::NoMemory
-    }
 }
 
 pub struct Connection {
@@ -153,17 +117,5 @@ impl Connection {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
-    }
-}
-
-/// When a time-out that begins now is over.
-pub fn after(timeout: Option<Duration>) -> Option<Instant> {
-    timeout.map(|timeout| Instant::now() + timeout)
-}
-
-pub fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }

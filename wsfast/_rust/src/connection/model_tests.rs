@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::connection::receive::{Received, Wanted};
-use crate::connection::{Connection, Options, Stop};
+use crate::connection::{Connection, Options};
 use crate::parts::lifecycle::{Close, Phase};
 use crate::parts::receive_half::Limits;
+use crate::parts::stop::Stop;
 
 /// xorshift64*: a seed makes the same schedule everywhere.
 struct Random(u64);

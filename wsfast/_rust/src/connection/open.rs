@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use rustls::CommonState;
 
-use crate::connection::{after, Connection, Stop};
+use crate::connection::Connection;
+use crate::io::errno::would_block;
 use crate::io::lock::locked;
-use crate::io::socket::would_block;
+use crate::io::time::after;
 use crate::parts::frame_writer::Sent;
 use crate::parts::lifecycle::{Cause, Phase};
 use crate::parts::receive_half::Reader;
+use crate::parts::stop::Stop;
 use crate::tls::session::Session;
 
 /// How long the opening sleeps in one go.

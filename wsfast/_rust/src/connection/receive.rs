@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use tungstenite::protocol::frame::coding::{Control, OpCode};
 
-use crate::connection::{after, earliest, Connection, Stop};
+use crate::connection::Connection;
 use crate::io::buffer::READ;
+use crate::io::errno::{would_block, Errno, NO_MEMORY};
 use crate::io::lock::locked;
-use crate::io::socket::{would_block, Errno, NO_MEMORY};
+use crate::io::time::{after, earliest};
 use crate::parts::lifecycle::{Cause, Phase};
 use crate::parts::receive_half::{Assembly, Found, Frame, Kind, Parsed, Reader};
 use crate::parts::sleep::SHORT;
 use crate::parts::stamps::{Stamp, Stamping};
+use crate::parts::stop::Stop;
 use crate::protocol::c_core::{is_text, Violation, FIN};
 
 /// Shares of work in one go, see `sleep`: a flood must not keep a thread from its deadline.

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use crate::connection::receive::Drained;
-use crate::connection::{Connection, Stop, NAP};
+use crate::connection::{Connection, NAP};
 use crate::parts::frame_writer::Sent;
+use crate::parts::stop::Stop;
 use crate::protocol::c_core::{FIN, PING};
 
 impl Connection {

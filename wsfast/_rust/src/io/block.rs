@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::ptr::{copy, copy_nonoverlapping, NonNull};
 use std::slice;
 
-use crate::io::socket::{Errno, NO_MEMORY};
+use crate::io::errno::{Errno, NO_MEMORY};
 
 pub const CACHE_LINE: usize = 64;
 

@@ -5,8 +5,9 @@ use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::io::errno::{self, Errno};
 #[cfg(all(target_os = "linux", not(miri)))]
-use crate::parts::stamps::of_timespec;
+use crate::io::time::of_timespec;
 
 #[cfg(not(miri))]
 use libc as system;
@@ -14,15 +15,6 @@ use libc as system;
 #[cfg(miri)]
 #[path = "sockets_for_miri.rs"]
 pub mod system;
-
-pub type Errno = c_int;
-
-/// Not the system's: there is no memory in this process, and nothing has changed.
-pub const NO_MEMORY: Errno = -1;
-/// Not the system's: there is no memory for the rest of a frame, of which a part is sent. Nothing can follow that.
-pub const CUT: Errno = -2;
-/// Not the system's: TLS has no more records to send with its key. Nothing can follow that either.
-pub const NO_MORE_RECORDS: Errno = -3;
 
 /// A socket that one thread may close while others use it: its number is given back when the last has left.
 pub struct Socket {
@@ -86,7 +78,7 @@ impl Socket {
         // SAFETY: a plain system call.
         let fd = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 0) };
         if fd < 0 {
-            Err(errno())
+            Err(errno::last())
         } else {
             Ok(fd)
         }
@@ -112,7 +104,7 @@ impl Socket {
             message.msg_controllen = std::mem::size_of_val(&control) as _;
             let got = libc::recvmsg(self.fd, &mut message, flags);
             if got < 0 {
-                return Err(errno());
+                return Err(errno::last());
             }
             let mut part = libc::CMSG_FIRSTHDR(&message);
             while !part.is_null() {
@@ -183,7 +175,7 @@ impl Socket {
         match unsafe { system::poll(&mut waiting, 1, millis) } {
             0 => Ok(0),
             1 => Ok(waiting.revents),
-            _ => Err(errno()),
+            _ => Err(errno::last()),
         }
     }
 
@@ -206,22 +198,15 @@ const NO_SIGNAL: c_int = libc::MSG_NOSIGNAL;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const NO_SIGNAL: c_int = 0;
 
-pub fn would_block(errno: Errno) -> bool {
-    errno == libc::EAGAIN || errno == libc::EWOULDBLOCK
-}
-
 /// The bytes that a system call has moved.
 fn count(result: isize) -> Result<usize, Errno> {
-    usize::try_from(result).map_err(|_| errno())
-}
-
-fn errno() -> Errno {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+    usize::try_from(result).map_err(|_| errno::last())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::errno::would_block;
     use std::os::fd::IntoRawFd;
     use std::os::unix::net::UnixStream;
 

@@ -1,8 +1,8 @@
 //! The writing half: it masks frames into one buffer, and keeps there the bytes that the kernel did not take.
 
 use crate::io::block::{Block, NoMemory, CACHE_LINE, LONG_FRAME};
+use crate::io::errno::{would_block, Errno, CUT};
 use crate::io::lock::locked;
-use crate::io::socket::{would_block, Errno, CUT};
 use crate::parts::wire::Wire;
 use crate::protocol::c_core::{append_masked, mask_key, CONTROL, FIN, PONG};
 use crate::protocol::frame::{self, Short};

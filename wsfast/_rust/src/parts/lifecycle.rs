@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::io::errno::Errno;
 use crate::io::lock::locked;
-use crate::io::socket::Errno;
 use crate::protocol::c_core::Violation;
 
 /// The life of a connection. Each step goes down.

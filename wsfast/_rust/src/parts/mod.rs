@@ -8,4 +8,5 @@ pub mod receive_half;
 pub mod send_half;
 pub mod sleep;
 pub mod stamps;
+pub mod stop;
 pub mod wire;

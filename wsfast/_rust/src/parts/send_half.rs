@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::connection::Stop;
 use crate::io::block::NoMemory;
+use crate::io::errno::Errno;
 use crate::io::lock::locked;
-use crate::io::socket::Errno;
 use crate::parts::frame_writer::{Sent, Writer};
 use crate::parts::lifecycle::{Close, Closer, Phase};
+use crate::parts::stop::Stop;
 use crate::parts::wire::Wire;
 use crate::protocol::c_core::{BINARY, CLOSE, CONTROL, FIN, OPCODE, TEXT};
 

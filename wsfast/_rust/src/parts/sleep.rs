@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::{after, earliest};
+use crate::io::time::{after, earliest};
 
 /// The shares of work that a call may still do once its time is over: a message that is there already is found within
 /// them, and a flood that completes none ends there. A share is one read, or `SHARE` frames.

@@ -1,5 +1,6 @@
 //! When messages arrived: by this process, and by the kernel. Nothing of it is done unless the program asked for it.
 
+use crate::io::time::nanoseconds;
 use crate::protocol::c_core::next_is_whole;
 
 /// The times of reads that are noted.
@@ -36,18 +37,6 @@ impl Stamp {
         }
         Stamp { last: !next_is_whole(behind), ..self }
     }
-}
-
-fn nanoseconds(clock: libc::clockid_t) -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes one timespec.
-    unsafe { libc::clock_gettime(clock, &mut now) };
-    of_timespec(&now)
-}
-
-#[allow(clippy::useless_conversion)] // there are systems where these are shorter
-pub fn of_timespec(time: &libc::timespec) -> i64 {
-    i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use rustls::CommonState;
 
 use crate::io::buffer::Buffer;
-use crate::io::socket::{Errno, Socket};
+use crate::io::errno::Errno;
+use crate::io::socket::Socket;
 use crate::parts::lifecycle::Cause;
 use crate::tls::session::Session;
 

@@ -7,7 +7,8 @@
 use std::ffi::{c_int, c_void};
 
 use crate::io::buffer::Buffer;
-use crate::io::socket::{would_block, Errno, Socket, CUT};
+use crate::io::errno::{would_block, Errno, CUT};
+use crate::io::socket::Socket;
 use crate::parts::lifecycle::Cause;
 use crate::tls::openssl::{self, OpenSsl, Pointer};
 

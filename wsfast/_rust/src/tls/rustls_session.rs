@@ -13,7 +13,8 @@ use rustls::{
 };
 
 use crate::io::buffer::Buffer;
-use crate::io::socket::{would_block, Errno, Socket, NO_MORE_RECORDS};
+use crate::io::errno::{would_block, Errno, NO_MORE_RECORDS};
+use crate::io::socket::Socket;
 use crate::parts::lifecycle::Cause;
 use crate::tls::openssl::Pointer;
 use crate::tls::stream_session::RECORD;

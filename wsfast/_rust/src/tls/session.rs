@@ -3,7 +3,8 @@
 use rustls::CommonState;
 
 use crate::io::buffer::Buffer;
-use crate::io::socket::{Errno, Socket, NO_MORE_RECORDS};
+use crate::io::errno::{Errno, NO_MORE_RECORDS};
+use crate::io::socket::Socket;
 use crate::parts::lifecycle::Cause;
 use crate::tls::nested_session::NestedSession;
 use crate::tls::openssl::Pointer;

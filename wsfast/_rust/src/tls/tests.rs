@@ -12,7 +12,8 @@ use rustls::{CipherSuiteCommon, SupportedCipherSuite, SupportedProtocolVersion, 
 use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, ServerConnection, SignatureScheme};
 
 use crate::io::buffer::Buffer;
-use crate::io::socket::{Socket, NO_MORE_RECORDS};
+use crate::io::errno::NO_MORE_RECORDS;
+use crate::io::socket::Socket;
 use crate::parts::lifecycle::Cause;
 use crate::tls::rustls_session::{no_more_records, RustlsSession};
 use crate::tls::stream::Stream;
