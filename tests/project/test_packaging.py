@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from support import HUNG
 
 from wsfast._engine import binding
-from wsfast._opening.handshake import VERSION
+from wsfast._opening.http.handshake import VERSION
 
 if sys.version_info >= (3, 11):
     import tomllib
