@@ -19,8 +19,8 @@ from wsfast._engine.frame import WSFrame
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.stats import WSStats
 from wsfast._engine.writer import mask_kernel
-from wsfast._opening.handshake import VERSION
-from wsfast._opening.resolver import AddressCache
+from wsfast._opening.http.handshake import VERSION
+from wsfast._opening.net.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.exceptions import (

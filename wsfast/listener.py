@@ -21,9 +21,9 @@ from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.messages import Messages
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
-from wsfast._opening import addresses
-from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.net import addresses
+from wsfast._opening.net.addresses import SocketFactory
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import parse_uri
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from wsfast._opening.arguments import ListenersOthers
     from wsfast._opening.credentials import NetrcLike
-    from wsfast._opening.resolver import AddressCache, Resolver
+    from wsfast._opening.net.resolver import AddressCache, Resolver
 
 AnyListener = TypeVar("AnyListener", bound=WSListener)
 ListenerFactory = Callable[[], AnyListener] | Callable[[UpgradeRequest, UpgradeResponse], AnyListener]

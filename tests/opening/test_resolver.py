@@ -9,7 +9,7 @@ from support.faces import FACES
 from support.servers import echo, serve
 
 from wsfast._opening import redirects
-from wsfast._opening.resolver import AddressCache, resolve, resolve_blocking
+from wsfast._opening.net.resolver import AddressCache, resolve, resolve_blocking
 from wsfast.exceptions import SecurityError
 
 HOST, PORT = "exchange.test", 443

@@ -30,8 +30,13 @@ STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync"),
 NO_INPUT_OR_OUTPUT = {"deflate", "exceptions"} | {
     f"_common.{path.stem}" for path in (PACKAGE / "_common").glob("*.py") if path.stem != "logging"
 }
-NO_INPUT_OR_OUTPUT |= {"_opening.exchange", "_opening.reply", "_opening.uri", "_opening.handshake"}
-NO_INPUT_OR_OUTPUT |= {"_opening.proxy", "_opening.tunnel", "_opening.redirects"}
+NO_INPUT_OR_OUTPUT |= {
+    "_opening.http.exchange",
+    "_opening.http.reply",
+    "_opening.uri",
+    "_opening.http.handshake",
+}
+NO_INPUT_OR_OUTPUT |= {"_opening.proxy.settings", "_opening.proxy.tunnel", "_opening.redirects"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
 LIBC |= {"unistd.h"}
@@ -147,7 +152,7 @@ def test_the_search_finds_imports():
     assert {"wsfast._common.closing", "wsfast._engine.polling.PollingReader"} <= found
     found = imports(engine / "writer.pyx")
     assert {"wsfast._engine.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
-    assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "handshake.py")
+    assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "http" / "handshake.py")
     assert "wsfast._engine.reader" in graph()["wsfast._engine.transport"] | graph()["wsfast._engine.polling"]
 
 

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from support import HUNG
 
 from wsfast._engine import binding
-from wsfast._opening.handshake import VERSION
+from wsfast._opening.http.handshake import VERSION
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -61,9 +61,7 @@ def test_the_notices_of_all_rust_packages_are_shipped():
     tree = ["cargo", "tree", "--locked", "--edges=normal,no-proc-macro", "--prefix=none", "--no-dedupe"]
     manifest = f"--manifest-path={PACKAGE / '_rust' / 'Cargo.toml'}"
     done = subprocess.run([*tree, manifest], capture_output=True, text=True, check=True)
-    packages = {tuple(line.split()[:2]) for line in done.stdout.splitlines()} - {
-        ("wsfast_rust", "v0.1.0")
-    }
+    packages = {tuple(line.split()[:2]) for line in done.stdout.splitlines()} - {("wsfast_rust", "v0.1.0")}
     notices = (ROOT / "THIRD-PARTY.txt").read_text()
     assert len(packages) > 10
     assert {

@@ -14,8 +14,8 @@ from wsfast._common.headers import AwaitedHeadersLike, HeadersLike, PlainHeaders
 from wsfast._common.options import Marks
 from wsfast._engine.tuning import Histogram, SocketOption
 from wsfast._opening.credentials import NetrcLike
+from wsfast._opening.net.resolver import AddressCache, Resolver
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict
-from wsfast._opening.resolver import AddressCache, Resolver
 from wsfast.deflate import PerMessageDeflate
 from wsfast.tls import TLS, ClientCert
 

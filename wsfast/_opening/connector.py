@@ -13,7 +13,7 @@ from wsfast._common.option_names import NOT_GIVEN, Fixed
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.tuning import Tuning
-from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
 from wsfast._opening.route import Route, Routing, kept
 from wsfast._opening.uri import WebSocketURI, parse_uri

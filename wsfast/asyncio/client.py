@@ -20,10 +20,10 @@ from wsfast._common.options import NO_LIMIT, Limits, Marks, Overflow, check_type
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
-from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
-from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting
-from wsfast._opening.handshake import USER_AGENT
+from wsfast._opening.http.handshake import USER_AGENT
+from wsfast._opening.net.addresses import ARGUMENTS as TCP_ARGUMENTS
+from wsfast._opening.net.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from wsfast._opening.arguments import AwaitablesOptions, AwaitablesOthers
     from wsfast._opening.credentials import NetrcLike
-    from wsfast._opening.resolver import AddressCache, Resolver
+    from wsfast._opening.net.resolver import AddressCache, Resolver
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
 

@@ -24,14 +24,14 @@ from wsfast._common.options import Limits, Marks, Pinging, Timeouts, check_addre
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.socket import stamp_receipts
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
-from wsfast._rust._native import ffi, lib
-from wsfast._opening import blocking
-from wsfast._opening.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY, check_arguments, tuned
-from wsfast._opening.blocking import Deadline
 from wsfast._opening.connector import Connecting
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.net import blocking
+from wsfast._opening.net.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY, check_arguments, tuned
+from wsfast._opening.net.blocking import Deadline
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route
+from wsfast._rust._native import ffi, lib
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
 from wsfast.sync import ending, tls
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from wsfast._opening.arguments import BlockingOptions, BlockingOthers
     from wsfast._opening.credentials import NetrcLike
-    from wsfast._opening.resolver import AddressCache, Resolver
-    from wsfast._opening.tunnel import TunnelHandshake
+    from wsfast._opening.net.resolver import AddressCache, Resolver
+    from wsfast._opening.proxy.tunnel import TunnelHandshake
 
 __all__ = [
     "ClientConnection",
@@ -254,7 +254,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 sessions.append(layer.prepare(Raw(handle), deadline))
                 layer.begin(handle, sessions[1], deadline, nested=True)
             if self.logger.isEnabledFor(logging.DEBUG):
-                from wsfast._opening.exchange_log import log_exchange
+                from wsfast._opening.http.exchange_log import log_exchange
 
                 log_exchange(handshake, self.logger)
             step = f"the WebSocket handshake with {route.uri.netloc}"

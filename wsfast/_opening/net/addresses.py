@@ -17,8 +17,8 @@ from wsfast._opening.uri import WebSocketURI
 if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
 
-    from wsfast._opening.proxy import Proxy
-    from wsfast._opening.resolver import AddressCache, Resolver
+    from wsfast._opening.net.resolver import AddressCache, Resolver
+    from wsfast._opening.proxy.settings import Proxy
 
 # Gets the parsed URL of the server, or the proxy of the user's that leads there.
 SocketFactory = Callable[[Any], Awaitable[socket.socket | None] | socket.socket | None]
@@ -237,7 +237,7 @@ async def resolve(
     if known:
         return known
     if look_up is not None:
-        from wsfast._opening import resolver
+        from wsfast._opening.net import resolver
 
         own, cache = look_up
         return await resolver.resolve(host, port, family=family, resolver=own, cache=cache)

@@ -1,4 +1,4 @@
-"""Connected sockets with blocking methods, perhaps through a proxy: as `addresses` and `proxied` for an event loop.
+"""Connected sockets with blocking methods, perhaps through a proxy: the blocking part of `addresses` and `proxy`.
 
 Everything here ends when the deadline passes, and whenever the handler of a signal raises: looking up a name, too, for
 which Python has neither.
@@ -18,7 +18,7 @@ from typing import Any
 
 from wsfast._common.options import in_words
 from wsfast._engine.tuning import SocketOption, set_options
-from wsfast._opening.addresses import HAPPY_EYEBALLS_DELAY, is_connected
+from wsfast._opening.net.addresses import HAPPY_EYEBALLS_DELAY, is_connected
 from wsfast._opening.route import Addresses, Route
 from wsfast.exceptions import ProxyError
 
@@ -113,7 +113,7 @@ def _with_socket(
 
 
 def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dict[str, Any]) -> socket.socket:
-    from wsfast._opening import proxied
+    from wsfast._opening.proxy import negotiation
 
     proxy, host = route.proxy, route.host
     assert proxy is not None
@@ -134,7 +134,7 @@ def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dic
     if not proxy.secure:
         step = f"the negotiation with the proxy {proxy}"
         try:
-            proxied.connect_blocking(sock, proxy, host, route.port, tunnel, lambda: deadline.left(step))
+            negotiation.connect_blocking(sock, proxy, host, route.port, tunnel, lambda: deadline.left(step))
         except TimeoutError as exc:
             raise deadline.passed(step) from exc
     return sock
@@ -143,7 +143,7 @@ def _through_proxy(route: Route, deadline: Deadline, family: int, arguments: dic
 def _look_up(route: Route, host: str, port: int, family: int, deadline: Deadline, step: str) -> Addresses:
     if route.look_up is None:
         return _ask_system(host, port, family, deadline, step)
-    from wsfast._opening import resolver
+    from wsfast._opening.net import resolver
 
     own, cache = route.look_up
 

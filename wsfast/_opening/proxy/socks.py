@@ -15,7 +15,7 @@ import python_socks
 import python_socks.async_.asyncio
 import python_socks.sync
 
-from wsfast._opening.proxy import Proxy
+from wsfast._opening.proxy.settings import Proxy
 from wsfast.exceptions import InvalidProxyMessage, ProxyError
 
 __all__ = ["negotiate", "negotiate_blocking"]

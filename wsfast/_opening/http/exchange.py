@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NoReturn, Protocol
 
 from wsfast._common.upgrade import UpgradeResponse, decode_value
-from wsfast._opening.reply import MalformedError, Reply, end_of_header
+from wsfast._opening.http.reply import MalformedError, Reply, end_of_header
 from wsfast.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, SecurityError
 
 __all__ = ["MAX_BODY", "MAX_HEADER", "Exchange", "Observer"]

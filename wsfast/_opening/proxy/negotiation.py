@@ -18,10 +18,11 @@ from typing import Any
 
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.tls import TLSSession
-from wsfast._opening import addresses, tls_handshake
-from wsfast._opening.proxy import Proxy
+from wsfast._opening.net import addresses
+from wsfast._opening.proxy.settings import Proxy
+from wsfast._opening.proxy.tunnel import TunnelHandshake
 from wsfast._opening.route import Route
-from wsfast._opening.tunnel import TunnelHandshake
+from wsfast._opening.tls import handshake as tls_handshake
 from wsfast.exceptions import InvalidProxyMessage, ProxyError
 from wsfast.tls import put_in_python_s_words
 
@@ -85,7 +86,7 @@ async def connect(
     """
     try:
         if handshake is None:
-            from wsfast._opening import socks
+            from wsfast._opening.proxy import socks
 
             _check_name(proxy, host)
             await socks.negotiate(sock, proxy, host, port)
@@ -114,7 +115,7 @@ def connect_blocking(
     """
     try:
         if handshake is None:
-            from wsfast._opening import socks
+            from wsfast._opening.proxy import socks
 
             _check_name(proxy, host)
             socks.negotiate_blocking(sock, proxy, host, port, left)
@@ -307,7 +308,7 @@ async def connect_rustls(
             if response is None and (not received or session.has_ended):
                 handshake.feed_eof()
             if response is None:
-                await asyncio.sleep(0)  # as in tls_handshake.py: between two reads, others run
+                await asyncio.sleep(0)  # as in tls/handshake.py: between two reads, others run
     except OSError as exc:
         raise ProxyError(f"{_LOST}: {exc}") from exc
     if handshake.trailing and not early:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from wsfast._common.headers import VISIBLE, PlainHeaders, basic_auth, check_value, to_send
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._opening.exchange import Exchange
-from wsfast._opening.handshake import USER_AGENT
-from wsfast._opening.proxy import Proxy
-from wsfast._opening.reply import Reply
+from wsfast._opening.http.exchange import Exchange
+from wsfast._opening.http.handshake import USER_AGENT
+from wsfast._opening.http.reply import Reply
+from wsfast._opening.proxy.settings import Proxy
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
 
 __all__ = ["TunnelHandshake"]

@@ -11,7 +11,7 @@ from typing import Any
 from wsfast._common.logging import guarded
 from wsfast._common.redaction import shown_value
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._opening.exchange import Exchange
+from wsfast._opening.http.exchange import Exchange
 from wsfast.exceptions import printable
 
 __all__ = ["log_exchange"]

@@ -17,11 +17,12 @@ from wsfast._engine.socket import SocketTransport
 from wsfast._engine.tls import TLSSession, TLSTransport
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
-from wsfast._opening import addresses, rustls
-from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.resets import LoopProxy, of_transports
+from wsfast._opening.net import addresses
+from wsfast._opening.net.addresses import SocketFactory
+from wsfast._opening.net.uvloop_resets import LoopProxy, of_transports
 from wsfast._opening.route import Route
-from wsfast._opening.tls_handshake import ended_in_tls, not_tls, shake_hands
+from wsfast._opening.tls import rustls
+from wsfast._opening.tls.handshake import ended_in_tls, not_tls, shake_hands
 from wsfast.exceptions import InvalidProxy
 from wsfast.tls import TLS, put_in_python_s_words, server_name
 
@@ -49,9 +50,9 @@ async def connect(
     if socket_factory is not None:
         sock = await _socket_of_user(route, socket_factory, tuning)
     if route.proxy is not None:
-        from wsfast._opening import proxied  # python-socks, say, takes longer to import than wsfast
+        from wsfast._opening.proxy import negotiation  # python-socks, say, takes longer to import than wsfast
 
-        sock = await proxied.reach(loop, route, sock, tcp)
+        sock = await negotiation.reach(loop, route, sock, tcp)
     elif sock is None or not addresses.is_connected(sock):
         route.phase = ("the look-up of", host, ())
         sock = await addresses.connect(
@@ -166,7 +167,7 @@ async def _through_tls(
     tls: dict[str, Any],
 ) -> None:
     """From a socket that is connected to an https proxy to the server. Closes the socket if it fails."""
-    from wsfast._opening import proxied
+    from wsfast._opening.proxy import negotiation
 
     tunnel = route.tunnel
     assert tunnel is not None
@@ -195,7 +196,7 @@ async def _through_tls(
         create = functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
         start = functools.partial(aiofastnet.start_tls, _quiet(loop, transport))
     try:
-        await proxied.connect_tls(create, start, sock, tunnel, transport, proxy_tls, tls or None)
+        await negotiation.connect_tls(create, start, sock, tunnel, transport, proxy_tls, tls or None)
     except ssl.SSLCertVerificationError as exc:
         put_in_python_s_words(exc, tls["server_hostname"])
         raise
@@ -223,13 +224,13 @@ async def _through_rustls(
     configs: tuple[Any, Any],
     tls: dict[str, Any],
 ) -> None:
-    from wsfast._opening import proxied
+    from wsfast._opening.proxy import negotiation
 
     outer, inner = configs
     timeout = tls.get("ssl_handshake_timeout")
     assert route.tunnel is not None and route.proxy is not None
     proxy = server_name(route.proxy_server_hostname)
-    session = await proxied.connect_rustls(
+    session = await negotiation.connect_rustls(
         loop, sock, outer, proxy, route.proxy.port, route.tunnel, early=inner is None
     )
     if inner is not None:

@@ -20,8 +20,8 @@ from wsfast import deflate
 from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
 from wsfast._common.redaction import shown_subprotocol, shown_value
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, decode_value
-from wsfast._opening.exchange import Exchange
-from wsfast._opening.reply import Reply
+from wsfast._opening.http.exchange import Exchange
+from wsfast._opening.http.reply import Reply
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import (
     HeaderLineTooLong,
