@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import aiofastnet
 
-from wsfast._engine.socket import SocketTransport
-from wsfast._engine.tls import TLSSession, TLSTransport
+from wsfast._engine.sockets.socket import SocketTransport
+from wsfast._engine.sockets.tls import TLSSession, TLSTransport
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net import addresses

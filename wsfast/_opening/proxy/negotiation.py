@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._engine.tls import TLSSession
+from wsfast._engine.sockets.tls import TLSSession
 from wsfast._opening.net import addresses
 from wsfast._opening.proxy.settings import Proxy
 from wsfast._opening.proxy.tunnel import TunnelHandshake

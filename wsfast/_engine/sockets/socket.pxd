@@ -1,7 +1,7 @@
 cimport cython
 from aiofastnet.transport cimport WritableTransport
 
-from wsfast._engine.reader cimport FrameReader
+from wsfast._engine.frames.reader cimport FrameReader
 
 
 # What became of an attempt to read the socket.

@@ -1,7 +1,7 @@
 cimport cython
 from aiofastnet.transport cimport Protocol, Transport
 
-from wsfast._engine.memory cimport Scratch
+from wsfast._engine.frames.memory cimport Scratch
 from wsfast._engine.python cimport PyThread_get_thread_ident
 
 

@@ -18,7 +18,7 @@ from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
-from wsfast._engine.reader cimport FrameReader
+from wsfast._engine.frames.reader cimport FrameReader
 
 
 cdef extern from "Python.h":

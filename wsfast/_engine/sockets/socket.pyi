@@ -4,7 +4,7 @@ import socket
 from aiofastnet import Transport
 from typing_extensions import disjoint_base
 
-from wsfast._engine.reader import FrameReader
+from wsfast._engine.frames.reader import FrameReader
 
 def stamp_receipts(sock: socket.socket) -> None: ...
 
