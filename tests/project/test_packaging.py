@@ -16,7 +16,6 @@ import pytest
 from packaging.requirements import Requirement
 from support import HUNG
 
-from wsfast._engine import binding
 from wsfast._opening.http.handshake import VERSION
 
 if sys.version_info >= (3, 11):
@@ -30,14 +29,6 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 sys.path.append(str(ROOT / "tools"))  # `tools` is not installed
 
 from backend import REQUIRES  # noqa: E402
-
-
-def test_aiofastnet_is_pinned_to_one_minor_version_everywhere():
-    groups = PYPROJECT["dependency-groups"]
-    lists = [REQUIRES, PYPROJECT["project"]["dependencies"], groups["build"]]
-    pins = [entry for entries in lists for entry in entries if entry.startswith("aiofastnet")]
-    major, minor = map(int, binding.AIOFASTNET.split("."))
-    assert pins == [f"aiofastnet>={major}.{minor},<{major}.{minor + 1}"] * len(lists)
 
 
 def test_build_requirements_are_said_twice_alike():
@@ -84,15 +75,6 @@ def import_in(prelude, directory=ROOT):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1, "the import must fail"
     return done.stderr.strip().splitlines()[-1]
-
-
-def test_a_wrong_aiofastnet_is_named():
-    error = import_in("import types\nsys.modules['aiofastnet'] = types.SimpleNamespace(__version__='9.7.1')")
-    wanted = binding.AIOFASTNET
-    assert error == (
-        f"ImportError: wsfast was compiled for aiofastnet {wanted}.x, and aiofastnet 9.7.1 is installed: "
-        f"pip install 'aiofastnet=={wanted}.*'"
-    )
 
 
 def test_a_missing_engine_is_no_mystery(tmp_path):

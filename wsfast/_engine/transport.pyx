@@ -1,15 +1,14 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
-WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
+WSTransport is both the protocol that the transport beneath reads into and the object that a listener sends with, so
 that a frame passes no layer in between. Cython has no mixins, so what is one object at run time is a chain of classes,
 each with a file of its own:
 
-    aiofastnet's Protocol
-      Link                   link.pyx     the state, the loop, the thread, the transport beneath
-        FrameWriter          writer.pyx   how frames leave
-          FrameReader        reader.pyx   how they arrive
-            PollingReader    polling.pyx  reading without sleeping
-              WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
+    Link                   link.pyx     the state, the loop, the thread, the transport beneath
+      FrameWriter          writer.pyx   how frames leave
+        FrameReader        reader.pyx   how they arrive
+          PollingReader    polling.pyx  reading without sleeping
+            WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
 
 Who refers to what while the connection is open, and lets go of it when it is gone:
 
@@ -24,11 +23,11 @@ From CLOSING on a timer runs: after close_timeout the connection is aborted, wha
 import asyncio
 
 cimport cython
-from aiofastnet.transport cimport Transport
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
+from wsfast._engine.base cimport BaseTransport
 from wsfast._engine.core cimport (
     wsf_close, wsf_close_code_valid, wsf_message_forget, wsf_message_limit, wsf_read_close, wsf_status)
 from wsfast._engine.frames.streams cimport Deflater, Inflater
@@ -38,8 +37,8 @@ from wsfast._engine.frames.link cimport State
 from wsfast._engine.methods cimport enter_method, python_override
 from wsfast._engine.sockets.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
-from wsfast._engine.sockets.socket cimport SocketTransport, acknowledge_at_once
 from wsfast._engine.frames.violation cimport violation, violation_reason
+from wsfast._engine.sockets.socket cimport acknowledge_at_once
 
 from wsfast._common import closing
 from wsfast._engine.copying import reduced
@@ -261,7 +260,7 @@ cdef class WSTransport(PollingReader):
     cdef int _require_receiving(self) except -1:
         if self._state > State.CLOSING or self._close_received is not None:
             self._raise_closed()
-        if self._fast is not None and (self._fast._closing or self._fast._finalizing_close):
+        if not self._is_carried():
             self._raise_closed()  # the transport beneath has failed, and will say so in a moment
         return 0
 
@@ -281,11 +280,10 @@ cdef class WSTransport(PollingReader):
         if self._opening is None:
             raise RuntimeError("the transport was not initialised, or has been connected")
         self.underlying_transport = transport
-        if isinstance(transport, Transport):
+        if isinstance(transport, BaseTransport):
             self._fast = transport
-            if not isinstance(transport, SocketTransport):
-                # aiofastnet logs, for one, amid a read. Its C interface does not say when a read is over; a view does.
-                self._fast._protocol_aiofn = False
+        elif type(transport).__module__.partition(".")[0] == "aiofastnet":
+            self._aiofastnet = transport
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:

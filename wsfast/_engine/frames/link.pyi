@@ -2,7 +2,6 @@
 
 import asyncio
 
-from aiofastnet.transport import Protocol
 from typing_extensions import disjoint_base
 
 from wsfast.tls import TLSInfo
@@ -10,7 +9,7 @@ from wsfast.tls import TLSInfo
 MOVED: str
 
 @disjoint_base
-class Link(Protocol):
+class Link(asyncio.BufferedProtocol):
     @property
     def underlying_transport(self) -> asyncio.Transport: ...
     @property

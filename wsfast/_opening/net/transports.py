@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import aiofastnet
-
 from wsfast._engine.sockets.socket import SocketTransport
 from wsfast._engine.sockets.tls import TLSSession, TLSTransport
 from wsfast._engine.transport import WSTransport
@@ -76,11 +74,11 @@ async def connect(
             if config is not None:
                 await _by_rustls(loop, transport, config, sock, port, tls)
                 return
-        connect = (
-            functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
-            if fast
-            else loop.create_connection
-        )
+        connect: Any = loop.create_connection
+        if fast:
+            import aiofastnet  # for a context of the user's only
+
+            connect = functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
         try:
             await connect(lambda: transport, sock=sock, ssl=context, **tls)
         except ssl.SSLCertVerificationError as exc:
@@ -193,6 +191,8 @@ async def _through_tls(
     create: Any = loop.create_connection
     start: Any = loop.start_tls
     if fast:
+        import aiofastnet
+
         create = functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
         start = functools.partial(aiofastnet.start_tls, _quiet(loop, transport))
     try:
