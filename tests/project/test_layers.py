@@ -112,6 +112,61 @@ def test_what_is_below_imports_nothing_above():
             assert (part, below) not in STRANGERS, f"{module} imports {other}"
 
 
+CRATE = PACKAGE / "_rust" / "src"
+# The folders of the crate, from the top; those of one row do not know each other.
+CRATE_LAYERS = [{"border"}, {"connection"}, {"parts"}, {"tls", "protocol"}, {"io"}]
+
+
+def rust_graph(crate):
+    """The modules that each module of the crate uses, without its tests. A mod.rs that only lists modules is none."""
+    codes = {}
+    for path in crate.glob("*/*.rs"):
+        name = "::".join(path.relative_to(crate).with_suffix("").parts).removesuffix("::mod")
+        code = re.sub(r"//[^\n]*", "", path.read_text()).split("#[cfg(test)]\nmod tests {")[0]
+        if not path.stem.endswith(("tests", "_for_miri")) and (path.stem != "mod" or "use " in code):
+            codes[name] = code
+    modules = {}
+    for name, code in codes.items():
+        assert not re.search("^use super::", code, re.MULTILINE), "paths are absolute"
+        modules[name] = set()
+        for used in re.findall(r"\bcrate((?:::\w+)+)", code):
+            parts = used[2:].split("::")
+            prefixes = ("::".join(parts[:size]) for size in range(len(parts), 0, -1))
+            modules[name] |= {next(prefix for prefix in prefixes if prefix in codes)} - {name}
+    return modules
+
+
+def upward_uses(modules):
+    level = {folder: depth for depth, row in enumerate(CRATE_LAYERS) for folder in row}
+    for module, used in modules.items():
+        for other in used:
+            here, there = module.split("::")[0], other.split("::")[0]
+            if level[there] < level[here] or (level[there] == level[here] and here != there):
+                yield module, other
+
+
+def test_the_crate_has_layers_and_no_circle():
+    modules = rust_graph(CRATE)
+    assert {"parts::wire", "tls::channel"} <= modules["connection"] | modules["parts::wire"]
+    tuple(graphlib.TopologicalSorter(modules).static_order())  # raises CycleError, which names them
+    assert list(upward_uses(modules)) == []
+
+
+def test_a_circle_in_the_crate_is_found(tmp_path):
+    for path, code in {
+        "io/block.rs": "use crate::io::errno::{self, Errno};\n#[cfg(test)]\nmod tests {\nuse crate::tls::x::Y;}\n",
+        "io/errno.rs": "pub fn f() { crate::io::block::g(); }\n",
+        "tls/x.rs": "// crate::border::y\nuse crate::parts::mod_y::Z;\n",
+        "parts/mod_y.rs": "",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(code)
+    modules = rust_graph(tmp_path)
+    with pytest.raises(graphlib.CycleError):
+        tuple(graphlib.TopologicalSorter(modules).static_order())
+    assert list(upward_uses(modules)) == [("tls::x", "parts::mod_y")]
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_module(path):
     outside = {name.split(".")[0] for name in imports(path)}

@@ -12,8 +12,8 @@ use crate::parts::lifecycle::{Cause, Close, Ending, Phase};
 use crate::parts::receive_half::Limits;
 use crate::parts::stamps::Stamping;
 use crate::parts::stop::Stop;
-use crate::tls::rustls_session::Settings;
-use crate::tls::stream_session::Step;
+use crate::tls::session::{Failure, Step};
+use crate::tls::settings::Settings;
 
 include!(concat!(env!("OUT_DIR"), "/border.rs"));
 
@@ -94,7 +94,7 @@ impl wst_stats {
 }
 
 impl wst_stream_state {
-    pub fn fill(&mut self, connection: &CommonState, failed: &Cause) {
+    pub fn fill(&mut self, connection: &CommonState, failure: Option<&Failure>) {
         self.handshaking = c_int::from(connection.is_handshaking());
         self.version = connection.protocol_version().map_or(0, |version| c_int::from(u16::from(version)));
         self.resumed = c_int::from(connection.handshake_kind() == Some(HandshakeKind::Resumed));
@@ -102,12 +102,9 @@ impl wst_stream_state {
         let cipher = suite.and_then(|suite| suite.as_str()).unwrap_or_default();
         self.cipher_size = copy_text(&mut self.cipher, cipher.as_bytes());
         self.alpn_size = copy_text(&mut self.alpn, connection.alpn_protocol().unwrap_or_default());
-        (self.cause, self.number) = match failed {
-            Cause::None => (WST_CAUSE_NONE, 0),
-            Cause::Certificate { code, .. } => (WST_CAUSE_CERTIFICATE, i64::from(*code)),
-            _ => (WST_CAUSE_TLS, 0),
-        };
-        self.message_size = copy_text(&mut self.message, failed.to_string().as_bytes());
+        (self.cause, self.number) = failure.map_or((WST_CAUSE_NONE, 0), tls_cause);
+        let message = failure.map_or("", |failure| &failure.message);
+        self.message_size = copy_text(&mut self.message, message.as_bytes());
     }
 }
 
@@ -139,15 +136,22 @@ impl wst_ending {
             Cause::NoMemory => WST_CAUSE_NO_MEMORY,
             Cause::Keepalive => WST_CAUSE_KEEPALIVE,
             Cause::CloseTimeout => WST_CAUSE_CLOSE_TIMEOUT,
-            Cause::Tls(_) => WST_CAUSE_TLS,
-            Cause::Certificate { code, .. } => {
-                self.number = i64::from(*code);
-                WST_CAUSE_CERTIFICATE
+            Cause::Tls(failure) => {
+                let cause;
+                (cause, self.number) = tls_cause(failure);
+                cause
             }
             Cause::Local => WST_CAUSE_LOCAL,
             Cause::Panic => WST_CAUSE_PANIC,
         };
         self.message_size = copy_text(&mut self.message, ending.cause.to_string().as_bytes());
+    }
+}
+
+fn tls_cause(failure: &Failure) -> (c_int, i64) {
+    match failure.certificate {
+        Some(code) => (WST_CAUSE_CERTIFICATE, i64::from(code)),
+        None => (WST_CAUSE_TLS, 0),
     }
 }
 
@@ -215,8 +219,8 @@ pub fn copy_text(target: &mut [u8], text: &[u8]) -> c_int {
 }
 
 /// # Safety
-/// `data` points to `size` bytes that no other thread uses, or `size` is 0.
-pub unsafe fn room<'a>(data: *mut c_char, size: usize) -> &'a mut [u8] {
+/// `data` points to `size` bytes that no other thread uses, or `size` is 0. Its bytes are written before they are read.
+pub unsafe fn room<'a, T>(data: *mut c_char, size: usize) -> &'a mut [T] {
     if size == 0 {
         &mut []
     } else {

@@ -17,8 +17,11 @@ use crate::parts::control_log::Control;
 use crate::parts::lifecycle::{Cause, Close};
 use crate::parts::stop::Stop;
 use crate::protocol::c_core::MAX_CONTROL;
+use crate::tls::channel::Channel;
 use crate::tls::openssl;
-use crate::tls::session::Session;
+use crate::tls::openssl_session::OpenSslSession;
+use crate::tls::rustls_session::RustlsSession;
+use crate::tls::session::{Failure, Room};
 use crate::tls::stream::Stream;
 use crate::tls::tickets::Client;
 
@@ -49,6 +52,15 @@ unsafe fn lend(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
         }
         Err(stop) => code(stop),
     }
+}
+
+unsafe fn rustls_session(
+    config: *const Client,
+    name: *const c_char,
+    name_size: usize,
+    port: u16,
+) -> Result<RustlsSession, String> {
+    RustlsSession::new(&*config, &String::from_utf8_lossy(bytes(name, name_size)), port)
 }
 
 /// Lends a certificate of the server. The connection keeps it.
@@ -150,7 +162,7 @@ pub unsafe extern "C" fn wst_tls_handshake(
     timeout: f64,
 ) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
-        let new = || Session::new(&*config, &String::from_utf8_lossy(bytes(name, name_size)), port);
+        let new = || rustls_session(config, name, name_size, port).map(Channel::new);
         result(connection.handshake(new, seconds(timeout)))
     })
 }
@@ -164,20 +176,21 @@ pub unsafe extern "C" fn wst_tls_nest(
     port: u16,
 ) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
-        let inner = Session::new(&*config, &String::from_utf8_lossy(bytes(name, name_size)), port);
-        result(connection.nest(inner))
+        result(connection.nest(rustls_session(config, name, name_size, port).map(Channel::new)))
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, context: *mut c_void) -> c_int {
-    guarded(handle, WST_PANIC, |connection| result(connection.adopt(Session::adopt(ssl, context))))
+    guarded(handle, WST_PANIC, |connection| {
+        result(connection.adopt(OpenSslSession::new(ssl, context).map(Channel::new)))
+    })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut wst_stream_state) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
-        connection.with_tls(|agreed| (*state).fill(agreed, &Cause::None)).map_or(WST_CLOSED, |()| WST_OK)
+        connection.with_tls(|agreed| (*state).fill(agreed, None)).map_or(WST_CLOSED, |()| WST_OK)
     })
 }
 
@@ -361,7 +374,7 @@ pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut
 unsafe fn streaming<T>(stream: *mut Stream, panicked: T, body: impl FnOnce(&mut Stream) -> T) -> T {
     let stream = &mut *stream;
     catch_unwind(AssertUnwindSafe(|| body(stream))).unwrap_or_else(|_| {
-        stream.session.failed = Some(Cause::Tls("a bug in wsfast".to_string()));
+        stream.fail(Failure::new("a bug in wsfast"));
         panicked
     })
 }
@@ -375,8 +388,7 @@ pub unsafe extern "C" fn wst_stream_new(
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Stream {
-    let new = || Stream::new(&*config, &String::from_utf8_lossy(bytes(name, name_size)), port);
-    made(reason, reason_size, new)
+    made(reason, reason_size, || rustls_session(config, name, name_size, port).map(Stream::new))
 }
 
 #[no_mangle]
@@ -388,7 +400,8 @@ pub unsafe extern "C" fn wst_stream_free(stream: *mut Stream) {
 pub unsafe extern "C" fn wst_stream_nest(stream: *mut Stream, outer: *mut Stream) -> c_int {
     let outer = Box::from_raw(outer);
     streaming(stream, WST_PANIC, |stream| {
-        stream.nest(outer.session);
+        let inner = std::mem::replace(stream, *outer);
+        stream.carry(inner);
         WST_OK
     })
 }
@@ -396,7 +409,7 @@ pub unsafe extern "C" fn wst_stream_nest(stream: *mut Stream, outer: *mut Stream
 #[no_mangle]
 pub unsafe extern "C" fn wst_stream_put_back(stream: *mut Stream, plain: *const c_char, size: usize) -> c_int {
     streaming(stream, WST_PANIC, |stream| {
-        stream.session.put_back(bytes(plain, size));
+        stream.put_back(bytes(plain, size));
         WST_MORE
     })
 }
@@ -412,8 +425,9 @@ pub unsafe extern "C" fn wst_stream_read(
 ) -> c_int {
     *filled = 0;
     streaming(stream, WST_PANIC, |stream| {
-        let (read, next) = stream.read(room(wire, size), room(plain, plain_size));
-        *filled = read;
+        let mut plain = Room::new(room(plain, plain_size));
+        let next = stream.read(room(wire, size), &mut plain);
+        *filled = plain.filled();
         step(next)
     })
 }
@@ -452,14 +466,15 @@ pub unsafe extern "C" fn wst_stream_write_end(stream: *mut Stream) -> c_int {
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut wst_stream_state) {
-    let nothing = Cause::None;
-    let failed = (*stream).failed().unwrap_or(&nothing);
-    let _ = catch_unwind(AssertUnwindSafe(|| (*state).fill(&(*stream).session.connection, failed)));
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let stream = &*stream;
+        stream.session.state().map(|agreed| (*state).fill(agreed, stream.failure()))
+    }));
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_stream_certificate(stream: *const Stream, index: usize, der: *mut *const c_char) -> i64 {
-    lend_certificate(&(*stream).session.connection, index, der)
+    (*stream).session.state().map_or(-1, |agreed| lend_certificate(agreed, index, der))
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@ use std::time::Instant;
 
 use crate::connection::receive::Drained;
 use crate::connection::Connection;
-use crate::io::errno::{Errno, CUT, NO_MEMORY, NO_MORE_RECORDS};
+use crate::io::errno::{Errno, CUT, NO_MEMORY, TLS_FAILED};
 use crate::io::lock::locked;
 use crate::parts::lifecycle::{Cause, Close, Phase};
 use crate::parts::receive_half::Reader;
 use crate::parts::stop::Stop;
 use crate::protocol::c_core::read_close;
-use crate::tls::rustls_session;
 
 impl Connection {
     /// Starts the closing handshake. See wst_close().
@@ -145,7 +144,10 @@ impl Connection {
             self.finalize(Cause::NoMemory);
             return Stop::NoMemory;
         }
-        let cause = if errno == NO_MORE_RECORDS { rustls_session::no_more_records() } else { Cause::Os(errno) };
+        let cause = match self.wire.tls() {
+            Some(tls) if errno == TLS_FAILED => Cause::Tls(locked(tls).failure()),
+            _ => Cause::Os(errno),
+        };
         self.over(self.unless_draining(cause))
     }
 

@@ -12,7 +12,8 @@ use crate::parts::frame_writer::Sent;
 use crate::parts::lifecycle::{Cause, Phase};
 use crate::parts::receive_half::Reader;
 use crate::parts::stop::Stop;
-use crate::tls::session::Session;
+use crate::tls::channel::Channel;
+use crate::tls::session::Failure;
 
 /// How long the opening sleeps in one go.
 const PULSE: Duration = Duration::from_millis(250);
@@ -21,24 +22,24 @@ impl Connection {
     /// The TLS handshake. It may be called again after `Stop::Interrupted`. The ending has the cause of a failure.
     pub fn handshake(
         &self,
-        new: impl FnOnce() -> Result<Session, String>,
+        new: impl FnOnce() -> Result<Channel, String>,
         timeout: Option<Duration>,
     ) -> Result<(), Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let deadline = after(timeout);
-        if self.wire.session().is_none() {
+        if self.wire.tls().is_none() {
             match new() {
-                Ok(session) => self.wire.secure(session),
-                Err(reason) => return Err(self.over(Cause::Tls(reason))),
+                Ok(tls) => self.wire.secure(tls),
+                Err(reason) => return Err(self.over(Cause::Tls(Failure::new(reason)))),
             }
         }
-        let session = self.wire.session().ok_or(Stop::Closed)?;
+        let tls = self.wire.tls().ok_or(Stop::Closed)?;
         let mut reader = locked(&self.reader);
         let mut slept = false;
         loop {
             let (sent, shaking) = {
-                let mut session = locked(session);
-                (session.flush(&self.wire.socket), session.is_handshaking())
+                let mut tls = locked(tls);
+                (tls.flush(&self.wire.socket), tls.is_handshaking())
             };
             match sent {
                 Err(errno) => return Err(self.lost(errno)),
@@ -54,37 +55,37 @@ impl Connection {
     }
 
     /// TLS within the TLS that there is; `handshake` goes on with it.
-    pub fn nest(&self, inner: Result<Session, String>) -> Result<(), Stop> {
+    pub fn nest(&self, inner: Result<Channel, String>) -> Result<(), Stop> {
         let reader = locked(&self.reader);
         // Bytes behind the reply of the proxy would be the beginning of the inner TLS.
         let early = reader.buffer.unread().len();
-        let nested = inner.map_err(Cause::Tls).and_then(|inner| match self.wire.session() {
+        let nested = inner.and_then(|inner| match self.wire.tls() {
             Some(outer) if early == 0 => {
-                locked(outer).nest(inner);
+                locked(outer).carry(inner);
                 Ok(())
             }
-            _ => Err(Cause::Tls("the proxy sent something before TLS began".to_string())),
+            _ => Err("the proxy sent something before TLS began".to_string()),
         });
-        nested.map_err(|cause| self.over(cause))
+        nested.map_err(|reason| self.over(Cause::Tls(Failure::new(reason))))
     }
 
     /// TLS whose handshake is done, perhaps within the TLS that there is. See wst_tls_adopt().
-    pub fn adopt(&self, session: Result<Session, String>) -> Result<(), Stop> {
+    pub fn adopt(&self, tls: Result<Channel, String>) -> Result<(), Stop> {
         let mut reader = locked(&self.reader);
-        let adopted = session.map_err(Cause::Tls).and_then(|mut session| {
+        let adopted = tls.map_err(Failure::new).and_then(|mut tls| {
             // The bytes behind the handshake are in the session already or, if it is the inner one of two, in the buffer.
-            let early = reader.buffer.unread().to_vec();
+            let mut early = reader.buffer.unread().to_vec();
             reader.buffer.forget_unread();
-            reader.ended |= session.read(&early, &mut reader.buffer)?;
-            self.wire.secure(session);
+            reader.ended |= tls.read(&mut early, &mut reader.buffer)?;
+            self.wire.secure(tls);
             Ok(())
         });
-        adopted.map_err(|cause| self.over(cause))
+        adopted.map_err(|failure| self.over(Cause::Tls(failure)))
     }
 
-    /// Runs `body` with what rustls has agreed with the server; None if it does not encrypt.
+    /// Runs `body` with the parameters that rustls has agreed with the server; None if it does not encrypt.
     pub fn with_tls<T>(&self, body: impl FnOnce(&CommonState) -> T) -> Option<T> {
-        locked(self.wire.session()?).state().map(body)
+        locked(self.wire.tls()?).state().map(body)
     }
 
     /// Sends the upgrade request. After `Stop::Interrupted` it is called again, without data.

@@ -307,7 +307,7 @@ impl Connection {
     /// Reads once. 0 is the end of the stream; a TLS alert is that too. NO_MEMORY: nothing is lost, the same may be tried
     /// again.
     pub(crate) fn read(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
-        let Some(session) = self.wire.session() else {
+        let Some(tls) = self.wire.tls() else {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
             let room = spare.len().min(self.options.max_read);
@@ -340,8 +340,8 @@ impl Connection {
         reader.buffer.reserve(size + 2 * RECORD)?;
         let before = reader.buffer.unread().len();
         let (ended, answer) = {
-            let mut session = locked(session);
-            (session.read(&reader.wire, &mut reader.buffer), session.wants_write())
+            let mut tls = locked(tls);
+            (tls.read(&mut reader.wire, &mut reader.buffer), tls.wants_write())
         };
         reader.wire.clear();
         let got = reader.buffer.unread().len() - before;
@@ -353,11 +353,11 @@ impl Connection {
         }
         match ended {
             Ok(ended) => reader.ended = ended,
-            Err(cause) => {
+            Err(failure) => {
                 // The bytes before the error, of the same read, are still to be parsed.
                 let parsed = got > 0 && self.phase() != Phase::Connecting;
-                let _ = locked(session).flush(&self.wire.socket);
-                self.finalize(cause);
+                let _ = locked(tls).flush(&self.wire.socket);
+                self.finalize(Cause::Tls(failure));
                 return Ok(if parsed { size } else { 0 });
             }
         }

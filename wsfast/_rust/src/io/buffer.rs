@@ -125,6 +125,7 @@ impl Buffer {
         self.block.filled(size);
     }
 
+    #[cfg(test)]
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
         self.reserve(bytes.len())?;
         self.block.extend(bytes) // there is room, so nothing moves

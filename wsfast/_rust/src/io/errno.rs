@@ -8,8 +8,8 @@ pub type Errno = c_int;
 pub const NO_MEMORY: Errno = -1;
 /// There is no memory for the rest of a frame, of which a part is sent. Nothing can follow that.
 pub const CUT: Errno = -2;
-/// TLS has no more records to send with its key. Nothing can follow that either.
-pub const NO_MORE_RECORDS: Errno = -3;
+/// TLS has failed, and its session has the reason. Nothing can follow that either.
+pub const TLS_FAILED: Errno = -3;
 
 pub fn would_block(errno: Errno) -> bool {
     errno == libc::EAGAIN || errno == libc::EWOULDBLOCK

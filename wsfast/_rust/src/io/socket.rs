@@ -140,17 +140,6 @@ impl Socket {
         count(unsafe { system::send(self.fd, data.as_ptr().cast::<c_void>(), data.len(), flags) })
     }
 
-    /// As `send`, for several slices.
-    pub fn send_vectored(&self, slices: &[std::io::IoSlice<'_>]) -> Result<usize, Errno> {
-        // SAFETY: an IoSlice is an iovec, and the kernel reads what they point at.
-        count(unsafe {
-            let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = slices.as_ptr() as *mut libc::iovec;
-            message.msg_iovlen = slices.len() as _;
-            system::sendmsg(self.fd, &message, libc::MSG_DONTWAIT | NO_SIGNAL)
-        })
-    }
-
     /// Asks the kernel to acknowledge received bytes at once. The kernel forgets that when it sees fit.
     pub fn acknowledge(&self) {
         #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -47,10 +47,6 @@ pub unsafe fn send(fd: c_int, source: *const c_void, size: usize, _flags: c_int)
     })
 }
 
-pub unsafe fn sendmsg(_fd: c_int, _message: *const libc::msghdr, _flags: c_int) -> isize {
-    fail(libc::EAGAIN)
-}
-
 pub unsafe fn poll(waiting: *mut libc::pollfd, _count: libc::nfds_t, _timeout: c_int) -> c_int {
     std::thread::yield_now();
     (*waiting).revents = (*waiting).events;

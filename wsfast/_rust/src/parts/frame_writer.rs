@@ -6,8 +6,9 @@ use crate::io::lock::locked;
 use crate::parts::wire::Wire;
 use crate::protocol::c_core::{append_masked, mask_key, CONTROL, FIN, PONG};
 use crate::protocol::frame::{self, Short};
+use crate::tls::channel;
 
-/// Bytes that are encrypted at once, and the memory that is always kept.
+/// The memory that is always kept.
 const PIECE: usize = 256 * 1024;
 
 /// So many bytes of corked frames leave: more in one write gains nothing.
@@ -23,7 +24,7 @@ enum Half {
 
 pub struct Writer {
     /// Frames, without the bytes of them that were sent. With TLS, without the bytes that are encrypted: one piece at a
-    /// time, because rustls aborts the process when there is no memory.
+    /// time.
     out: Block,
     sent: usize,
     /// The payload of a PING that came while others waited to be sent. Only the latest wants an answer (RFC 6455
@@ -73,7 +74,7 @@ impl Writer {
 
     /// No bytes wait to be sent.
     pub fn is_idle(&self, wire: &Wire) -> bool {
-        self.out.is_empty() && self.pong.is_none() && !wire.session().is_some_and(|s| locked(s).wants_write())
+        self.out.is_empty() && self.pong.is_none() && !wire.tls().is_some_and(|tls| locked(tls).wants_write())
     }
 
     /// Sends a frame, or keeps the bytes of it that the kernel did not take. Whole frames may wait before it.
@@ -164,11 +165,11 @@ impl Writer {
                 return Ok(Sent::All);
             }
             self.half = Half::Closed;
-            if let Some(session) = wire.session() {
-                let mut session = locked(session);
-                session.write_end();
+            if let Some(tls) = wire.tls() {
+                let mut tls = locked(tls);
+                tls.write_end();
                 // If this blocks, the connection is dropped without it. The CLOSE frames have said the same.
-                session.flush(&wire.socket)?;
+                tls.flush(&wire.socket)?;
             }
             wire.socket.shutdown(libc::SHUT_WR);
         }
@@ -180,18 +181,18 @@ impl Writer {
     }
 
     fn send(&mut self, wire: &Wire) -> Result<Sent, Errno> {
-        if let Some(session) = wire.session() {
-            let mut session = locked(session);
+        if let Some(tls) = wire.tls() {
+            let mut tls = locked(tls);
             loop {
-                if session.wants_write() && !session.flush(&wire.socket)? {
+                if tls.wants_write() && !tls.flush(&wire.socket)? {
                     return Ok(self.blocked());
                 }
                 if self.sent == self.out.len() {
                     self.clear();
                     return Ok(Sent::All);
                 }
-                let end = self.out.len().min(self.sent + PIECE);
-                session.write(&self.out[self.sent..end]);
+                let end = self.out.len().min(self.sent + channel::PIECE);
+                tls.write(&self.out[self.sent..end]);
                 self.sent = end;
             }
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::io::errno::Errno;
 use crate::io::lock::locked;
 use crate::protocol::c_core::Violation;
+use crate::tls::session::Failure;
 
 /// The life of a connection. Each step goes down.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -49,12 +50,7 @@ pub enum Cause {
     },
     Keepalive,
     CloseTimeout,
-    Tls(String),
-    /// OpenSSL's code of why it does not verify.
-    Certificate {
-        code: i32,
-        message: String,
-    },
+    Tls(Failure),
     Local,
     Panic,
     /// In the middle of a frame: the rest of it could not be kept.
@@ -85,7 +81,7 @@ impl fmt::Display for Cause {
             Cause::TooBig { .. } => Violation::TOO_BIG.fmt(f),
             Cause::Protocol(violation) => violation.fmt(f),
             Cause::Keepalive => f.write_str("keepalive ping timeout"),
-            Cause::Tls(message) | Cause::Certificate { message, .. } => f.write_str(message),
+            Cause::Tls(failure) => failure.fmt(f),
             _ => Ok(()),
         }
     }

@@ -5,17 +5,17 @@ use std::sync::{Mutex, OnceLock};
 use crate::io::lock::locked;
 use crate::io::socket::{InUse, Socket};
 use crate::parts::control_log::ControlLog;
-use crate::tls::session::Session;
+use crate::tls::channel::Channel;
 
 pub struct Wire {
     pub socket: Socket,
     pub log: ControlLog,
-    session: OnceLock<Mutex<Session>>,
+    tls: OnceLock<Mutex<Channel>>,
 }
 
 impl Wire {
     pub fn new(fd: i32) -> Self {
-        Wire { socket: Socket::new(fd), log: ControlLog::default(), session: OnceLock::new() }
+        Wire { socket: Socket::new(fd), log: ControlLog::default(), tls: OnceLock::new() }
     }
 
     /// None once the socket is retired.
@@ -23,15 +23,15 @@ impl Wire {
         self.socket.enter()
     }
 
-    pub fn session(&self) -> Option<&Mutex<Session>> {
-        self.session.get()
+    pub fn tls(&self) -> Option<&Mutex<Channel>> {
+        self.tls.get()
     }
 
     /// Speaks TLS from now on, within the TLS that there is already, if any.
-    pub fn secure(&self, session: Session) {
-        match self.session.get() {
-            Some(outer) => locked(outer).nest(session),
-            None => drop(self.session.set(Mutex::new(session))),
+    pub fn secure(&self, tls: Channel) {
+        match self.tls.get() {
+            Some(outer) => locked(outer).carry(tls),
+            None => drop(self.tls.set(Mutex::new(tls))),
         }
     }
 }

@@ -1,29 +1,19 @@
-//! The TLS of a connection by OpenSSL itself, for whoever passes an ssl.SSLContext.
+//! TLS by OpenSSL itself, for a program that passes an ssl.SSLContext.
 //!
 //! Python makes the SSL with that context, on BIOs in memory, and shakes hands with it: so the context is honoured by
 //! definition, and its callbacks run where no lock is held. Then it leaves the SSL to us, and we hold a reference of
-//! our own. From here on no Python runs, since OpenSSL has none to call: so the caller may hold locks, and not Python's.
+//! our own. From here on no Python runs, since OpenSSL has none to call.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
-use crate::io::buffer::Buffer;
-use crate::io::errno::{would_block, Errno, CUT};
-use crate::io::socket::Socket;
-use crate::parts::lifecycle::Cause;
+use rustls::CommonState;
+
 use crate::tls::openssl::{self, OpenSsl, Pointer};
+use crate::tls::session::{Failure, Room, Session, Step};
 
-/// What is taken out of a BIO at once: a BIO keeps the size that it once had.
-const PIECE: usize = 256 * 1024;
-
-/// For what is always room to take out of a BIO, even if there is no memory.
-const LEAST: usize = 512;
-
-/// What may wait to be sent while we read: a piece of the writer's, and OpenSSL's answers. A peer that asks again and
-/// again (for renegotiation, in TLS 1.2) and does not read would make us hoard answers.
-const ANSWERS: usize = 3 * PIECE;
-
-/// A record's plaintext, at most (RFC 8446 section 5.1).
-const RECORD: usize = 16 * 1024;
+/// The records that may wait to be sent while we read: a piece of the writer's, and OpenSSL's answers. A peer that asks again
+/// and again (for renegotiation, in TLS 1.2) and does not read would make us hoard answers.
+const ANSWERS: usize = 768 * 1024;
 
 const SSL_ERROR_WANT_READ: c_int = 2;
 const SSL_ERROR_ZERO_RETURN: c_int = 6;
@@ -32,12 +22,7 @@ const SSL_OP_NO_RENEGOTIATION: u64 = 1 << 30;
 pub struct OpenSslSession {
     openssl: &'static OpenSsl,
     ssl: Pointer,
-    /// Records on their way to the kernel.
-    wire: Vec<u8>,
-    sent: usize,
-    failed: bool,
-    /// What `flush` tells once it has failed.
-    pub errno: Errno,
+    failure: Option<Failure>,
 }
 
 // SAFETY: an SSL may be used by any thread, one at a time, and a session is behind a lock.
@@ -54,132 +39,123 @@ impl OpenSslSession {
         }
         // As rustls: while a handshake is under way nothing can be sent.
         (openssl.SSL_set_options)(ssl, SSL_OP_NO_RENEGOTIATION);
-        let mut wire = Vec::new();
-        wire.try_reserve_exact(LEAST).map_err(|_| "out of memory")?;
         if (openssl.SSL_up_ref)(ssl) != 1 {
             return Err("the TLS of this connection cannot be kept".to_string());
         }
-        Ok(OpenSslSession { openssl, ssl, wire, sent: 0, failed: false, errno: libc::EIO })
+        Ok(OpenSslSession { openssl, ssl, failure: None })
     }
 
-    pub fn read(&mut self, mut wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
+    /// Gives received records to OpenSSL. False if that failed.
+    fn feed(&mut self, mut wire: &[u8]) -> bool {
         // SAFETY: the session owns the SSL for as long as it lives; slices are as long as they say.
         unsafe {
-            (self.openssl.ERR_clear_error)();
             let bio = (self.openssl.SSL_get_rbio)(self.ssl);
             while !wire.is_empty() {
                 let size = wire.len().min(c_int::MAX as usize);
                 if (self.openssl.BIO_write)(bio, wire.as_ptr().cast(), size as c_int) != size as c_int {
-                    return Err(self.error());
+                    return false;
                 }
                 wire = &wire[size..];
             }
-            loop {
-                plain.reserve(RECORD).map_err(|_| Cause::Tls("out of memory".to_string()))?;
-                let spare = plain.spare();
-                let mut size = 0;
-                let read = (self.openssl.SSL_read_ex)(self.ssl, spare.as_mut_ptr().cast(), spare.len(), &mut size);
-                if read == 1 {
-                    plain.filled(size);
-                    continue;
-                }
-                if self.pending() > ANSWERS {
-                    self.failed = true;
-                    return Err(Cause::Tls("too many answers wait to be sent".to_string()));
-                }
-                return match (self.openssl.SSL_get_error)(self.ssl, read) {
-                    SSL_ERROR_WANT_READ => Ok(false),
-                    SSL_ERROR_ZERO_RETURN => Ok(true),
-                    _ => Err(self.error()),
-                };
+        }
+        true
+    }
+
+    fn fail(&mut self) -> Step {
+        let reason = self.openssl.take_error();
+        self.failure = Some(Failure::new(reason.unwrap_or_else(|| "TLS failed without a reason".to_string())));
+        Step::Failed
+    }
+}
+
+impl Session for OpenSslSession {
+    fn state(&self) -> Option<&CommonState> {
+        None
+    }
+
+    fn is_handshaking(&self) -> bool {
+        false
+    }
+
+    fn read(&mut self, wire: &mut [u8], plain: &mut Room<'_>) -> Step {
+        // SAFETY: as in `feed`.
+        unsafe { (self.openssl.ERR_clear_error)() };
+        if self.failure.is_some() {
+            return Step::Failed;
+        }
+        if !self.feed(wire) {
+            return self.fail();
+        }
+        loop {
+            let free = plain.free();
+            if free.is_empty() {
+                return Step::Full;
             }
+            let mut size = 0;
+            // SAFETY: as in `feed`; OpenSSL writes as many bytes as it says.
+            let read = unsafe {
+                let read = (self.openssl.SSL_read_ex)(self.ssl, free.as_mut_ptr().cast(), free.len(), &mut size);
+                plain.advance(size);
+                read
+            };
+            if read == 1 {
+                continue;
+            }
+            if self.to_send() > ANSWERS {
+                self.failure = Some(Failure::new("too many answers wait to be sent"));
+                return Step::Failed;
+            }
+            // SAFETY: as in `feed`.
+            return match unsafe { (self.openssl.SSL_get_error)(self.ssl, read) } {
+                SSL_ERROR_WANT_READ => Step::Wants,
+                SSL_ERROR_ZERO_RETURN => Step::Ended,
+                _ => self.fail(),
+            };
         }
     }
 
-    /// What the writer gives, a piece at a time, is encrypted at once. If that fails, `flush` tells.
-    pub fn write(&mut self, plain: &[u8]) {
-        self.encrypt(plain);
+    fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let mut size = 0;
+        // SAFETY: as in `feed`.
+        let written = unsafe {
+            (self.openssl.ERR_clear_error)();
+            (self.openssl.SSL_write_ex)(self.ssl, plain.as_ptr().cast(), plain.len(), &mut size)
+        };
+        if written != 1 || size != plain.len() {
+            self.failure = Some(write_failure(self.openssl.take_error()));
+            return None;
+        }
+        Some(self.take(out))
     }
 
-    pub fn write_end(&mut self) {
-        if !self.failed {
-            // SAFETY: as in `read`. It only says that nothing follows from us.
+    fn write_end(&mut self) {
+        if self.failure.is_none() {
+            // SAFETY: as in `feed`.
             unsafe { (self.openssl.SSL_shutdown)(self.ssl) };
             self.openssl.take_error();
         }
     }
 
-    pub fn wants_write(&self) -> bool {
-        self.failed || self.sent < self.wire.len() || self.pending() > 0
-    }
-
-    pub fn flush(&mut self, socket: &Socket) -> Result<bool, Errno> {
-        loop {
-            while self.sent < self.wire.len() {
-                match socket.send(&self.wire[self.sent..]) {
-                    Ok(size) => self.sent += size,
-                    Err(libc::EINTR) => {}
-                    Err(errno) if would_block(errno) => return Ok(false),
-                    Err(errno) => return Err(errno),
-                }
-            }
-            if !self.take_records() {
-                return if self.failed { Err(self.errno) } else { Ok(true) };
-            }
-        }
-    }
-
-    pub fn take(&mut self, records: &mut Vec<u8>) {
-        while self.sent < self.wire.len() || self.take_records() {
-            records.extend_from_slice(&self.wire[self.sent..]);
-            self.sent = self.wire.len();
-        }
-    }
-
-    /// Records that OpenSSL has made.
-    fn pending(&self) -> usize {
-        // SAFETY: as in `read`.
+    fn to_send(&self) -> usize {
+        // SAFETY: as in `feed`.
         unsafe { (self.openssl.BIO_ctrl_pending)((self.openssl.SSL_get_wbio)(self.ssl)) }
     }
 
-    /// Takes some of them; false if there are none.
-    fn take_records(&mut self) -> bool {
-        self.wire.clear();
-        self.sent = 0;
-        let mut size = self.pending().min(PIECE);
-        if self.wire.try_reserve(size).is_err() {
-            size = size.min(self.wire.capacity());
-        }
-        // SAFETY: as in `read`; so many bytes were made room for.
-        unsafe {
+    fn take(&mut self, out: &mut [u8]) -> usize {
+        let size = out.len().min(c_int::MAX as usize) as c_int;
+        // SAFETY: as in `feed`.
+        let taken = unsafe {
             let bio = (self.openssl.SSL_get_wbio)(self.ssl);
-            let taken = (self.openssl.BIO_read)(bio, self.wire.as_mut_ptr().cast(), size as c_int);
-            self.wire.set_len(usize::try_from(taken).unwrap_or(0));
-        }
-        !self.wire.is_empty()
+            (self.openssl.BIO_read)(bio, out.as_mut_ptr().cast(), size)
+        };
+        usize::try_from(taken).unwrap_or(0)
     }
 
-    fn encrypt(&mut self, plain: &[u8]) {
-        if plain.is_empty() || self.failed {
-            return;
-        }
-        let mut size = 0;
-        // SAFETY: as in `read`. A BIO in memory takes all, or there is no memory.
-        unsafe {
-            (self.openssl.ERR_clear_error)();
-            let data = plain.as_ptr().cast::<c_void>();
-            self.failed = (self.openssl.SSL_write_ex)(self.ssl, data, plain.len(), &mut size) != 1;
-        }
-        self.failed |= size != plain.len();
-        let reason = self.openssl.take_error();
-        if self.failed {
-            self.errno = errno_of(reason.as_deref());
-        }
-    }
-
-    fn error(&mut self) -> Cause {
-        self.failed = true;
-        Cause::Tls(self.openssl.take_error().unwrap_or_else(|| "TLS failed without a reason".to_string()))
+    fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
     }
 }
 
@@ -191,10 +167,10 @@ impl Drop for OpenSslSession {
 }
 
 /// Why nothing could be encrypted. It goes to a BIO in memory, which grows, and says nothing if it cannot.
-fn errno_of(reason: Option<&str>) -> Errno {
+fn write_failure(reason: Option<String>) -> Failure {
     match reason {
-        None | Some("malloc failure" | "BUF lib") => CUT,
-        Some(_) => libc::EIO,
+        Some(reason) if reason != "malloc failure" && reason != "BUF lib" => Failure::new(reason),
+        _ => Failure::no_memory(),
     }
 }
 
@@ -204,8 +180,10 @@ mod tests {
 
     #[test]
     fn no_memory_is_told_from_other_failures() {
-        assert_eq!(errno_of(Some("malloc failure")), CUT);
-        assert_eq!(errno_of(None), CUT);
-        assert_eq!(errno_of(Some("protocol is shutdown")), libc::EIO);
+        for (reason, no_memory) in [(None, true), (Some("malloc failure"), true), (Some("protocol is shutdown"), false)]
+        {
+            let failure = write_failure(reason.map(str::to_string));
+            assert_eq!(failure == Failure::no_memory(), no_memory);
+        }
     }
 }

@@ -1,224 +1,220 @@
-//! The TLS of a connection by rustls, which is faster than OpenSSL; OpenSSL verifies for it.
+//! TLS by rustls, which is faster than OpenSSL; OpenSSL verifies for it.
+//!
+//! Records that arrive whole are decrypted where they lie, and plaintext is encrypted into the caller's memory. A session
+//! keeps an unfinished record, or an unfinished handshake message in several records: rustls wants to see that again
+//! whenever it is asked for anything.
 
-use std::io::{self, BufRead, IoSlice, Write};
-use std::sync::Arc;
-use std::time::Duration;
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::pki_types::ServerName;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus, WriteTraffic};
+use rustls::{AlertDescription, CertificateError, CommonState, Error, OtherError};
 
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, ClientConnection, CommonState, Error, OtherError,
-    SupportedCipherSuite,
-};
-
-use crate::io::buffer::Buffer;
-use crate::io::errno::{would_block, Errno, NO_MORE_RECORDS};
-use crate::io::socket::Socket;
-use crate::parts::lifecycle::Cause;
-use crate::tls::openssl::Pointer;
-use crate::tls::stream_session::RECORD;
+use crate::tls::session::{Failure, Leftover, Room, Session, Step};
+use crate::tls::stream::take_from;
 use crate::tls::tickets::Client;
-use crate::tls::verifier::{Refused, Verifier};
+use crate::tls::verifier::Refused;
 
-pub struct Settings<'s> {
-    /// An SSL_CTX, which verifies.
-    pub context: Pointer,
-    pub check_name: bool,
-    pub tls12: bool,
-    pub tls13: bool,
-    /// As they stand in a ClientHello: each after its size.
-    pub alpn: &'s [u8],
-    /// PEM of the client's certificate and of its key.
-    pub client: Option<(&'s [u8], &'s [u8])>,
-    pub keylog: bool,
-    /// See `Client::new`.
-    pub resume_for: Duration,
-}
+/// RFC 8446 section 5: type, version, size.
+const HEADER: usize = 5;
+/// Records of a handshake message that is not yet whole. rustls allows 64 KiB of content.
+const MAX_UNFINISHED: usize = 96 * 1024;
 
-impl Settings<'_> {
-    /// The error is a reason.
-    ///
-    /// # Safety
-    /// `context` is an SSL_CTX.
-    pub unsafe fn build(&self) -> Result<Client, String> {
-        let provider = Arc::new(ring::default_provider());
-        let versions: Vec<_> = [(self.tls12, &rustls::version::TLS12), (self.tls13, &rustls::version::TLS13)]
-            .into_iter()
-            .filter_map(|(wanted, version)| wanted.then_some(version))
-            .collect();
-        let verifier = Verifier::new(self.context, self.check_name, provider.clone())?;
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&versions)
-            .map_err(|error| error.to_string())?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
-        let mut config = match self.client {
-            None => builder.with_no_client_auth(),
-            Some((chain, key)) => {
-                let chain = CertificateDer::pem_slice_iter(chain)
-                    .collect::<Result<Vec<_>, _>>()
-                    .map_err(|error| format!("the client's certificate: {error}"))?;
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the client's key: {error}"))?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
-            }
-        };
-        let mut alpn = self.alpn;
-        while let Some((size, rest)) = alpn.split_first() {
-            let (protocol, rest) = rest.split_at(usize::from(*size).min(rest.len()));
-            config.alpn_protocols.push(protocol.to_vec());
-            alpn = rest;
-        }
-        if self.keylog {
-            config.key_log = Arc::new(rustls::KeyLogFile::new());
-        }
-        Ok(Client::new(config, self.resume_for))
-    }
-}
+/// The failure of a key that has encrypted as many records as it may.
+pub const NO_MORE_RECORDS: &str = "no more records can be sent with this key";
 
-/// Records that are no messages: of the handshake, and alerts.
-const OTHERS: u64 = 64;
+type Traffic<'t> = WriteTraffic<'t, ClientConnectionData>;
 
 pub struct RustlsSession {
-    connection: ClientConnection,
-    /// The ClientHello, until it is sent.
-    hello: Vec<u8>,
-    /// How many more may be sent with the one key of TLS 1.2. At its limit rustls ends the connection and takes what is
-    /// written as if it were sent; TLS 1.3 changes the key.
-    records: u64,
-    worn_out: bool,
+    pub connection: UnbufferedClientConnection,
+    /// Received, and not yet taken by rustls.
+    wire: Vec<u8>,
+    plain: Leftover,
+    /// To be sent before anything else.
+    out: Vec<u8>,
+    ended: bool,
+    failure: Option<Failure>,
 }
 
 impl RustlsSession {
     pub fn new(client: &Client, name: &str, port: u16) -> Result<Self, String> {
         let name = ServerName::try_from(name.to_string()).map_err(|error| format!("{name}: {error}"))?;
         client.connect(port, |config| {
-            let mut connection = ClientConnection::new(config, name.clone())?;
-            // Whoever sends a long message has it in memory already.
-            connection.set_buffer_limit(None);
-            let mut session = RustlsSession { connection, hello: Vec::new(), records: u64::MAX, worn_out: false };
-            let mut hello = Vec::new();
-            session.take(&mut hello);
-            let size = hello.len();
-            session.hello = hello;
+            let connection = UnbufferedClientConnection::new(config, name.clone())?;
+            let (wire, plain, out) = (Vec::new(), Leftover::default(), Vec::new());
+            let mut session = RustlsSession { connection, wire, plain, out, ended: false, failure: None };
+            session.advance(&mut [], &mut Room::new(&mut []), |_| {}); // the ClientHello
+            let size = session.to_send();
             Ok((session, size))
         })
     }
 
-    pub fn is_handshaking(&self) -> bool {
+    /// The number of bytes that the first kept record lacks, as far as that is known.
+    fn missing(&self) -> usize {
+        let whole = match self.wire.get(3..HEADER) {
+            None => HEADER,
+            Some(size) => HEADER + usize::from(size[0]) * 256 + usize::from(size[1]),
+        };
+        whole.saturating_sub(self.wire.len())
+    }
+
+    fn keep(&mut self, wire: &[u8]) {
+        if self.failure.is_none() && !self.ended {
+            self.wire.extend_from_slice(wire);
+        }
+    }
+
+    fn advance_kept(&mut self, room: &mut Room<'_>, traffic: impl FnOnce(Traffic<'_>)) {
+        let mut wire = std::mem::take(&mut self.wire);
+        let done = self.advance(&mut wire, room, traffic);
+        if done < wire.len() && self.failure.is_none() && !self.ended {
+            wire.drain(..done);
+            self.wire = wire;
+        }
+    }
+
+    /// Lets rustls work on `wire`. Returns how many bytes of it are done with.
+    ///
+    /// `traffic` is called at most once, and not before the handshake is over.
+    fn advance(&mut self, wire: &mut [u8], room: &mut Room<'_>, traffic: impl FnOnce(Traffic<'_>)) -> usize {
+        let mut done = 0;
+        while self.failure.is_none() {
+            let UnbufferedStatus { discard, state } = self.connection.process_tls_records(&mut wire[done..]);
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut records)) => {
+                    while let Some(Ok(record)) = records.next_record() {
+                        self.plain.give(record.payload, room);
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(record)) => append(&mut self.out, record),
+                Ok(ConnectionState::TransmitTlsData(sent)) => sent.done(),
+                Ok(ConnectionState::PeerClosed) => self.ended = true,
+                Ok(ConnectionState::WriteTraffic(state)) => {
+                    traffic(state);
+                    return done + discard;
+                }
+                Ok(_) => return done + discard,
+                Err(error) => {
+                    self.failure = Some(failure(error));
+                    self.take_alert(&mut wire[done..]);
+                }
+            }
+            done += discard;
+        }
+        done
+    }
+
+    /// Takes the alert about a failure. rustls gives it before it reads the failing record again.
+    fn take_alert(&mut self, wire: &mut [u8]) {
+        while self.connection.wants_write() {
+            match self.connection.process_tls_records(wire).state {
+                Ok(ConnectionState::EncodeTlsData(record)) => append(&mut self.out, record),
+                _ => return,
+            }
+        }
+    }
+
+    fn step(&self) -> Step {
+        if !self.plain.is_empty() {
+            Step::Full
+        } else if self.failure.is_some() {
+            Step::Failed
+        } else if self.ended {
+            Step::Ended
+        } else {
+            Step::Wants
+        }
+    }
+}
+
+impl Session for RustlsSession {
+    fn state(&self) -> Option<&CommonState> {
+        Some(&self.connection)
+    }
+
+    fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    pub fn read(&mut self, mut wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
-        while !wire.is_empty() {
-            // It copies at most one record, and none after the end.
-            match self.connection.read_tls(&mut wire) {
-                Ok(0) => return Ok(true),
-                Ok(_) => {}
-                Err(error) => return Err(Cause::Tls(error.to_string())),
+    fn read(&mut self, mut wire: &mut [u8], plain: &mut Room<'_>) -> Step {
+        self.plain.give_rest(plain);
+        if !self.wire.is_empty() && !wire.is_empty() {
+            // No more is copied than completes the record.
+            while !wire.is_empty() && self.missing() > 0 {
+                let (first, rest) = wire.split_at_mut(self.missing().min(wire.len()));
+                self.wire.extend_from_slice(first);
+                wire = rest;
             }
-            let processed = self.connection.process_new_packets();
-            // Before an error there may have been something.
-            if !matches!(&processed, Ok(state) if state.plaintext_bytes_to_read() == 0) {
-                let mut reader = self.connection.reader();
-                while let Ok(chunk) = reader.fill_buf() {
-                    if chunk.is_empty() {
-                        break;
-                    }
-                    plain.append(chunk).map_err(|_| Cause::Tls("out of memory".to_string()))?;
-                    let size = chunk.len();
-                    reader.consume(size);
-                }
+            if self.missing() == 0 {
+                self.advance_kept(plain, |_| {});
             }
-            if processed.map_err(cause)?.peer_has_closed() {
-                return Ok(true);
+            if !self.wire.is_empty() && !wire.is_empty() {
+                self.wire.extend_from_slice(wire);
+                wire = &mut [];
+                self.advance_kept(plain, |_| {});
             }
         }
-        Ok(false)
+        if !wire.is_empty() {
+            let done = self.advance(wire, plain, |_| {});
+            self.keep(&wire[done..]);
+        }
+        if self.wire.len() > MAX_UNFINISHED {
+            self.failure = Some(Failure::new("handshake message in too many records"));
+        }
+        self.step()
     }
 
-    pub fn state(&self) -> &CommonState {
-        &self.connection
+    // TLS 1.2 allows 16 million records with a key for AES. TLS 1.3 changes the key before that.
+    fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
+        let mut written = None;
+        self.advance_kept(&mut Room::new(&mut []), |mut traffic| written = traffic.encrypt(plain, out).ok());
+        if written.is_none() && self.failure.is_none() {
+            self.failure = Some(Failure::new(NO_MORE_RECORDS));
+            self.take_alert(&mut []);
+        }
+        written
     }
 
-    /// What is too much is not sent, and `flush` tells.
-    pub fn write(&mut self, plain: &[u8]) {
-        if self.records == u64::MAX {
-            self.records = records_of(&self.connection);
-        }
-        let records = plain.len().div_ceil(RECORD) as u64;
-        self.worn_out |= records > self.records;
-        if self.worn_out {
-            self.connection.send_close_notify();
-            return;
-        }
-        self.records -= records;
-        // It only fills buffers, which have no limit.
-        let _ = self.connection.writer().write_all(plain);
+    fn write_end(&mut self) {
+        let mut alert = [0; 128];
+        let mut size = 0;
+        self.advance_kept(&mut Room::new(&mut []), |mut traffic| {
+            size = traffic.queue_close_notify(&mut alert).unwrap_or(0);
+        });
+        self.out.extend_from_slice(&alert[..size]);
     }
 
-    pub fn write_end(&mut self) {
-        self.connection.send_close_notify();
+    fn to_send(&self) -> usize {
+        self.out.len()
     }
 
-    pub fn wants_write(&self) -> bool {
-        self.connection.wants_write() || self.worn_out || !self.hello.is_empty()
+    fn take(&mut self, out: &mut [u8]) -> usize {
+        take_from(&mut self.out, out)
     }
 
-    pub fn take(&mut self, records: &mut Vec<u8>) {
-        records.append(&mut self.hello);
-        while self.connection.wants_write() {
-            // A Vec takes all.
-            if self.connection.write_tls(records).is_err() {
-                return;
-            }
-        }
-    }
-
-    pub fn flush(&mut self, socket: &Socket) -> Result<bool, Errno> {
-        while !self.hello.is_empty() {
-            match socket.send(&self.hello) {
-                Ok(size) => drop(self.hello.drain(..size)),
-                Err(errno) if would_block(errno) => return Ok(false),
-                Err(errno) => return Err(errno),
-            }
-        }
-        let mut sink = Sink { socket, errno: 0 };
-        while self.connection.wants_write() {
-            if self.connection.write_tls(&mut sink).is_err() {
-                return if would_block(sink.errno) { Ok(false) } else { Err(sink.errno) };
-            }
-        }
-        if self.worn_out {
-            return Err(NO_MORE_RECORDS);
-        }
-        Ok(true)
+    fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
     }
 }
 
-/// How many records may be sent after the handshake.
-fn records_of(connection: &CommonState) -> u64 {
-    match connection.negotiated_cipher_suite() {
-        Some(SupportedCipherSuite::Tls12(suite)) => suite.common.confidentiality_limit.saturating_sub(OTHERS),
-        _ => u64::MAX - 1,
+fn append(out: &mut Vec<u8>, mut record: EncodeTlsData<'_, ClientConnectionData>) {
+    if let Err(EncodeError::InsufficientSize(wanted)) = record.encode(&mut []) {
+        let start = out.len();
+        out.resize(start + wanted.required_size, 0);
+        let _ = record.encode(&mut out[start..]);
     }
 }
 
-pub fn no_more_records() -> Cause {
-    Cause::Tls("no more records can be sent with this key".to_string())
-}
-
-pub fn cause(error: Error) -> Cause {
+fn failure(error: Error) -> Failure {
     if let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = &error {
         if let Some(Refused { code, message }) = other.downcast_ref() {
-            return Cause::Certificate { code: *code, message: message.clone() };
+            return Failure { certificate: Some(*code), message: message.clone() };
         }
     }
     match error {
-        // What the verifier accepted, and rustls does not.
-        Error::InvalidCertificate(_) => Cause::Certificate { code: 1, message: error.to_string() },
-        Error::AlertReceived(alert) => Cause::Tls(in_openssl_s_words(alert)),
-        _ => Cause::Tls(error.to_string()),
+        // OpenSSL accepted it, and rustls does not.
+        Error::InvalidCertificate(_) => Failure { certificate: Some(1), message: error.to_string() },
+        Error::AlertReceived(alert) => Failure::new(in_openssl_s_words(alert)),
+        _ => Failure::new(error.to_string()),
     }
 }
 
@@ -239,32 +235,4 @@ fn in_openssl_s_words(alert: AlertDescription) -> String {
         words.push(letter.to_ascii_lowercase());
     }
     words
-}
-
-/// The socket as rustls wants it, which keeps the errno.
-struct Sink<'s> {
-    socket: &'s Socket,
-    errno: Errno,
-}
-
-impl Write for Sink<'_> {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(data)])
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        // Most often there is one record, and send(2) is cheaper than sendmsg(2).
-        let sent = match slices {
-            [slice] => self.socket.send(slice),
-            _ => self.socket.send_vectored(slices),
-        };
-        sent.map_err(|errno| {
-            self.errno = errno;
-            io::Error::from_raw_os_error(errno)
-        })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

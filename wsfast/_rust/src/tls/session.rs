@@ -1,127 +1,153 @@
-//! The TLS of one connection: by rustls, or by OpenSSL for whoever has an ssl.SSLContext.
+//! TLS with one peer, without input or output: takes received records, and makes the records to send.
+//!
+//! The caller may hold locks, because no Python runs here.
+
+use std::fmt;
+use std::mem::MaybeUninit;
 
 use rustls::CommonState;
 
-use crate::io::buffer::Buffer;
-use crate::io::errno::{Errno, NO_MORE_RECORDS};
-use crate::io::socket::Socket;
-use crate::parts::lifecycle::Cause;
-use crate::tls::nested_session::NestedSession;
-use crate::tls::openssl::Pointer;
-use crate::tls::openssl_session::OpenSslSession;
-use crate::tls::rustls_session::RustlsSession;
-use crate::tls::tickets::Client;
+/// The plaintext of a record, at most (RFC 8446 section 5.1).
+pub const RECORD: usize = 16 * 1024;
 
-/// It does no input, and output only in `flush`. Whoever uses it may hold locks: no Python runs in it.
-#[allow(clippy::large_enum_variant)] // there is one for each connection, and a Box would be one more step to the keys
-pub enum Session {
-    Rustls(RustlsSession),
-    OpenSsl(OpenSslSession),
-    Nested(Box<NestedSession>),
-    /// While another one is made of it.
-    Empty,
+/// The room that `Session::write` needs beyond the plaintext: a header, a nonce and a tag for each record, and a KeyUpdate.
+pub fn overhead(size: usize) -> usize {
+    (size / RECORD + 1) * 32 + 64
 }
 
-impl Session {
-    pub fn new(client: &Client, name: &str, port: u16) -> Result<Self, String> {
-        RustlsSession::new(client, name, port).map(Session::Rustls)
+/// Why TLS has failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// In OpenSSL's words.
+    pub message: String,
+    /// OpenSSL's code, if it refused a certificate.
+    pub certificate: Option<i32>,
+}
+
+impl Failure {
+    pub fn no_memory() -> Self {
+        Failure::new("out of memory")
+    }
+
+    pub fn new(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), certificate: None }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The result of reading.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// More must be received.
+    Wants,
+    /// There is more plaintext than room.
+    Full,
+    /// The peer said that nothing follows.
+    Ended,
+    /// See `Session::failure`.
+    Failed,
+    /// The proxy said that nothing follows, and the server did not.
+    Cut,
+}
+
+pub trait Session: Send {
+    /// The parameters that rustls has negotiated; None for OpenSSL, which Python asks itself.
+    fn state(&self) -> Option<&CommonState>;
+
+    fn is_handshaking(&self) -> bool;
+
+    /// Takes all of `wire`, overwrites it, and puts the plaintext into `plain`.
+    fn read(&mut self, wire: &mut [u8], plain: &mut Room<'_>) -> Step;
+
+    /// Encrypts into `out`, behind the bytes that `take` gives. None if that failed: what `take` gives then tells the peer that
+    /// nothing follows.
+    fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize>;
+
+    /// Tells the peer that nothing follows.
+    fn write_end(&mut self);
+
+    /// The number of bytes to send before the next `write`.
+    fn to_send(&self) -> usize;
+
+    /// Moves these bytes, as many as fit, into `out`.
+    fn take(&mut self, out: &mut [u8]) -> usize;
+
+    fn failure(&self) -> Option<&Failure>;
+}
+
+/// Memory of the caller, for plaintext.
+pub struct Room<'p> {
+    memory: &'p mut [MaybeUninit<u8>],
+    filled: usize,
+}
+
+impl<'p> Room<'p> {
+    pub fn new(memory: &'p mut [MaybeUninit<u8>]) -> Self {
+        Room { memory, filled: 0 }
+    }
+
+    /// Appends as much of `plain` as fits, and returns how much that is.
+    pub fn put(&mut self, plain: &[u8]) -> usize {
+        let free = self.free();
+        let size = plain.len().min(free.len());
+        // SAFETY: both have so many bytes, and the room is nobody else's.
+        unsafe { std::ptr::copy_nonoverlapping(plain.as_ptr(), free.as_mut_ptr().cast(), size) };
+        self.filled += size;
+        size
+    }
+
+    pub fn free(&mut self) -> &mut [MaybeUninit<u8>] {
+        &mut self.memory[self.filled..]
     }
 
     /// # Safety
-    /// As for OpenSslSession.
-    pub unsafe fn adopt(ssl: Pointer, context: Pointer) -> Result<Self, String> {
-        OpenSslSession::new(ssl, context).map(Session::OpenSsl)
+    /// The first `size` bytes of `free` are written.
+    pub unsafe fn advance(&mut self, size: usize) {
+        self.filled += size;
     }
 
-    /// Makes this the outer one of two.
-    pub fn nest(&mut self, inner: Session) {
-        // What stands here meanwhile does nothing: the session is replaced under its lock.
-        let outer = std::mem::replace(self, Session::Empty);
-        *self = Session::Nested(Box::new(NestedSession::new(outer, inner)));
+    /// How many bytes are written.
+    pub fn filled(&self) -> usize {
+        self.filled
+    }
+}
+
+/// Plaintext that had no room.
+#[derive(Default)]
+pub struct Leftover {
+    plain: Vec<u8>,
+    from: usize,
+}
+
+impl Leftover {
+    pub fn is_empty(&self) -> bool {
+        self.plain.is_empty()
     }
 
-    /// Appends the records that are to be sent, instead of sending them.
-    pub fn take(&mut self, records: &mut Vec<u8>) {
-        match self {
-            Session::Rustls(session) => session.take(records),
-            Session::OpenSsl(session) => session.take(records),
-            Session::Nested(_) | Session::Empty => {}
+    /// Puts `plain` into `room`, behind what is left over. The rest is left over.
+    pub fn give(&mut self, plain: &[u8], room: &mut Room<'_>) {
+        let taken = if self.is_empty() { room.put(plain) } else { 0 };
+        self.plain.extend_from_slice(&plain[taken..]);
+    }
+
+    /// Puts what is left over into `room`.
+    pub fn give_rest(&mut self, room: &mut Room<'_>) {
+        if !self.is_empty() {
+            self.from += room.put(&self.plain[self.from..]);
+            if self.from == self.plain.len() {
+                *self = Leftover::default();
+            }
         }
     }
 
-    /// What was agreed with the server, if rustls did.
-    pub fn state(&self) -> Option<&CommonState> {
-        match self {
-            Session::Rustls(session) => Some(session.state()),
-            Session::Nested(session) => session.state(),
-            Session::OpenSsl(_) | Session::Empty => None,
-        }
-    }
-
-    /// Why it cannot send, if it cannot.
-    pub fn errno(&self) -> Errno {
-        match self {
-            Session::Rustls(_) => NO_MORE_RECORDS,
-            Session::OpenSsl(session) => session.errno,
-            Session::Nested(_) | Session::Empty => libc::EIO,
-        }
-    }
-
-    pub fn is_handshaking(&self) -> bool {
-        match self {
-            Session::Rustls(session) => session.is_handshaking(),
-            Session::OpenSsl(_) => false,
-            Session::Nested(session) => session.is_handshaking(),
-            Session::Empty => false,
-        }
-    }
-
-    /// Takes what was received, and appends what it says. True at the end: the peer said that nothing follows.
-    pub fn read(&mut self, wire: &[u8], plain: &mut Buffer) -> Result<bool, Cause> {
-        match self {
-            Session::Rustls(session) => session.read(wire, plain),
-            Session::OpenSsl(session) => session.read(wire, plain),
-            Session::Nested(session) => session.read(wire, plain),
-            Session::Empty => Ok(true),
-        }
-    }
-
-    /// Encrypts; `flush` sends.
-    pub fn write(&mut self, plain: &[u8]) {
-        match self {
-            Session::Rustls(session) => session.write(plain),
-            Session::OpenSsl(session) => session.write(plain),
-            Session::Nested(session) => session.write(plain),
-            Session::Empty => {}
-        }
-    }
-
-    pub fn write_end(&mut self) {
-        match self {
-            Session::Rustls(session) => session.write_end(),
-            Session::OpenSsl(session) => session.write_end(),
-            Session::Nested(session) => session.write_end(),
-            Session::Empty => {}
-        }
-    }
-
-    /// Is there something that was not sent?
-    pub fn wants_write(&self) -> bool {
-        match self {
-            Session::Rustls(session) => session.wants_write(),
-            Session::OpenSsl(session) => session.wants_write(),
-            Session::Nested(session) => session.wants_write(),
-            Session::Empty => false,
-        }
-    }
-
-    /// Sends what the kernel takes; true if that was all.
-    pub fn flush(&mut self, socket: &Socket) -> Result<bool, Errno> {
-        match self {
-            Session::Rustls(session) => session.flush(socket),
-            Session::OpenSsl(session) => session.flush(socket),
-            Session::Nested(session) => session.flush(socket),
-            Session::Empty => Ok(true),
-        }
+    /// Puts `plain` before what is left over.
+    pub fn put_back(&mut self, plain: &[u8]) {
+        self.plain.splice(..self.from, plain.iter().copied());
+        self.from = 0;
     }
 }

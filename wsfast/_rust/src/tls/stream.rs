@@ -1,66 +1,106 @@
-//! TLS for a caller with a socket of its own: with the server, perhaps within that of an https proxy.
+//! The TLS of a connection: with the server, perhaps within the TLS with an https proxy.
 
-use crate::parts::lifecycle::Cause;
-use crate::tls::stream_session::{overhead, Step, StreamSession};
-use crate::tls::tickets::Client;
+use crate::tls::session::{overhead, Failure, Leftover, Room, Session, Step};
 
-/// Plaintext of the outer session that is handed to the inner one at once.
+/// Plaintext of the proxy's session that is handed to the server's at once.
 const PIECE: usize = 16 * 1024;
 
 pub struct Stream {
     /// With the server.
-    pub session: StreamSession,
-    /// With the proxy. It gets the records of `session` at once.
-    outer: Option<Box<StreamSession>>,
+    pub session: Box<dyn Session>,
+    proxy: Option<Proxy>,
+    /// The next `read` gives this first.
+    back: Leftover,
+    failure: Option<Failure>,
+}
+
+/// The TLS with a proxy, which carries that with the server.
+struct Proxy {
+    session: Box<dyn Session>,
+    /// The server's records in the proxy's, to be sent.
+    out: Vec<u8>,
 }
 
 impl Stream {
-    pub fn new(client: &Client, name: &str, port: u16) -> Result<Self, String> {
-        Ok(Stream { session: StreamSession::new(client, name, port)?, outer: None })
+    pub fn new(session: impl Session + 'static) -> Self {
+        Stream { session: Box::new(session), proxy: None, back: Leftover::default(), failure: None }
     }
 
-    /// Makes `outer`, whose handshake is done, carry this one.
-    pub fn nest(&mut self, outer: StreamSession) {
-        self.outer = Some(Box::new(outer));
+    /// Makes this stream, whose handshake is done, carry that of `inner`.
+    pub fn carry(&mut self, inner: Stream) {
+        let session = std::mem::replace(&mut self.session, inner.session);
+        self.proxy = Some(Proxy { session, out: Vec::new() });
         self.wrap();
     }
 
     pub fn to_send(&self) -> usize {
-        self.outer.as_ref().map_or(self.session.to_send(), |outer| outer.to_send())
+        match &self.proxy {
+            None => self.session.to_send(),
+            Some(proxy) => proxy.out.len() + proxy.session.to_send(),
+        }
     }
 
     pub fn take(&mut self, out: &mut [u8]) -> usize {
-        match &mut self.outer {
+        match &mut self.proxy {
             None => self.session.take(out),
-            Some(outer) => outer.take(out),
+            Some(proxy) => {
+                let size = take_from(&mut proxy.out, out);
+                size + proxy.session.take(&mut out[size..])
+            }
         }
     }
 
-    pub fn read(&mut self, wire: &mut [u8], plain: &mut [u8]) -> (usize, Step) {
-        let Some(outer) = &mut self.outer else { return self.session.read(wire, plain) };
-        let mut records = Vec::new();
-        let mut step = Step::Full;
-        let mut rest = Some(wire);
-        while step == Step::Full {
-            let start = records.len();
-            records.resize(start + PIECE, 0);
-            let size;
-            (size, step) = outer.read(rest.take().unwrap_or_default(), &mut records[start..]);
-            records.truncate(start + size);
+    /// As `Session::read`.
+    pub fn read(&mut self, wire: &mut [u8], plain: &mut Room<'_>) -> Step {
+        self.back.give_rest(plain);
+        let step = match &self.proxy {
+            None => self.session.read(wire, plain),
+            Some(_) => self.read_through_proxy(wire, plain),
+        };
+        if !self.back.is_empty() {
+            Step::Full
+        } else if self.failure.is_some() {
+            Step::Failed
+        } else {
+            step
         }
-        let (filled, inner) = self.session.read(&mut records, plain);
+    }
+
+    fn read_through_proxy(&mut self, wire: &mut [u8], plain: &mut Room<'_>) -> Step {
+        let Some(proxy) = &mut self.proxy else { return Step::Wants };
+        let (mut wire, mut records, mut step) = (wire, Vec::<u8>::new(), Step::Full);
+        while step == Step::Full {
+            if records.try_reserve(PIECE).is_err() {
+                self.fail(Failure::no_memory());
+                return Step::Failed;
+            }
+            let mut room = Room::new(records.spare_capacity_mut());
+            step = proxy.session.read(wire, &mut room);
+            let size = room.filled();
+            // SAFETY: so many bytes behind the others are written.
+            unsafe { records.set_len(records.len() + size) };
+            wire = &mut [];
+        }
+        let inner = self.session.read(&mut records, plain);
         self.wrap();
         match (inner, step) {
-            (Step::Wants, Step::Ended) => (filled, Step::Cut),
-            (Step::Wants, _) => (filled, step),
-            _ => (filled, inner),
+            (Step::Wants, Step::Ended) => Step::Cut,
+            (Step::Wants, _) => step,
+            _ => inner,
         }
     }
 
+    /// The next `read` gives these bytes first.
+    pub fn put_back(&mut self, plain: &[u8]) {
+        self.back.put_back(plain);
+    }
+
+    /// As `Session::write`. Within TLS `out` needs twice the overhead.
     pub fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
-        let Some(outer) = &mut self.outer else { return self.session.write(plain, out) };
+        let Some(proxy) = &mut self.proxy else { return self.session.write(plain, out) };
         let mut records = vec![0; plain.len() + overhead(plain.len())];
-        let written = self.session.write(plain, &mut records).and_then(|size| outer.write(&records[..size], out));
+        let written = self.session.write(plain, &mut records);
+        let written = written.and_then(|size| proxy.session.write(&records[..size], out));
         self.wrap();
         written
     }
@@ -68,21 +108,44 @@ impl Stream {
     pub fn write_end(&mut self) {
         self.session.write_end();
         self.wrap();
-        if let Some(outer) = &mut self.outer {
-            outer.write_end();
+        if let Some(proxy) = &mut self.proxy {
+            proxy.session.write_end();
         }
     }
 
-    pub fn failed(&self) -> Option<&Cause> {
-        self.session.failed.as_ref().or(self.outer.as_ref().and_then(|outer| outer.failed.as_ref()))
+    pub fn failure(&self) -> Option<&Failure> {
+        let proxy = || self.proxy.as_ref().and_then(|proxy| proxy.session.failure());
+        self.failure.as_ref().or_else(|| self.session.failure()).or_else(proxy)
     }
 
-    /// Hands the records of the inner session to the outer one.
+    /// For a failure outside the sessions.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+    }
+
+    /// Hands the records of the server's session to the proxy's.
     fn wrap(&mut self) {
-        if let Some(outer) = &mut self.outer {
-            let mut records = vec![0; self.session.to_send()];
-            self.session.take(&mut records);
-            outer.queue(&records);
+        let Some(Proxy { session: proxy, out }) = &mut self.proxy else { return };
+        let mut records = vec![0; self.session.to_send()];
+        if records.is_empty() {
+            return;
         }
+        self.session.take(&mut records);
+        let mut end = out.len();
+        out.resize(end + proxy.to_send() + records.len() + overhead(records.len()), 0);
+        end += proxy.take(&mut out[end..]);
+        end += proxy.write(&records, &mut out[end..]).unwrap_or(0);
+        out.truncate(end);
     }
+}
+
+/// Moves the first bytes, as many as fit.
+pub fn take_from(bytes: &mut Vec<u8>, out: &mut [u8]) -> usize {
+    let size = bytes.len().min(out.len());
+    out[..size].copy_from_slice(&bytes[..size]);
+    bytes.drain(..size);
+    if bytes.is_empty() {
+        *bytes = Vec::new(); // it is needed again once in a year
+    }
+    size
 }

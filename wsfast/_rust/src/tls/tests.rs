@@ -12,12 +12,12 @@ use rustls::{CipherSuiteCommon, SupportedCipherSuite, SupportedProtocolVersion, 
 use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, ServerConnection, SignatureScheme};
 
 use crate::io::buffer::Buffer;
-use crate::io::errno::NO_MORE_RECORDS;
+use crate::io::errno::TLS_FAILED;
 use crate::io::socket::Socket;
-use crate::parts::lifecycle::Cause;
-use crate::tls::rustls_session::{no_more_records, RustlsSession};
+use crate::tls::channel::Channel;
+use crate::tls::rustls_session::{RustlsSession, NO_MORE_RECORDS};
+use crate::tls::session::{overhead, Failure, Room, Step};
 use crate::tls::stream::Stream;
-use crate::tls::stream_session::{overhead, Step, StreamSession};
 use crate::tls::tickets::Client;
 
 const TLS12: &SupportedProtocolVersion = &rustls::version::TLS12;
@@ -153,33 +153,50 @@ impl Server {
     }
 }
 
-fn sent_by(stream: &mut StreamSession) -> Vec<u8> {
+fn sent_by(stream: &mut Stream) -> Vec<u8> {
     let mut wire = vec![0; stream.to_send()];
     assert_eq!(stream.take(&mut wire), wire.len());
     wire
 }
 
+fn session(client: &Client) -> RustlsSession {
+    RustlsSession::new(client, "server.example", 1).unwrap()
+}
+
+fn stream_of(client: &Client) -> Stream {
+    Stream::new(session(client))
+}
+
+/// Reads into `plain`; how much, and what comes next.
+fn fill(stream: &mut Stream, wire: &mut [u8], plain: &mut [u8]) -> (usize, Step) {
+    // SAFETY: the session only writes.
+    let memory = unsafe { std::slice::from_raw_parts_mut(plain.as_mut_ptr().cast(), plain.len()) };
+    let mut room = Room::new(memory);
+    let step = stream.read(wire, &mut room);
+    (room.filled(), step)
+}
+
 /// A stream and its server, after the handshake.
-fn pair_with(version: &'static SupportedProtocolVersion, records: u64) -> (StreamSession, Server) {
-    let mut stream = StreamSession::new(&client(version, records), "server.example", 1).unwrap();
+fn pair_with(version: &'static SupportedProtocolVersion, records: u64) -> (Stream, Server) {
+    let mut stream = stream_of(&client(version, records));
     let mut server = Server::new();
-    while stream.connection.is_handshaking() || server.0.is_handshaking() {
+    while stream.session.is_handshaking() || server.0.is_handshaking() {
         server.read(&sent_by(&mut stream)).unwrap();
-        stream.read(&mut server.take(), &mut []);
-        assert_eq!(stream.failed, None);
+        fill(&mut stream, &mut server.take(), &mut []);
+        assert_eq!(stream.failure(), None);
     }
-    stream.read(&mut server.take(), &mut []); // tickets
+    fill(&mut stream, &mut server.take(), &mut []); // tickets
     (stream, server)
 }
 
-fn pair(version: &'static SupportedProtocolVersion) -> (StreamSession, Server) {
+fn pair(version: &'static SupportedProtocolVersion) -> (Stream, Server) {
     pair_with(version, u64::MAX)
 }
 
-fn read(stream: &mut StreamSession, mut wire: Vec<u8>) -> (Vec<u8>, Step) {
+fn read(stream: &mut Stream, mut wire: Vec<u8>) -> (Vec<u8>, Step) {
     let (mut got, mut plain) = (Vec::new(), vec![0; 100_000]);
     loop {
-        let (size, step) = stream.read(&mut wire, &mut plain);
+        let (size, step) = fill(stream, &mut wire, &mut plain);
         got.extend_from_slice(&plain[..size]);
         if step != Step::Full {
             return (got, step);
@@ -188,7 +205,7 @@ fn read(stream: &mut StreamSession, mut wire: Vec<u8>) -> (Vec<u8>, Step) {
     }
 }
 
-fn write(stream: &mut StreamSession, plain: &[u8]) -> Option<Vec<u8>> {
+fn write(stream: &mut Stream, plain: &[u8]) -> Option<Vec<u8>> {
     let mut wire = vec![0; plain.len() + overhead(plain.len())];
     let size = stream.write(plain, &mut wire)?;
     wire.truncate(size);
@@ -224,7 +241,7 @@ fn what_has_no_room_is_kept_and_comes_first() {
     let mut wire = server.records(&plain);
     let (mut got, mut room) = (Vec::new(), [0; 999]);
     loop {
-        let (size, step) = stream.read(&mut wire, &mut room);
+        let (size, step) = fill(&mut stream, &mut wire, &mut room);
         got.extend_from_slice(&room[..size]);
         wire = if got.len() == 999 { server.records(b"later") } else { Vec::new() };
         if step == Step::Wants {
@@ -252,7 +269,7 @@ fn what_is_no_record_fails_for_good_behind_what_came_before() {
             let (mut stream, mut server) = pair(version);
             let wire = [server.records(b"good"), wrong.to_vec()].concat();
             assert_eq!(read(&mut stream, wire), (b"good".to_vec(), Step::Failed));
-            assert!(matches!(stream.failed, Some(Cause::Tls(_))));
+            assert!(stream.failure().is_some());
             let alert = sent_by(&mut stream);
             assert!(matches!(server.read(&alert), Err(Error::AlertReceived(_))), "{wrong:?}");
             assert_eq!(read(&mut stream, vec![0; 100]), (Vec::new(), Step::Failed));
@@ -280,8 +297,8 @@ fn an_alert_is_told() {
         let (mut stream, mut server) = pair(version);
         assert!(server.read(&[9; 99]).is_err());
         assert_eq!(read(&mut stream, server.take()), (Vec::new(), Step::Failed));
-        let Some(Cause::Tls(told)) = &stream.failed else { panic!() };
-        assert!(told.contains("alert"), "{told}");
+        let failure = stream.failure().unwrap();
+        assert!(failure.message.contains("alert"), "{failure}");
     }
 }
 
@@ -324,15 +341,14 @@ fn nested(
     outer: &'static SupportedProtocolVersion,
     inner: &'static SupportedProtocolVersion,
 ) -> (Stream, Server, Server) {
-    let (carrier, mut proxy) = pair(outer);
-    let mut stream = Stream::new(&client(inner, u64::MAX), "server.example", 1).unwrap();
-    stream.nest(carrier);
+    let (mut stream, mut proxy) = pair(outer);
+    stream.carry(stream_of(&client(inner, u64::MAX)));
     let mut server = Server::new();
-    while stream.session.connection.is_handshaking() || server.0.is_handshaking() {
+    while stream.session.is_handshaking() || server.0.is_handshaking() {
         server.read(&said(&mut stream, &mut proxy).0).unwrap();
         let mut wire = proxy.records(&server.take());
-        stream.read(&mut wire, &mut []);
-        assert_eq!(stream.failed(), None);
+        fill(&mut stream, &mut wire, &mut []);
+        assert_eq!(stream.failure(), None);
     }
     (stream, proxy, server)
 }
@@ -359,7 +375,7 @@ fn tls_within_tls() {
             let (mut piece, mut step) = (piece.to_vec(), Step::Full);
             while step == Step::Full {
                 let size;
-                (size, step) = stream.read(&mut piece, &mut room);
+                (size, step) = fill(&mut stream, &mut piece, &mut room);
                 got.extend_from_slice(&room[..size]);
                 piece.clear();
             }
@@ -371,7 +387,7 @@ fn tls_within_tls() {
         let (records, ended) = said(&mut stream, &mut proxy);
         assert!(ended && server.read(&records).unwrap().1, "both are told");
         let mut wire = [proxy.records(&server.end()), proxy.end()].concat();
-        assert_eq!(stream.read(&mut wire, &mut room), (0, Step::Ended));
+        assert_eq!(fill(&mut stream, &mut wire, &mut room), (0, Step::Ended));
     }
 }
 
@@ -380,17 +396,17 @@ fn a_proxy_that_ends_or_breaks_tls_is_no_end_of_the_server() {
     let (mut stream, mut proxy, mut server) = nested(TLS13, TLS13);
     let mut room = [0; 100];
     let mut wire = [proxy.records(&server.records(b"last")), proxy.end()].concat();
-    assert_eq!(stream.read(&mut wire, &mut room), (4, Step::Cut));
-    assert_eq!(stream.failed(), None);
+    assert_eq!(fill(&mut stream, &mut wire, &mut room), (4, Step::Cut));
+    assert_eq!(stream.failure(), None);
 
     let (mut stream, mut proxy, mut server) = nested(TLS13, TLS13);
     let mut wire = [proxy.records(&server.records(b"last")), vec![9; 99]].concat();
-    assert_eq!(stream.read(&mut wire, &mut room), (4, Step::Failed));
-    assert!(matches!(stream.failed(), Some(Cause::Tls(_))));
+    assert_eq!(fill(&mut stream, &mut wire, &mut room), (4, Step::Failed));
+    assert!(stream.failure().is_some());
 
     let (mut stream, mut proxy, _server) = nested(TLS13, TLS13);
     let mut wire = proxy.records(&[9; 99]);
-    assert_eq!(stream.read(&mut wire, &mut room), (0, Step::Failed));
+    assert_eq!(fill(&mut stream, &mut wire, &mut room), (0, Step::Failed));
     let (alert, _) = said(&mut stream, &mut proxy);
     assert_eq!(alert[0], 0x17, "the server is told");
 }
@@ -399,8 +415,8 @@ fn a_proxy_that_ends_or_breaks_tls_is_no_end_of_the_server() {
 fn what_is_put_back_comes_first() {
     let (mut stream, mut server) = pair(TLS13);
     let mut room = [0; 2];
-    assert_eq!(stream.read(&mut server.records(b"abcdefgh"), &mut room), (2, Step::Full));
-    assert_eq!(stream.read(&mut [], &mut room), (2, Step::Full));
+    assert_eq!(fill(&mut stream, &mut server.records(b"abcdefgh"), &mut room), (2, Step::Full));
+    assert_eq!(fill(&mut stream, &mut [], &mut room), (2, Step::Full));
     stream.put_back(&room[1..]);
     assert_eq!(read(&mut stream, server.records(b"ij")), (b"defghij".to_vec(), Step::Wants));
 }
@@ -424,7 +440,7 @@ fn keys_wear_out() {
     let sent =
         (0..1000).take_while(|_| write(&mut stream, b"x").is_some_and(|wire| server.read(&wire).is_ok())).count();
     assert!((90..100).contains(&sent), "{sent}");
-    assert_eq!(stream.failed, Some(no_more_records()));
+    assert_eq!(stream.failure(), Some(&Failure::new(NO_MORE_RECORDS)));
     assert_eq!(server.read(&sent_by(&mut stream)), Ok((Vec::new(), true)), "the server is told");
 }
 
@@ -434,29 +450,30 @@ fn keys_of_the_blocking_client_wear_out() {
     for (version, most) in [(TLS12, 200), (TLS13, 1000)] {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let socket = Socket::new(ours.into_raw_fd());
-        let mut session = RustlsSession::new(&client(version, 200), "server.example", 1).unwrap();
+        let mut channel = Channel::new(session(&client(version, 200)));
         let mut server = Server::new();
         let (mut wire, mut plain) = ([0; 20_000], Buffer::new());
-        while session.is_handshaking() || server.0.is_handshaking() {
-            session.flush(&socket).unwrap();
+        while channel.is_handshaking() || server.0.is_handshaking() {
+            channel.flush(&socket).unwrap();
             let size = theirs.read(&mut wire).unwrap();
             server.read(&wire[..size]).unwrap();
-            session.read(&server.take(), &mut plain).unwrap();
+            channel.read(&mut server.take(), &mut plain).unwrap();
         }
-        session.flush(&socket).unwrap();
+        channel.flush(&socket).unwrap();
         theirs.set_nonblocking(true).unwrap();
         let mut got = 0;
         let mut ended = false;
         for _ in 0..1000 {
-            session.write(b"x");
-            let sent = session.flush(&socket);
+            channel.write(b"x");
+            let sent = channel.flush(&socket);
             while let Ok(size @ 1..) = theirs.read(&mut wire) {
                 let (more, end) = server.read(&wire[..size]).unwrap();
                 got += more.len();
                 ended |= end;
             }
             if sent != Ok(true) {
-                assert_eq!(sent, Err(NO_MORE_RECORDS));
+                assert_eq!(sent, Err(TLS_FAILED));
+                assert_eq!(channel.failure().message, NO_MORE_RECORDS);
                 break;
             }
         }
