@@ -31,7 +31,7 @@ DEBUG, SANITIZE = bool(os.environ.get("WSFAST_DEBUG")), os.environ.get("WSFAST_S
 CRATE = "wsfast/_tungstenite"
 # What runs for each frame: -O3 makes the calls inline that -O2 leaves, 1 to 4 % of a message's instructions.
 HOT = [f"_engine.{n}" for n in ("transport", "messages", "frames.reader", "frames.writer")] + ["asyncio._messaging"]
-COLD = [f"_engine.{n}" for n in ("crate", "methods", "frames.link", "frames.streams", "frames.violation")]
+COLD = [f"_engine.{n}" for n in ("crate", "subclasses", "frames.link", "frames.streams", "frames.violation")]
 COLD += ["asyncio._overflow"]
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]

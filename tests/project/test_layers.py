@@ -121,6 +121,7 @@ def test_module(path):
             "aiofastnet",
             "asyncio",
             "contextvars",
+            "copyreg",
             "cpython",
             "cython",
             "errno",

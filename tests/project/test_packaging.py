@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from support import HUNG
 
-from wsfast._engine import binding
+from wsfast import _engine
 from wsfast._opening.handshake import VERSION
 
 if sys.version_info >= (3, 11):
@@ -36,7 +36,7 @@ def test_aiofastnet_is_pinned_to_one_minor_version_everywhere():
     groups = PYPROJECT["dependency-groups"]
     lists = [REQUIRES, PYPROJECT["project"]["dependencies"], groups["build"]]
     pins = [entry for entries in lists for entry in entries if entry.startswith("aiofastnet")]
-    major, minor = map(int, binding.AIOFASTNET.split("."))
+    major, minor = map(int, _engine.AIOFASTNET.split("."))
     assert pins == [f"aiofastnet>={major}.{minor},<{major}.{minor + 1}"] * len(lists)
 
 
@@ -90,7 +90,7 @@ def import_in(prelude, directory=ROOT):
 
 def test_a_wrong_aiofastnet_is_named():
     error = import_in("import types\nsys.modules['aiofastnet'] = types.SimpleNamespace(__version__='9.7.1')")
-    wanted = binding.AIOFASTNET
+    wanted = _engine.AIOFASTNET
     assert error == (
         f"ImportError: wsfast was compiled for aiofastnet {wanted}.x, and aiofastnet 9.7.1 is installed: "
         f"pip install 'aiofastnet=={wanted}.*'"

@@ -10,7 +10,7 @@ from libc.stdint cimport uint64_t
 from wsfast._engine.core cimport wsf_status
 from wsfast._engine.frames.streams cimport Inflater
 from wsfast._engine.frames.frame cimport WSCloseCode, WSFrame, WSMsgType
-from wsfast._engine.methods cimport python_override
+from wsfast._engine.subclasses cimport python_override
 from wsfast._engine.frames.link cimport State
 from wsfast._engine.sockets.polling cimport PollingReader
 

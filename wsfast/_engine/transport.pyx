@@ -35,19 +35,19 @@ from wsfast._engine.frames.streams cimport Deflater, Inflater
 from wsfast._engine.frames.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.frames.memory cimport scratch_of_thread
 from wsfast._engine.frames.link cimport State
-from wsfast._engine.methods cimport enter_method, python_override
+from wsfast._engine.subclasses cimport enter_method, python_override, reduce_listener
 from wsfast._engine.sockets.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
 from wsfast._engine.sockets.socket cimport SocketTransport, acknowledge_at_once
 from wsfast._engine.frames.violation cimport violation, violation_reason
 
 from wsfast._common import closing
-from wsfast._engine.copying import reduced
 from wsfast.exceptions import Close, WSProtocolError
 from wsfast._common.logging import guarded
 from wsfast._common.options import in_words
 from wsfast._engine.keepalive import Keepalive
 from wsfast._engine.frames.link import MOVED
+from wsfast._engine.frames.writer import mask_kernel
 from wsfast._engine.tuning import Tuning
 
 
@@ -108,7 +108,7 @@ cdef class WSListener:
         """The frames of one read are all dispatched."""
 
     def __reduce__(self):
-        return reduced(self, WSListener)
+        return reduce_listener(self, WSListener)
 
 
 @cython.final

@@ -25,8 +25,8 @@ from wsfast._engine.frames.reader cimport FrameReader
 from wsfast._engine.sockets.socket cimport Attempt, SocketTransport
 from wsfast._engine.frames.writer cimport UNLOGGED
 
-from wsfast._engine.frame_log import describe
-from wsfast._engine.stats import WSStats
+from wsfast._engine.inspection import describe
+from wsfast._engine.inspection import WSStats
 from wsfast._engine.threads import call_soon, lasting
 from wsfast._common.logging import guarded
 
