@@ -16,7 +16,7 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
     WSTransport,
 )
 from wsfast._engine.frames.frame import WSFrame
-from wsfast._engine.inspection import WSMessageInfo, WSStats
+from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
 from wsfast._engine.transport import mask_kernel
 from wsfast._opening.handshake import VERSION
 from wsfast._opening.resolver import AddressCache

@@ -91,6 +91,7 @@ cdef class WSTransport(PollingReader):
     cpdef abort(self)
     cpdef notify_user_specific_pong_received(self)
 
+    cdef int _log_received(self, WSFrame frame) except -1
     cdef int _answer_ping(self, bytes payload) except -1
     cdef int _close_frame_received(self, WSFrame frame) except -1
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1

@@ -14,7 +14,7 @@ from wsfast._common.closing import WSCloseHandshake, WSDisconnectInfo
 from wsfast._common.protocol_numbers import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.frames.frame import WSFrame
-from wsfast._engine.inspection import WSMessageInfo, WSStats
+from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
 from wsfast._engine.tuning import Tuning
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
