@@ -68,9 +68,7 @@ def setup(app):
         if what == "class" and obj in (wsfast.WSListener, wsfast.WSTransport, wsfast.WSFrame):
             return "", None
         cls, member = name.split(".")[-2:]
-        bases = getattr(getattr(wsfast, cls, None), "__mro__", ())
-        found = (signatures.get((base.__name__, member)) for base in bases)
-        return next(filter(None, found), None)
+        return signatures.get((cls, member))
 
     def docstring(app, what, name, obj, options, lines):
         text = "\n".join(lines)

@@ -16,9 +16,8 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
     WSTransport,
 )
 from wsfast._engine.frames.frame import WSFrame
-from wsfast._engine.frames.writer import mask_kernel
-from wsfast._engine.message_info import WSMessageInfo
-from wsfast._engine.stats import WSStats
+from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
+from wsfast._engine.transport import mask_kernel
 from wsfast._opening.http.handshake import VERSION
 from wsfast._opening.net.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL

@@ -37,7 +37,7 @@ from wsfast import (
     WSStats,
     ws_connect,
 )
-from wsfast._engine.frame_log import describe
+from wsfast._engine.frames.inspection import describe
 from wsfast._engine.threads import run_soon
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri

@@ -20,6 +20,14 @@ LAYERS = [
     {"sync"},
     {"_opening"},
     {"_engine"},
+    {"_engine.sockets"},
+    {"_engine.frames"},
+    {
+        "_engine.base",
+        "_engine.core",
+        "_engine.python",
+        "_engine.crate",
+    },  # what all of it stands on; C and Rust
     {"_rust"},  # the crate
     {"_common", "deflate", "exceptions", "tls"},  # what every client uses
 ]
@@ -95,6 +103,9 @@ def graph():
 def layer_of(module):
     # wsfast.sync is a list of names, as wsfast is; its modules are what it stands on.
     part = "__init__" if module in ("wsfast", "wsfast.sync") else module.split(".")[1]
+    if part == "_engine":
+        inner = ".".join(module.split(".")[1:3])
+        part = inner if any(inner in parts for parts in LAYERS) else part
     (level,) = (i for i, parts in enumerate(LAYERS) if part in parts)
     return part, level
 
@@ -178,6 +189,7 @@ def test_module(path):
         allowed = {
             "asyncio",
             "contextvars",
+            "copyreg",
             "cpython",
             "cython",
             "errno",

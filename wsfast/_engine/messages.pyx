@@ -27,7 +27,7 @@ from wsfast._engine.frames.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.frames.violation cimport add_content
 
 from wsfast._common import protocol_numbers
-from wsfast._engine.message_info import WSMessageInfo
+from wsfast._engine.frames.inspection import WSMessageInfo
 from wsfast.exceptions import InvalidText
 
 

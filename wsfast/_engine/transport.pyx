@@ -34,19 +34,21 @@ from wsfast._engine.frames.streams cimport Deflater, Inflater
 from wsfast._engine.frames.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
 from wsfast._engine.frames.memory cimport scratch_of_thread
 from wsfast._engine.frames.link cimport State
-from wsfast._engine.methods cimport enter_method, python_override
+from wsfast._engine.subclasses cimport enter_method, python_override, reduce_listener
 from wsfast._engine.sockets.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
 from wsfast._engine.frames.violation cimport violation, violation_reason
 from wsfast._engine.sockets.socket cimport acknowledge_at_once
 
 from wsfast._common import closing
-from wsfast._engine.copying import reduced
 from wsfast.exceptions import Close, WSProtocolError
 from wsfast._common.logging import guarded
 from wsfast._common.options import in_words
 from wsfast._engine.keepalive import Keepalive
 from wsfast._engine.frames.link import MOVED
+from wsfast._engine.frames.writer import mask_kernel  # no-cython-lint: for Python
+from wsfast._engine.frames.inspection import WSStats
+from wsfast._engine.threads import call_soon, lasting
 from wsfast._engine.tuning import Tuning
 
 
@@ -107,7 +109,7 @@ cdef class WSListener:
         """The frames of one read are all dispatched."""
 
     def __reduce__(self):
-        return reduced(self, WSListener)
+        return reduce_listener(self, WSListener)
 
 
 @cython.final
@@ -183,6 +185,18 @@ cdef class WSTransport(PollingReader):
         return self._state == State.CLOSED
 
     @property
+    def stats(self):
+        """What the connection has done so far, a :class:`WSStats`. Taking it costs less than a microsecond."""
+        self._check_thread("stats")
+        return self._stats()
+
+    def _stats(self):
+        """`stats`, for a supervisor's dashboard, which asks in a thread of its own and may be a moment behind."""
+        return WSStats(
+            self._frames_received, self._bytes_received, self._reads, self._frames_sent, self._bytes_sent, self._writes,
+            self._frames_gathered, self._longest_backlog, self._poll_hits, self._poll_misses, self._empty_wakeups)
+
+    @property
     def close_handshake(self):
         """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
         return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
@@ -212,6 +226,14 @@ cdef class WSTransport(PollingReader):
             self._pong_owed = payload
             return 0
         return self._send_frame(FIN | WSMsgType.PONG, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+
+    cdef int _log_received(self, WSFrame frame) except -1:
+        cdef:
+            FrameFields fields = frame
+            int head = fields.msg_type | (FIN if fields.fin else 0) | (RSV1 if fields.rsv1 else 0)
+        if self._log is not None:
+            self._log_frame("< %s", head, frame.payload_ptr, fields.payload_size)
+        return 0
 
     cdef bint _is_expected_pong(self, WSFrame frame) except -1:
         cdef bint outer = self._takes_message, is_pong
@@ -387,6 +409,11 @@ cdef class WSTransport(PollingReader):
         self._deflater = Deflater(agreed) if agreed.can_compress else None
         self._puts_slowly = self._puts_slowly or agreed.can_compress
 
+    def _log_frames(self, debug):
+        """Call `debug`, a Logger.debug(), with every frame from now on."""
+        self._log = debug
+        self._puts_slowly = self._expect_pong = True  # the flags that each frame is asked about anyway
+
     def _open(self, WSListener listener not None, request, response, subprotocol, int rsv_allowed):
         """The server agreed: deliver to this listener from now on."""
         self._opening = None
@@ -407,6 +434,10 @@ cdef class WSTransport(PollingReader):
             self._ping_histogram, self._logger)
         self._stamp_reads = self._stamp_reads or idle_timeout is not None
 
+    def _expect(self, bint pong):
+        """Ask the keepalive about every frame, or no longer."""
+        self._expect_pong = pong or self._log is not None
+
     async def measure_roundtrip_time(self, int rounds):
         """Measure how long the server takes to answer a PING.
 
@@ -426,6 +457,16 @@ cdef class WSTransport(PollingReader):
         self._check_thread("notify_user_specific_pong_received")
         if self._keepalive is not None:
             self._keepalive.pong_received()
+
+    def send_threadsafe(self, msg_type, message, compress=None):
+        """Send one frame from any thread: as :meth:`send`, in the thread of the event loop, when it comes to that.
+
+        :param msg_type, message, compress: as for :meth:`send`. A ``bytearray`` or ``memoryview`` is copied at once.
+        :returns: a ``concurrent.futures.Future``, done when the frame was sent; it raises what :meth:`send` raises
+        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
+        """
+        send = (<object>self).send
+        return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)
 
     cpdef send_close(self, close_code=0, close_message=None):
         """Send a CLOSE frame; nothing can be sent after it. Frames are delivered until the server answers.

@@ -13,8 +13,7 @@ from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, made
 from wsfast._common.logging import guarded
 from wsfast._common.options import Pinging, Timeouts, in_words
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.frames.writer import mask_kernel
-from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.transport import WSListener, WSTransport, mask_kernel
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.net import transports

@@ -17,7 +17,7 @@ from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, S
 from wsfast._common.logging import guarded
 from wsfast._common.options import Limits, Marks, Overflow, Pinging, Timeouts, no_message
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._engine.stats import WSStats
+from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.threads import lasting, run_soon
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Histogram

@@ -23,7 +23,7 @@ from wsfast._common.options import Pinging, Timeouts, no_message, seconds
 from wsfast._common.protocol_numbers import WSMsgType, close_code_on_wire_ok
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.frames.frame import FIN_BIT
-from wsfast._engine.stats import WSStats
+from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.tuning import Histogram
 from wsfast._rust._native import ffi, lib
 from wsfast.deflate import AgreedDeflate

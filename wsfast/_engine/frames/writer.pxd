@@ -21,14 +21,13 @@ cdef struct LateFrame:
 
 cdef class FrameWriter(Link):
     cdef:
-        # Set by WSTransport when the connection opens.
+        # Set by WSTransport when the connection opens, but for _is_logging.
         bint _gather                # write_policy="gather"
         uint8_t _rsv_allowed        # reserved bits that an extension may set, which was negotiated by hand
-        uint8_t _is_logging         # PollingReader: a frame; frames that are sent or received meanwhile are not
+        uint8_t _is_logging         # a frame; frames that are sent or received meanwhile are not
         Deflater _deflater          # None: nothing is compressed
-        # Set by PollingReader when the connection opens, and by WSTransport if it compresses.
         object _log                 # a logger's debug(), if frames are logged
-        bint _puts_slowly           # either of both
+        bint _puts_slowly           # frames are logged, or compressed
 
         # All below are set here alone, unless another class is named.
 
@@ -100,6 +99,10 @@ cdef class FrameWriter(Link):
     @cython.final
     cdef int _put_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
+    cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1
+    @cython.final
     cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
@@ -126,8 +129,6 @@ cdef class FrameWriter(Link):
     @cython.final
     cdef int _writing_changed(self, bint paused) except -1
 
-    # Overridden by PollingReader.
-    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1
     # Overridden by WSTransport.
     cdef int _catch_up(self) except -1
     cdef int _break_off(self) except -1

@@ -41,7 +41,9 @@ from wsfast._engine.frames.link cimport Link, State
 from wsfast._engine.frames.memory cimport CACHE_LINE, LONG_FRAME, WRITE_SIZE, release
 from wsfast._engine.python cimport PyUnicode_AsUTF8AndSize, wsf_callback
 
+from wsfast._common.logging import guarded
 from wsfast._common.options import no_message
+from wsfast._engine.frames.inspection import describe
 
 
 cdef enum:
@@ -404,6 +406,27 @@ cdef class FrameWriter(Link):
             self._scratch.give_write(area)
         return 0
 
+    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
+        if self._log is not None and not head & UNLOGGED:
+            self._log_frame("> %s", head & 0xFF, payload, size)
+        if self._deflater is not None and not head & WSF_CONTROL_BIT:
+            return self._put_deflated(head, payload, size)
+        return self._put_encoded(head, payload, size)
+
+    cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1:
+        """Whatever happens in here, the frame is sent or delivered. An exception is printed; the event loop raises
+        KeyboardInterrupt and its like, which are meant for the program."""
+        if self._is_logging:
+            return 0
+        self._is_logging = True
+        try:
+            guarded(self._log, line, describe(head, payload[:size]))
+        except BaseException as exc:
+            self._loop.call_soon(_raise, exc)
+        finally:
+            self._is_logging = False
+        return 0
+
     cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1:
         """A data frame, compressed if it is to be (RFC 7692 section 6: RSV1 of the first frame says so)."""
         cdef:
@@ -562,9 +585,6 @@ cdef class FrameWriter(Link):
             self._raise_closed()
         return 0
 
-    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
-        """PollingReader logs the frame, or has it compressed."""
-
     cdef int _catch_up(self) except -1:
         """WSTransport does the work that had to wait for the end of a write, and notifies its listener."""
 
@@ -596,3 +616,7 @@ cdef int _wrong_sequence(bint in_fragments) except -1:
     if in_fragments:
         raise ValueError("msg_type must be CONTINUATION until the fragmented message ends")
     raise ValueError("msg_type must not be CONTINUATION: no fragmented message was begun")
+
+
+def _raise(exc):
+    raise exc

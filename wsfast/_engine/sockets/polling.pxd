@@ -1,7 +1,6 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from wsfast._engine.frames.frame cimport WSFrame
 from wsfast._engine.frames.reader cimport FrameReader
 
 
@@ -60,8 +59,6 @@ cdef class PollingReader(FrameReader):
     cdef int _attempt(self) except -1
     cdef int _sleep(self, double left) except -1
     cdef int _require_reading(self) except -1
-    cdef int _log_received(self, WSFrame frame) except -1
-    cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1
 
     # Overridden by WSTransport.
     cdef int _require_receiving(self) except -1

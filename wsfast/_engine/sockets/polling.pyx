@@ -18,16 +18,9 @@ import weakref
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint64_t
 
-from wsfast._engine.core cimport WSF_CONTROL_BIT, wsf_monotonic_ns
-from wsfast._engine.frames.frame cimport FIN, RSV1, FrameFields, WSFrame
+from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.frames.reader cimport FrameReader
 from wsfast._engine.sockets.socket cimport Attempt, SocketTransport
-from wsfast._engine.frames.writer cimport UNLOGGED
-
-from wsfast._engine.frame_log import describe
-from wsfast._engine.stats import WSStats
-from wsfast._engine.threads import call_soon, lasting
-from wsfast._common.logging import guarded
 
 
 cdef extern from *:
@@ -80,10 +73,6 @@ cdef Poller _poller_of(loop):
     if poller is None:
         poller = _pollers[id(loop)] = Poller(loop)
     return poller
-
-
-def _raise(exc):
-    raise exc
 
 
 cdef inline double _now() noexcept:
@@ -335,63 +324,3 @@ cdef class PollingReader(FrameReader):
 
     cdef int _require_receiving(self) except -1:
         """WSTransport knows whether frames may still arrive."""
-
-    def _log_frames(self, debug):
-        """Call `debug`, a Logger.debug(), with every frame from now on."""
-        self._log = debug
-        self._puts_slowly = self._expect_pong = True  # the flags that each frame is asked about anyway
-
-    def _expect(self, bint pong):
-        """Ask the keepalive about every frame, or no longer."""
-        self._expect_pong = pong or self._log is not None
-
-    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
-        if self._log is not None and not head & UNLOGGED:
-            self._log_frame("> %s", head & 0xFF, payload, size)
-        if self._deflater is not None and not head & WSF_CONTROL_BIT:
-            return self._put_deflated(head, payload, size)
-        return self._put_encoded(head, payload, size)
-
-    cdef int _log_received(self, WSFrame frame) except -1:
-        cdef:
-            FrameFields fields = frame
-            int head = fields.msg_type | (FIN if fields.fin else 0) | (RSV1 if fields.rsv1 else 0)
-        if self._log is not None:
-            self._log_frame("< %s", head, frame.payload_ptr, fields.payload_size)
-        return 0
-
-    cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1:
-        """Whatever happens in here, the frame is sent or delivered. An exception is printed; the event loop raises
-        KeyboardInterrupt and its like, which are meant for the program."""
-        if self._is_logging:
-            return 0
-        self._is_logging = True
-        try:
-            guarded(self._log, line, describe(head, payload[:size]))
-        except BaseException as exc:
-            self._loop.call_soon(_raise, exc)
-        finally:
-            self._is_logging = False
-        return 0
-
-    def send_threadsafe(self, msg_type, message, compress=None):
-        """Send one frame from any thread: as :meth:`send`, in the thread of the event loop, when it comes to that.
-
-        :param msg_type, message, compress: as for :meth:`send`. A ``bytearray`` or ``memoryview`` is copied at once.
-        :returns: a ``concurrent.futures.Future``, done when the frame was sent; it raises what :meth:`send` raises
-        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
-        """
-        send = (<object>self).send
-        return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)
-
-    @property
-    def stats(self):
-        """What the connection has done so far, a :class:`WSStats`. Taking it costs less than a microsecond."""
-        self._check_thread("stats")
-        return self._stats()
-
-    def _stats(self):
-        """`stats`, for a supervisor's dashboard, which asks in a thread of its own and may be a moment behind."""
-        return WSStats(
-            self._frames_received, self._bytes_received, self._reads, self._frames_sent, self._bytes_sent, self._writes,
-            self._frames_gathered, self._longest_backlog, self._poll_hits, self._poll_misses, self._empty_wakeups)

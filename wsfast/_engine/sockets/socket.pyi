@@ -4,7 +4,7 @@ import socket
 from typing_extensions import disjoint_base
 
 from wsfast._engine.base import BaseTransport
-from wsfast._engine.frames.reader import FrameReader
+from wsfast._engine.transport import WSTransport
 
 def stamp_receipts(sock: socket.socket) -> None: ...
 
@@ -14,7 +14,7 @@ class SocketTransport(BaseTransport):
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        reader: FrameReader,
+        reader: WSTransport,
         kernel_stamps: bool = False,
         session: object = None,
         shutdown_timeout: float | None = None,

@@ -4,8 +4,8 @@ from typing import Any
 
 from typing_extensions import disjoint_base
 
-from wsfast._engine.frames.reader import FrameReader
 from wsfast._engine.sockets.socket import SocketTransport
+from wsfast._engine.transport import WSTransport
 from wsfast.tls import TLSInfo
 
 @disjoint_base
@@ -36,7 +36,7 @@ class TLSTransport(SocketTransport):
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        reader: FrameReader,
+        reader: WSTransport,
         kernel_stamps: bool,
         session: TLSSession,
         shutdown_timeout: float,
