@@ -31,9 +31,9 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 # Empty means that Python writes bytecode. Images of containers often forbid it, and then each of the hundreds of processes
 # that the tests start compiles all its modules.
 export PYTHONDONTWRITEBYTECODE :=
-sources := setup.py tools/toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.pyx wsfast/*/*.pxd wsfast/core/*.[ch]) \
+sources := setup.py tools/toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.p[yx][xd] wsfast/*/*/*.p[yx][xd] wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
-stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
+stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_engine/*/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 

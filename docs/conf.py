@@ -31,7 +31,7 @@ autodoc_typehints = "signature"
 def stub_signatures():
     """``WSTransport``, ``send`` -> its parameters and what it returns, as text."""
     signatures = {}
-    for stub in Path(wsfast.__file__).parent.glob("_engine/*.pyi"):
+    for stub in Path(wsfast.__file__).parent.glob("_engine/**/*.pyi"):
         for cls in ast.parse(stub.read_text()).body:
             if isinstance(cls, ast.ClassDef):
                 for method in cls.body:

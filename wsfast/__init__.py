@@ -15,10 +15,10 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
     WSListener,
     WSTransport,
 )
-from wsfast._engine.frame import WSFrame
+from wsfast._engine.frames.frame import WSFrame
+from wsfast._engine.frames.writer import mask_kernel
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.stats import WSStats
-from wsfast._engine.writer import mask_kernel
 from wsfast._opening.handshake import VERSION
 from wsfast._opening.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL

@@ -18,7 +18,7 @@ from support.servers import Peer, echo, serve
 from support.tls_peer import WRONG, TLSPeer, cut, text, until_it_ends
 
 from wsfast import TLS, ConnectionClosed, WSMsgType, ws_connect
-from wsfast._engine.tls import TLSSession, TLSTransport
+from wsfast._engine.sockets.tls import TLSSession, TLSTransport
 from wsfast._opening import rustls
 
 pytestmark = pytest.mark.memory

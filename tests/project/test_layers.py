@@ -143,11 +143,11 @@ def test_tools_use_public_names(path):
 def test_the_search_finds_imports():
     engine = PACKAGE / "_engine"
     found = imports(engine / "transport.pyx")
-    assert {"wsfast._common.closing", "wsfast._engine.polling.PollingReader"} <= found
-    found = imports(engine / "writer.pyx")
-    assert {"wsfast._engine.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
+    assert {"wsfast._common.closing", "wsfast._engine.sockets.polling.PollingReader"} <= found
+    found = imports(engine / "frames" / "writer.pyx")
+    assert {"wsfast._engine.frames.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
     assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "handshake.py")
-    assert "wsfast._engine.reader" in graph()["wsfast._engine.transport"] | graph()["wsfast._engine.polling"]
+    assert "wsfast._engine.frames.reader" in graph()["wsfast._engine.sockets.polling"]
 
 
 # Fields whose comment names another module that sets them.

@@ -32,7 +32,7 @@ import wsfast.asyncio.client
 import wsfast.sync.client
 from support import certificates, frames
 from support.servers import Peer, serve
-from wsfast._engine.tls import TLSSession
+from wsfast._engine.sockets.tls import TLSSession
 from wsfast._opening import rustls
 
 HEAP_TYPE = 1 << 9

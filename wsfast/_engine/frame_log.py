@@ -6,7 +6,7 @@ import codecs
 
 from wsfast._common.closing import MAX_CONTROL
 from wsfast._common.protocol_numbers import WSMsgType
-from wsfast._engine.frame import CONTROL_BIT, FIN_BIT, OPCODE_BITS, RSV1_BIT
+from wsfast._engine.frames.frame import CONTROL_BIT, FIN_BIT, OPCODE_BITS, RSV1_BIT
 from wsfast.exceptions import Close
 
 __all__ = ["describe"]

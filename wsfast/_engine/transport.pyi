@@ -9,9 +9,9 @@ from typing_extensions import Buffer, disjoint_base
 from wsfast._common.closing import WSCloseHandshake, WSDisconnectInfo
 from wsfast._common.protocol_numbers import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.frame import WSFrame
-from wsfast._engine.link import MOVED as MOVED
-from wsfast._engine.polling import PollingReader
+from wsfast._engine.frames.frame import WSFrame
+from wsfast._engine.frames.link import MOVED as MOVED
+from wsfast._engine.sockets.polling import PollingReader
 from wsfast._engine.tuning import Tuning
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed

@@ -27,18 +27,18 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
-from wsfast._engine.base cimport BaseTransport
 from wsfast._engine.core cimport (
     wsf_close, wsf_close_code_valid, wsf_message_forget, wsf_message_limit, wsf_read_close, wsf_status)
-from wsfast._engine.streams cimport Deflater, Inflater
-from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
-from wsfast._engine.memory cimport scratch_of_thread
-from wsfast._engine.link cimport State
+from wsfast._engine.frames.streams cimport Deflater, Inflater
+from wsfast._engine.frames.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
+from wsfast._engine.frames.memory cimport scratch_of_thread
+from wsfast._engine.frames.link cimport State
 from wsfast._engine.methods cimport enter_method, python_override
-from wsfast._engine.polling cimport PollingReader
+from wsfast._engine.sockets.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
-from wsfast._engine.socket cimport acknowledge_at_once
-from wsfast._engine.violation cimport violation, violation_reason
+from wsfast._engine.sockets.base cimport BaseTransport
+from wsfast._engine.sockets.socket cimport acknowledge_at_once
+from wsfast._engine.frames.violation cimport violation, violation_reason
 
 from wsfast._common import closing
 from wsfast._engine.copying import reduced
@@ -46,7 +46,7 @@ from wsfast.exceptions import Close, WSProtocolError
 from wsfast._common.logging import guarded
 from wsfast._common.options import in_words
 from wsfast._engine.keepalive import Keepalive
-from wsfast._engine.link import MOVED
+from wsfast._engine.frames.link import MOVED
 from wsfast._engine.tuning import Tuning
 
 

@@ -13,9 +13,9 @@ from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, made
 from wsfast._common.logging import guarded
 from wsfast._common.options import Pinging, Timeouts, in_words
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
+from wsfast._engine.frames.writer import mask_kernel
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Tuning
-from wsfast._engine.writer import mask_kernel
 from wsfast._opening import transports
 from wsfast._opening.addresses import SocketFactory
 from wsfast._opening.handshake import ClientHandshake

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._engine.tls import TLSSession
+from wsfast._engine.sockets.tls import TLSSession
 from wsfast._opening import addresses, tls_handshake
 from wsfast._opening.proxy import Proxy
 from wsfast._opening.route import Route

@@ -28,8 +28,8 @@ from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK, WSF_CONTROL_BIT
 from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
-from wsfast._engine.link cimport State
+from wsfast._engine.frames.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.frames.link cimport State
 from wsfast._engine.messages cimport AS_TEXT, AS_VIEW, BY_TYPE, Fragments, Incoming, message_info
 from wsfast._engine.messages cimport decode as decode_text, is_text, take_reference, text_or_null
 from wsfast.asyncio._slot cimport FRAME_COST, Slot, stamp, undecoded, viewed

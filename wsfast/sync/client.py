@@ -22,7 +22,7 @@ from wsfast._common.headers import HeadersLike, PlainHeaders, made
 from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
 from wsfast._common.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._engine.socket import stamp_receipts
+from wsfast._engine.sockets.socket import stamp_receipts
 from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._native import ffi, lib
 from wsfast._opening import blocking

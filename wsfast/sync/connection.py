@@ -22,7 +22,7 @@ from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, S
 from wsfast._common.options import Pinging, Timeouts, no_message, seconds
 from wsfast._common.protocol_numbers import WSMsgType, close_code_on_wire_ok
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.frame import FIN_BIT
+from wsfast._engine.frames.frame import FIN_BIT
 from wsfast._engine.stats import WSStats
 from wsfast._engine.tuning import Histogram
 from wsfast._native import ffi, lib

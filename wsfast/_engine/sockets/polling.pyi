@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing_extensions import Buffer, disjoint_base
 
 from wsfast._common.protocol_numbers import WSMsgType
-from wsfast._engine.reader import FrameReader
+from wsfast._engine.frames.reader import FrameReader
 from wsfast._engine.stats import WSStats
 
 @disjoint_base

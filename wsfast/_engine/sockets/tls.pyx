@@ -24,9 +24,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint16_t, uintptr_t
 
 from wsfast._engine.crate cimport address_of
-from wsfast._engine.memory cimport allocate, release
-from wsfast._engine.reader cimport FrameReader
-from wsfast._engine.socket cimport Attempt, SocketTransport
+from wsfast._engine.frames.memory cimport allocate, release
+from wsfast._engine.frames.reader cimport FrameReader
+from wsfast._engine.sockets.socket cimport Attempt, SocketTransport
 
 from wsfast import _native
 from wsfast.tls import agreed_by_rustls, certificate_refused, tls_failed

@@ -21,9 +21,9 @@ from wsfast._engine.core cimport (
     wsf_realtime_ns,
     wsf_status,
 )
-from wsfast._engine.frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgType
-from wsfast._engine.link cimport State
-from wsfast._engine.memory cimport (
+from wsfast._engine.frames.frame cimport RSV1, RSV2, RSV3, FrameFields, WSFrame, WSMsgType
+from wsfast._engine.frames.link cimport State
+from wsfast._engine.frames.memory cimport (
     LONG_FRAME,
     LONGEST_HEADER,
     READ_SIZE,
@@ -36,7 +36,7 @@ from wsfast._engine.memory cimport (
     new_read_buffer,
 )
 from wsfast._engine.python cimport Py_REFCNT
-from wsfast._engine.writer cimport FrameWriter
+from wsfast._engine.frames.writer cimport FrameWriter
 
 
 cdef enum:

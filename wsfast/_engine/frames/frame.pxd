@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from wsfast._engine.memory cimport ReadBuffer
+from wsfast._engine.frames.memory cimport ReadBuffer
 
 
 # The bits above the opcode in the first byte of a frame (RFC 6455 section 5.2).

@@ -35,10 +35,10 @@ from wsfast._engine.core cimport (
     wsf_mask_fn,
     wsf_mask_key,
 )
-from wsfast._engine.streams cimport TAIL_SIZE, Deflater, compression
-from wsfast._engine.frame cimport FIN, RSV1, RSV2, RSV3, WSMsgType, opcode_of
-from wsfast._engine.link cimport Link, State
-from wsfast._engine.memory cimport CACHE_LINE, LONG_FRAME, WRITE_SIZE, release
+from wsfast._engine.frames.streams cimport TAIL_SIZE, Deflater, compression
+from wsfast._engine.frames.frame cimport FIN, RSV1, RSV2, RSV3, WSMsgType, opcode_of
+from wsfast._engine.frames.link cimport Link, State
+from wsfast._engine.frames.memory cimport CACHE_LINE, LONG_FRAME, WRITE_SIZE, release
 from wsfast._engine.python cimport PyUnicode_AsUTF8AndSize, wsf_callback
 
 from wsfast._common.options import no_message

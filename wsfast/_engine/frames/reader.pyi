@@ -4,8 +4,8 @@ from typing import final
 
 from typing_extensions import disjoint_base
 
+from wsfast._engine.frames.writer import FrameWriter
 from wsfast._engine.message_info import WSMessageInfo
-from wsfast._engine.writer import FrameWriter
 
 @final
 class Lent:

@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from wsfast._engine.frame cimport WSFrame
-from wsfast._engine.reader cimport FrameReader
+from wsfast._engine.frames.frame cimport WSFrame
+from wsfast._engine.frames.reader cimport FrameReader
 
 
 cdef class Poller:

@@ -1,6 +1,6 @@
 """What all parts of a connection share: its state, its loop, its thread, and the transport beneath."""
 
-from wsfast._engine.memory cimport scratch_of_thread
+from wsfast._engine.frames.memory cimport scratch_of_thread
 
 from asyncio import _get_running_loop
 

@@ -2,9 +2,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from wsfast._engine.core cimport wsf_message, wsf_status
-from wsfast._engine.frame cimport WSFrame
-from wsfast._engine.memory cimport ReadBuffer
-from wsfast._engine.writer cimport FrameWriter
+from wsfast._engine.frames.frame cimport WSFrame
+from wsfast._engine.frames.memory cimport ReadBuffer
+from wsfast._engine.frames.writer cimport FrameWriter
 
 
 cdef class Lent:

@@ -13,8 +13,8 @@ from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
-from wsfast._engine.base cimport BaseTransport
-from wsfast._engine.reader cimport FrameReader
+from wsfast._engine.frames.reader cimport FrameReader
+from wsfast._engine.sockets.base cimport BaseTransport
 
 
 cdef extern from "Python.h":

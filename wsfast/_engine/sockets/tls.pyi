@@ -4,8 +4,8 @@ from typing import Any
 
 from typing_extensions import disjoint_base
 
-from wsfast._engine.reader import FrameReader
-from wsfast._engine.socket import SocketTransport
+from wsfast._engine.frames.reader import FrameReader
+from wsfast._engine.sockets.socket import SocketTransport
 from wsfast.tls import TLSInfo
 
 @disjoint_base

@@ -15,7 +15,7 @@ from io import BytesIO
 from cpython.bytes cimport PyBytes_GET_SIZE
 
 from wsfast._engine.core cimport WSF_OPCODE_BITS
-from wsfast._engine.frame cimport FIN
+from wsfast._engine.frames.frame cimport FIN
 
 from wsfast.exceptions import PayloadTooBig, ProtocolError
 

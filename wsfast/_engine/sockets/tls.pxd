@@ -1,4 +1,4 @@
-from wsfast._engine.socket cimport SocketTransport
+from wsfast._engine.sockets.socket cimport SocketTransport
 
 
 cdef class TLSSession:

@@ -1,9 +1,9 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
-from wsfast._engine.frame cimport WSMsgType
-from wsfast._engine.link cimport Link, State
-from wsfast._engine.streams cimport Deflater
+from wsfast._engine.frames.frame cimport WSMsgType
+from wsfast._engine.frames.link cimport Link, State
+from wsfast._engine.frames.streams cimport Deflater
 
 
 cdef enum:

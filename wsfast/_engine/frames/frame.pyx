@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 
-from wsfast._engine.memory cimport ReadBuffer
+from wsfast._engine.frames.memory cimport ReadBuffer
 from wsfast._engine.core cimport WSF_CONTROL_BIT, WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
 
 from wsfast._common import protocol_numbers

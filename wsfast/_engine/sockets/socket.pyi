@@ -3,8 +3,8 @@ import socket
 
 from typing_extensions import disjoint_base
 
-from wsfast._engine.base import BaseTransport
-from wsfast._engine.reader import FrameReader
+from wsfast._engine.frames.reader import FrameReader
+from wsfast._engine.sockets.base import BaseTransport
 
 def stamp_receipts(sock: socket.socket) -> None: ...
 

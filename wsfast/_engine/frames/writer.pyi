@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing_extensions import Buffer, disjoint_base
 
 from wsfast._common.protocol_numbers import WSMsgType
-from wsfast._engine.link import Link
+from wsfast._engine.frames.link import Link
 
 mask_kernel: str
 

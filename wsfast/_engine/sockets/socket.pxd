@@ -1,7 +1,7 @@
 cimport cython
 
-from wsfast._engine.base cimport BaseTransport
-from wsfast._engine.reader cimport FrameReader
+from wsfast._engine.frames.reader cimport FrameReader
+from wsfast._engine.sockets.base cimport BaseTransport
 
 
 # What became of an attempt to read the socket.

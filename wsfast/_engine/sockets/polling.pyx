@@ -19,10 +19,10 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.core cimport WSF_CONTROL_BIT, wsf_monotonic_ns
-from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame
-from wsfast._engine.reader cimport FrameReader
-from wsfast._engine.socket cimport Attempt, SocketTransport
-from wsfast._engine.writer cimport UNLOGGED
+from wsfast._engine.frames.frame cimport FIN, RSV1, FrameFields, WSFrame
+from wsfast._engine.frames.reader cimport FrameReader
+from wsfast._engine.sockets.socket cimport Attempt, SocketTransport
+from wsfast._engine.frames.writer cimport UNLOGGED
 
 from wsfast._engine.frame_log import describe
 from wsfast._engine.stats import WSStats
