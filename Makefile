@@ -336,7 +336,7 @@ test-wheels:
 	    wheel_bin=$(CURDIR)/build/wheels/test-$$version/bin; \
 	    $$found -m venv --clear $${wheel_bin%/bin} && \
 	    PATH=$$wheel_bin python -m pip install --quiet --only-binary :all: $$wheel && \
-	    (cd / && PATH=$$wheel_bin python -m wsfast doctor --offline >/dev/null) && \
+	    (cd / && PATH=$$wheel_bin python -m wsfast doctor >/dev/null) && \
 	    $$wheel_bin/python -m pip install --quiet --upgrade "pip>=25.1" && \
 	    $$wheel_bin/python -m pip install --quiet --group test && \
 	    (cd $(wheel_tree) && $$wheel_bin/pytest -q -n 2 --dist worksteal $(WHEEL_TESTS:%=tests/%)) || exit 1; \
