@@ -79,8 +79,9 @@ def build(python: str, dist: Path, arch: str, libc: str) -> Path:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         variables = environment(directory, arch, libc, version)
-        wheel = [builder(python, version), "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
-        subprocess.run([*wheel, f"--wheel-dir={directory}", str(ROOT)], env=variables, check=True)
+        wheel = [builder(python, version), "-m", "pip", "wheel", "--quiet", f"--wheel-dir={directory}"]
+        options = ["--no-build-isolation", "--no-deps"]
+        subprocess.run([*wheel, *options, str(ROOT)], env=variables, check=True)
         [built] = directory.glob("*.whl")
         # "auto" knows the C library from the modules; a policy's name would have to be one of this machine's.
         audit = ["auditwheel", "repair", "--plat=auto", f"--wheel-dir={directory / 'out'}", built]

@@ -11,6 +11,7 @@ from wsfast._common.upgrade import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+from wsfast._common.version import VERSION
 from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
     WSListener,
     WSTransport,
@@ -19,7 +20,6 @@ from wsfast._engine.frames.frame import WSFrame
 from wsfast._engine.frames.writer import mask_kernel
 from wsfast._engine.message_info import WSMessageInfo
 from wsfast._engine.stats import WSStats
-from wsfast._opening.handshake import VERSION
 from wsfast._opening.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect

@@ -10,7 +10,6 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-
 import wsfast
 import wsfast.asyncio.client
 import wsfast.sync.client

@@ -20,6 +20,7 @@ from wsfast import deflate
 from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
 from wsfast._common.redaction import shown_subprotocol, shown_value
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, decode_value
+from wsfast._common.version import VERSION
 from wsfast._opening.exchange import Exchange
 from wsfast._opening.reply import Reply
 from wsfast._opening.uri import WebSocketURI
@@ -54,9 +55,6 @@ def generate_accept_token(key: bytes) -> bytes:
     digest = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest()
     return binascii.b2a_base64(digest, newline=False)
 
-
-# That of pyproject.toml, as a test makes sure: importlib.metadata takes longer to import than most of this package.
-VERSION = "0.1.0"
 
 USER_AGENT = f"wsfast/{VERSION} Python/{sys.version_info.major}.{sys.version_info.minor}"
 
