@@ -11,6 +11,7 @@ from wsfast._common.upgrade import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+from wsfast._common.version import VERSION
 from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
     WSListener,
     WSTransport,
@@ -18,7 +19,6 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
 from wsfast._engine.frames.frame import WSFrame
 from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
 from wsfast._engine.transport import mask_kernel
-from wsfast._opening.http.handshake import VERSION
 from wsfast._opening.net.resolver import AddressCache
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect

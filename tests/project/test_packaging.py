@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from support import HUNG
 
-from wsfast._opening.http.handshake import VERSION
+from wsfast._common.version import VERSION
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,9 +43,9 @@ def test_the_hashed_build_requirements_are_among_the_requirements():
 
 
 def test_version():
-    assert version("wsfast") == VERSION == PYPROJECT["project"]["version"]
+    assert version("wsfast") == VERSION
     newest = re.search(r"^## \[([\d.]+|Unreleased)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
-    assert newest in ("Unreleased", PYPROJECT["project"]["version"])
+    assert newest in ("Unreleased", VERSION)
 
 
 def test_the_notices_of_all_rust_packages_are_shipped():
@@ -222,7 +222,7 @@ def sdist(tmp_path_factory):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     with tarfile.open(build("sdist", source, target)) as archive:
         archive.extractall(target, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    return target / f"wsfast-{PYPROJECT['project']['version']}"
+    return target / f"wsfast-{VERSION}"
 
 
 @pytest.fixture(scope="module")
