@@ -546,8 +546,7 @@ class ClientConnection(Connection, Identity):
         self._note_end()
 
     def _note_end(self) -> None:
-        """If the connection is closed, note it. The event is set last: a thread that sees it finds everything as it will
-        be.
+        """If the connection is closed, note it. The event is set last: a thread that sees it finds all as it will be.
 
         If the handler of a signal raises in here, the next call does the rest.
         """
