@@ -107,6 +107,9 @@ cdef class WSListener:
     cdef int _read_done(self, WSTransport transport) except -1:
         """The frames of one read are all dispatched."""
 
+    cdef int _frames_end(self) except -1:
+        """No data and no PONG will be delivered any more. May be called several times."""
+
     def __reduce__(self):
         return reduce_listener(self, WSListener)
 
@@ -344,13 +347,21 @@ cdef class WSTransport(PollingReader):
 
     def _disconnected_callbacks(self):
         """Notify all but wait_disconnected(), and let go of them: they refer to each other."""
+        self._give_up_pings()
         if self._keepalive is not None:
-            self._keepalive.give_up(self._closed())
             self._keepalive.stop()
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
         self._notify(listener, "on_ws_disconnected")
+
+    cdef int _give_up_pings(self) except -1:
+        """No frame is looked at any more, so no PING will be answered."""
+        if self._keepalive is not None:
+            self._keepalive.give_up(self._closed())
+        if self._listener is not None:
+            self._listener._frames_end()
+        return 0
 
     def _notify(self, listener, str callback):
         if listener is None:
@@ -374,6 +385,7 @@ cdef class WSTransport(PollingReader):
         if self._held is None:
             self._start_close_timer()
             self._state = max(self._state, <int>State.DRAINING)  # the server would not receive a frame that is sent now
+            self._give_up_pings()
         return False
 
     cdef int _catch_up(self) except -1:
@@ -515,6 +527,7 @@ cdef class WSTransport(PollingReader):
                     self._flush()
             if self._state <= State.CLOSING:
                 self._state = State.DRAINING
+            self._give_up_pings()
             if self._disconnecting:
                 self._drain()
         return 0
@@ -568,8 +581,7 @@ cdef class WSTransport(PollingReader):
             self._state = State.DRAINING
         wsf_message_forget(&self._message)
         self._start_close_timer()
-        if self._keepalive is not None:
-            self._keepalive.give_up(self._closed())
+        self._give_up_pings()
         if self._writing:
             self._drain_owed = self._owed = True
             return 0

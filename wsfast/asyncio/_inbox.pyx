@@ -152,6 +152,11 @@ cdef class Inbox(WSListener):
             self._control_flow()
         return 0
 
+    cdef int _frames_end(self) except -1:
+        if self.owner is not None:
+            self.owner._frames_end()
+        return 0
+
     cpdef on_ws_disconnected(self, WSTransport transport):
         self.closed = True
         self._look = self.on_high_water = None

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
-from wsfast._common.closing import WSDisconnectInfo, connection_closed, reason_for
+from wsfast._common.closing import WSDisconnectInfo, reason_for
 from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast._common.logging import guarded
 from wsfast._common.options import Limits, Marks, Overflow, Pinging, Timeouts, no_message
@@ -550,8 +550,7 @@ class ClientConnection(Connection, Identity):
 
     def _closed(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
-        info = self.protocol.close_info
-        return connection_closed(*self._closes, None if info is None else info.cause)
+        return self.protocol._closed()
 
     async def _raise_closed(self) -> NoReturn:
         """Raise when it is known why the connection is closed, and at the latest after `close_timeout`: the end may lie
@@ -560,8 +559,10 @@ class ClientConnection(Connection, Identity):
             await asyncio.wait([lost], timeout=self._close_timeout)
         raise self._closed()
 
+    def _frames_end(self) -> None:
+        self._pings.give_up(self._closed)
+
     def _connection_lost(self) -> None:
-        self._pings.connection_lost(self._closed)
         self._resume_writing()
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
