@@ -35,7 +35,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 export PYTHONDONTWRITEBYTECODE :=
 sources := setup.py tools/binding.py tools/toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.p[yx][xd] wsfast/*/*/*.p[yx][xd] wsfast/core/*.[ch]) \
     $(addprefix $(crate)/,wsfast_rust.h build.rs Cargo.toml Cargo.lock) $(shell find $(crate)/src -name '*.rs')
-stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_engine/*/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
+stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_engine/*/*.pyi wsfast/asyncio/_*.pyi wsfast/supervisor/_*.pyi) wsfast/sync/_messaging.pyi))
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 

@@ -14,6 +14,7 @@ import wsfast
 import wsfast.asyncio.client
 import wsfast.sync.client
 from support import behaviours
+from wsfast._common.option_names import names_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
@@ -63,7 +64,6 @@ OPTIONS = {
     "max_redirects": "picows' name; for the others see {doc}`howto/proxies`",
     "read_buffer_init_size": "accepted for picows' sake",
     "use_aiofastnet": "of the listener, for tests of an event loop",
-    "write_policy": "a blocking `send` returns when the kernel has it: see `cork()`",
     "process_exception": RECONNECTING,
     "reconnect_delays": RECONNECTING,
     "max_queue": QUEUE,
@@ -127,8 +127,8 @@ INTERNAL |= {"max_size", "max_queue"}
 
 
 def options() -> list[set[str]]:
-    faces = (wsfast.ws_connect, wsfast.asyncio.client.connect, wsfast.sync.client.connect)
-    return [set(inspect.signature(face).parameters) for face in faces]
+    blocking = {"legacy", *names_of(wsfast.sync.client.reconnect)}
+    return [set(names_of(wsfast.ws_connect)), set(names_of(wsfast.asyncio.client.connect)), blocking]
 
 
 def members() -> list[set[str]]:
@@ -180,7 +180,9 @@ HEAD = """# Features of each face
 `tests/support/features.py` writes this page from signatures and classes. A test fails when one face gains an option, an
 attribute or a method that another lacks, unless the reason is given here.
 
-Two names in one cell are names of the same thing. A call with both raises `TypeError`.
+Two names in one cell are names of the same thing. A call with both raises `TypeError`. The fields of `tuning` and
+`network` are the same for all clients ({doc}`reference`). Only `write_policy="gather"` is not for the blocking one: its
+`send` returns when the kernel has the message.
 """
 
 OPENING = """

@@ -159,10 +159,10 @@ cdef class WSTransport(PollingReader):
         self._disconnect_on_exception = disconnect_on_exception
         self._close_timeout = close_timeout
         tuning = tuning or Tuning()
-        self._gather = tuning.gather
+        self._gather = tuning.write_policy == "gather"
         self._busy_poll = tuning.busy_poll
         self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
-        (<object>self)._read_at_most(tuning.max_read_size)
+        (<object>self)._read_at_most(tuning.read_limit)
         self._notifies_read_done = self._quickack = tuning.quickack
         self._ping_histogram = tuning.ping_histogram
         self._state = State.CONNECTING

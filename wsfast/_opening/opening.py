@@ -137,7 +137,7 @@ class Opening:
 
             transport._log_frames(self.logger.debug)
             log_exchange(self._handshake, self.logger)
-        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
+        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.read_limit))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)
 
@@ -150,7 +150,7 @@ class Opening:
             response = self._handshake.feed(data)
             if response is None:
                 return 0
-            self._transport._read_at_most(self._tuning.max_read_size)
+            self._transport._read_at_most(self._tuning.read_limit)
             if self._handshake.compression is not None:
                 self._transport._compress(self._handshake.compression)
             receiver = self._make_receiver(self._handshake.request, response)

@@ -39,7 +39,7 @@ async def connect(
     :param kwargs: arguments about TCP and TLS; those that `route` knows better are ignored
     """
     context = route.context()
-    tcp: dict[str, Any] = {"sockopts": tuning.sockopts}
+    tcp: dict[str, Any] = {"sockopts": tuning.socket_options}
     tls: dict[str, Any] = {}
     for name, value in kwargs.items():
         (tcp if name in addresses.ARGUMENTS else tls)[name] = value
@@ -142,7 +142,7 @@ async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) 
     """What `socket_factory` makes. A socket to the server needs no proxy that only the environment names."""
     route.phase = "socket_factory"
     where = route.uri if route.proxy is None or route.is_from_settings else route.proxy
-    sock = await addresses.from_factory(where, factory, tuning.sockopts)
+    sock = await addresses.from_factory(where, factory, tuning.socket_options)
     if sock is not None and where is route.uri:
         route.proxy = None
         if not addresses.is_connected(sock):
