@@ -1,7 +1,6 @@
 cimport cython
 
 from wsfast._engine.frames.memory cimport Scratch
-from wsfast._engine.base cimport BaseTransport
 from wsfast._engine.python cimport PyThread_get_thread_ident
 from wsfast._engine.base cimport BaseTransport
 
