@@ -2,7 +2,7 @@ cimport cython
 from cpython.ref cimport Py_XDECREF
 
 from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport WSFrame
+from wsfast._engine.frames.frame cimport WSFrame
 from wsfast._engine.messages cimport Fragments, Incoming
 from wsfast.asyncio._slot cimport FRAME_COST, Slot
 from wsfast.asyncio._waiter cimport Waiter

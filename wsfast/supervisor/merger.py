@@ -264,7 +264,7 @@ class Merger:
 
     def _overflow(self) -> QueueOverflow:
         return QueueOverflow(
-            f"the new connection sent {_MOST_HELD >> 21} MiB before all subscriptions were in, and nothing proves that"
+            "the new connection sent too much before all subscriptions were in, and nothing proves that"
             " the old one brought them"
         )
 
