@@ -94,7 +94,7 @@ def why_none():
 def key():
     """The compilers and libraries that counts depend on."""
     module = next((ROOT / "wsfast").rglob("frame.*.so")).read_bytes()
-    crate = next((ROOT / "wsfast").glob("_native*.so")).read_bytes()
+    crate = next((ROOT / "wsfast" / "_rust").glob("_native*.so")).read_bytes()
     gcc = re.search(rb"(?:GCC: \([^)]*\)|clang version) ([\d.]+)", module)
     rustc = re.search(rb"rustc version ([\d.]+)", crate)
     named = {

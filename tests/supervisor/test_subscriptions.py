@@ -10,7 +10,7 @@ from support import frames
 from support.frames import CLOSE, PING, PONG, TEXT, frame, text
 from support.sessions import answer, close, idle, sessions, supervise
 
-from wsfast import ConnectionClosed, ConnectionClosedOK, WSListener
+from wsfast import ConnectionClosed, ConnectionClosedOK, Tuning, WSListener
 from wsfast.supervisor import Window
 from wsfast.supervisor.errors import SubscriptionTimeout
 
@@ -264,7 +264,7 @@ async def test_the_window_holds_and_the_program_goes_first(write_policy):
     recorder = Recorder()
     window = Window(3, 0.3, reserve=0)
     async with sessions(recorder) as server:
-        async with supervise(server.url, window=window, write_policy=write_policy) as feed:
+        async with supervise(server.url, window=window, tuning=Tuning(write_policy=write_policy)) as feed:
             for number in range(8):
                 feed.subscribe(str(number))
             await feed.send("urgent")

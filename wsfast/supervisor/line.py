@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from wsfast._engine.messages import Messages, show_messages
 from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.tuning import Tuning, tuning_of
 from wsfast.asyncio.client import connect
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.exceptions import ConnectionClosed
@@ -24,6 +26,8 @@ __all__ = ["Line", "open_line"]
 # Seconds that a server has to end the TCP connection once it has sent CLOSE. No message can follow the CLOSE, and the
 # supervisor waits for the end of the connection before it opens the next one.
 _GOODBYE = 1.0
+
+_TUNING = Tuning()
 
 
 class Merging(Protocol):
@@ -48,7 +52,10 @@ async def open_line(
     """
     url, overrides = target
     options = {**shared.options, **overrides}
-    options.setdefault("ping_histogram", shared.rtt)
+    tuning = tuning_of(options.get("tuning"), _TUNING)
+    if tuning.ping_histogram is None:
+        tuning = dataclasses.replace(tuning, ping_histogram=shared.rtt)
+    options["tuning"] = tuning
     close_timeout: float | None = options.get("close_timeout", 10)
     made: list[Line] = []
 
@@ -120,6 +127,8 @@ class Line:
         self.gaps = 0
         #: The server has announced that it will end the connection.
         self.is_announced = False
+        #: Why the program does not want it any more.
+        self.unwanted: Exception | None = None
         #: The frames go to a listener as they are.
         self.gets_frames = connection is None and not isinstance(receiver, Messages)
         #: The keys of the messages that it has brought.
@@ -205,8 +214,13 @@ class Line:
 
     @property
     def is_behind(self) -> bool:
-        """The program has not received all that has arrived."""
-        return self.waiting > 0 and self.is_open
+        """The program has yet to receive messages, and more may have arrived that are not read before."""
+        return self.waiting > 0 and self.is_open and self.connection.backlog.age is None  # type: ignore[union-attr]
+
+    @property
+    def taken(self) -> int:
+        """This changes when the program receives a message, unless there is an `overflow` that drops some."""
+        return 0 if self.connection is None else self.connection.listener._head
 
     @property
     def is_in(self) -> bool:
@@ -387,7 +401,8 @@ class Line:
         came_before = self._may_lag_for > 0 and key is not None and self._came_before(key)
         if merger is None:
             return came_before
-        verdict = merger.brought(self, payload, key, was_in)
+        # A function of the program may have made a subscription.
+        verdict = merger.brought(self, payload, key, was_in and self.is_in)
         return came_before or verdict
 
     def brought_fragment(self, size: int) -> bool | list[Any]:
@@ -396,10 +411,16 @@ class Line:
 
     def _came_before(self, key: Hashable) -> bool:
         """Has a line before brought a message with this key?"""
-        self._may_lag_for = 0 if key == self._last_of_former else self._may_lag_for - 1
+        self._may_lag_for -= 1
+        came_before = False
+        try:
+            if key == self._last_of_former:
+                self._may_lag_for = 0
+            came_before = any(key in keys for keys in self.history[1:])
+        except (Exception, asyncio.CancelledError) as exc:  # of __eq__ or __hash__ of the key
+            self._shared.callbacks.raised("key", exc)
         if self._may_lag_for == 0:
             self._show_or_not()
-        came_before = any(key in keys for keys in self.history[1:])
         self._shared.duplicates += came_before
         return came_before
 
