@@ -1,10 +1,10 @@
 """Random scenarios of several connections that read inside each other's reads, and of loops that change threads.
 
-The connections are of listeners and awaitable ones. Their transports are wsfast's own, plain and by rustls, aiofastnet's
-with OpenSSL, those of asyncio and of uvloop. Both sides send records that describe themselves. Each callback, each task
-that has received, each log record of a loop in debug mode, and each finalizer may have a server send more, may send,
-and may poll any connection of the thread. Each connection checks each byte when it is delivered, and again what it
-kept; each server checks what it got.
+The connections are of listeners and awaitable ones. Their transports are wsfast's own, plain and by rustls,
+aiofastnet's with OpenSSL, those of asyncio and of uvloop. Both sides send records that describe themselves. Each
+callback, each task that has received, each log record of a loop in debug mode, and each finalizer may have a server
+send more, may send, and may poll any connection of the thread. Each connection checks each byte when it is delivered,
+and again what it kept; each server checks what it got.
 
 In every third scenario another loop runs in another thread. Either its connections were opened there, and everything
 arrives; or they were opened in this thread, and the first read in the other one ends them. Meanwhile this thread sleeps
