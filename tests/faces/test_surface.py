@@ -32,12 +32,13 @@ from wsfast import (
     ConnectionClosed,
     KeepaliveTimeout,
     PayloadTooBig,
+    Tuning,
     WSDisconnectInfo,
     WSListener,
     WSStats,
     ws_connect,
 )
-from wsfast._engine.frame_log import describe
+from wsfast._engine.frames.inspection import describe
 from wsfast._engine.threads import run_soon
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
@@ -418,7 +419,9 @@ def socket_of(handle):
 async def test_options_of_the_socket_are_set(face):
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77)]
     async with serve(echo) as server:
-        async with connected(face, server.url, sockopts=options, quickack=True, max_read_size=7) as handle:
+        async with connected(
+            face, server.url, tuning=Tuning(sockopts=options, quickack=True, max_read_size=7)
+        ) as handle:
             sock = socket_of(handle)
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 77
@@ -430,7 +433,7 @@ async def test_options_of_the_socket_are_set(face):
             assert after.bytes_received - before.bytes_received == 70
             assert after.reads - before.reads >= 10
         with pytest.raises(OSError, match="setsockopt"):
-            async with connected(face, server.url, sockopts=[(socket.SOL_SOCKET, 999, 1)]):
+            async with connected(face, server.url, tuning=Tuning(sockopts=[(socket.SOL_SOCKET, 999, 1)])):
                 pass
 
 
@@ -468,10 +471,7 @@ def test_address_is_host_and_port_at_once():
 
 def test_help_shows_the_parameters_of_every_face():
     for connect in (ws_connect, wsfast.connect, wsfast.sync.client.connect):
-        parameters = inspect.signature(connect).parameters
-        assert {"open_timeout", "local_addr", "max_size", "max_frame_size", "server_hostname"} <= set(
-            parameters
-        )
+        assert {"open_timeout", "proxy", "tuning", "network"} <= set(inspect.signature(connect).parameters)
     assert "happy_eyeballs_delay" in pydoc.render_doc(wsfast.sync.client.connect)
 
 
@@ -765,7 +765,9 @@ async def test_every_round_trip_is_in_the_histogram(face):
 
     async with (
         serve(handler) as server,
-        connected(face, server.url, ping_interval=0.02, ping_timeout=1, ping_histogram=histogram) as handle,
+        connected(
+            face, server.url, ping_interval=0.02, ping_timeout=1, tuning=Tuning(ping_histogram=histogram)
+        ) as handle,
     ):
         assert await handle.client.recv() == "done"
     assert histogram.get_total_count() == 3

@@ -8,11 +8,11 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.core cimport wsf_status
-from wsfast._engine.streams cimport Inflater
-from wsfast._engine.frame cimport WSCloseCode, WSFrame, WSMsgType
-from wsfast._engine.methods cimport python_override
-from wsfast._engine.link cimport State
-from wsfast._engine.polling cimport PollingReader
+from wsfast._engine.frames.streams cimport Inflater
+from wsfast._engine.frames.frame cimport WSCloseCode, WSFrame, WSMsgType
+from wsfast._engine.subclasses cimport python_override
+from wsfast._engine.frames.link cimport State
+from wsfast._engine.sockets.polling cimport PollingReader
 
 
 cdef class WSListener:
@@ -94,6 +94,7 @@ cdef class WSTransport(PollingReader):
     cpdef abort(self)
     cpdef notify_user_specific_pong_received(self)
 
+    cdef int _log_received(self, WSFrame frame) except -1
     cdef int _answer_ping(self, bytes payload) except -1
     cdef int _close_frame_received(self, WSFrame frame) except -1
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1

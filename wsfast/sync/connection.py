@@ -19,13 +19,13 @@ from typing import Any, Literal, NoReturn, overload
 
 from wsfast._common.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
 from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
-from wsfast._common.options import Pinging, Timeouts, no_message, seconds
+from wsfast._common.options import Limits, Pinging, Timeouts, no_message, seconds
 from wsfast._common.protocol_numbers import WSMsgType, close_code_on_wire_ok
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.frame import FIN_BIT
-from wsfast._engine.stats import WSStats
+from wsfast._engine.frames.frame import FIN_BIT
+from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.tuning import Histogram
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     ConcurrencyError,
@@ -84,8 +84,7 @@ class ClientConnection(Connection, Identity):
         response: UpgradeResponse,
         subprotocol: str | None,
         compression: AgreedDeflate | None,
-        max_message: int,
-        max_fragment: int,
+        limits: Limits,
         addresses: tuple[Any, Any],
         logger: Any,
         pinging: Pinging,
@@ -93,7 +92,7 @@ class ClientConnection(Connection, Identity):
         ping_histogram: Histogram | None = None,
     ) -> None:
         if compression is not None:
-            self._compress(compression, max_message, max_fragment)
+            self._compress(compression, limits.message, limits.fragment)
         self._fragments = False
         self._pings = Pings(handle, logger, ping_histogram)
         self._cause: BaseException | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from wsfast._common.closing import MAX_CONTROL
 from wsfast._engine.tuning import Histogram, record
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 
 __all__ = ["Event", "Pings", "PongReceived"]
 
