@@ -21,9 +21,9 @@ from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.messages import Messages
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Tuning, tuning_of
-from wsfast._opening import addresses
-from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.net import addresses
+from wsfast._opening.net.addresses import SocketFactory
 from wsfast._opening.network import Network
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing

@@ -672,7 +672,7 @@ def test_a_forked_child_that_ends_leaves_the_connection_to_its_parent():
         assert done.returncode == 0
         pid = os.fork()
         if pid == 0:
-            from wsfast._native import lib
+            from wsfast._rust._native import lib
 
             lib.wst_free(ws._handle)
             os._exit(0)

@@ -15,7 +15,7 @@ from support.tls_peer import TLSPeer
 
 import wsfast
 from wsfast import ConnectionClosed, ConnectionClosedError, Tuning, WSListener, WSMsgType, ws_connect
-from wsfast._engine.tls import TLSSession
+from wsfast._engine.sockets.tls import TLSSession
 
 pytestmark = pytest.mark.memory
 

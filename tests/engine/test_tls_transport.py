@@ -18,8 +18,8 @@ from support.servers import Peer, echo, serve
 from support.tls_peer import WRONG, TLSPeer, cut, text, until_it_ends
 
 from wsfast import TLS, ConnectionClosed, Tuning, WSMsgType, ws_connect
-from wsfast._engine.tls import TLSSession, TLSTransport
-from wsfast._opening import rustls
+from wsfast._engine.sockets.tls import TLSSession, TLSTransport
+from wsfast._opening.tls import rustls
 
 pytestmark = pytest.mark.memory
 
@@ -702,7 +702,9 @@ async def test_without_tls_there_is_nothing_to_tell():
 
 
 async def test_where_openssl_hides_the_present_transport_serves(monkeypatch):
-    monkeypatch.setattr("wsfast._opening.rustls.load_openssl", lambda: "it does not show its SSL_read_ex()")
+    monkeypatch.setattr(
+        "wsfast._opening.tls.rustls.load_openssl", lambda: "it does not show its SSL_read_ex()"
+    )
     async with serve(echo, ssl_context=certificates.server_context()) as served:
         transport, listener = await ws_connect(
             Recorder, served.url, ssl_context=certificates.client_settings()

@@ -38,7 +38,7 @@ from wsfast import (
     WSStats,
     ws_connect,
 )
-from wsfast._engine.frame_log import describe
+from wsfast._engine.frames.inspection import describe
 from wsfast._engine.threads import run_soon
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
@@ -313,6 +313,54 @@ async def test_a_server_that_answers_no_ping_is_left_in_time(face):
             await handle.client.recv()
         assert isinstance(caught.value.cause, KeepaliveTimeout)
         assert await server.result() == (frames.PING, (1011).to_bytes(2, "big"))
+
+
+async def fail_here(handle):
+    if handle.face == "listener":
+        handle.own.disconnect()
+    elif handle.face == "awaitable":
+        await handle.own.send(["a", 5])
+    else:  # in another thread than that which waits for the PONG
+        await asyncio.to_thread(handle.own.send, ["a", 5])
+
+
+@every_face
+@pytest.mark.parametrize("end", ["here", "violation", "close"])
+async def test_a_ping_fails_as_soon_as_no_frame_is_looked_at_any_more(face, end):
+    """The server neither answers nor closes the connection, and closing has no deadline."""
+
+    async def handler(peer):
+        await peer.accept()
+        assert (await peer.frame()).opcode == frames.PING
+        pinged.set()
+        if end != "here":
+            peer.send(
+                frames.frame(frames.CONTINUATION, b"of nothing") if end == "violation" else frames.close(1000)
+            )
+        await over.wait()
+
+    pinged, over = asyncio.Event(), asyncio.Event()
+    async with (
+        serve(handler) as server,
+        connected(face, server.url, close_timeout=None, ping_interval=None) as handle,
+    ):
+        measuring = asyncio.ensure_future(handle.call(handle.own.measure_roundtrip_time, 1))
+        await pinged.wait()
+        failing = asyncio.ensure_future(fail_here(handle)) if end == "here" else None
+        with pytest.raises(ConnectionClosed) as caught:
+            await measuring
+        codes = [
+            None if close is None else int(close.code) for close in (caught.value.rcvd, caught.value.sent)
+        ]
+        if end == "close":
+            assert codes == [1000, 1000]
+        else:
+            assert codes == [None, 1002 if end == "violation" else 1000 if face == "listener" else 1011]
+        assert handle.own.close_info is None  # it has not ended
+        over.set()
+        handle.own.abort()
+        if failing is not None:
+            await asyncio.gather(failing, return_exceptions=True)
 
 
 @every_face

@@ -304,7 +304,7 @@ def blocked(pieces: list[bytes], deflated: bool = False) -> Verdict:
         extension = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if deflated else b""
         theirs.sendall(b"".join([REPLY, extension, b"\r\n", *pieces[:1]]))
         compression = "deflate" if deflated else None
-        with mock.patch("wsfast._opening.handshake.generate_nonce", return_value=KEY):
+        with mock.patch("wsfast._opening.http.handshake.generate_nonce", return_value=KEY):
             # While a connection waits for the server to close it, nobody is there to do it: no time for that.
             ws = connect("ws://localhost/", sock=ours, close_timeout=0, compression=compression, **OPTIONS)
         try:

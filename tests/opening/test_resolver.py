@@ -10,7 +10,7 @@ from support.servers import echo, serve
 
 from wsfast import Network
 from wsfast._opening import redirects
-from wsfast._opening.resolver import AddressCache, resolve, resolve_blocking
+from wsfast._opening.net.resolver import AddressCache, resolve, resolve_blocking
 from wsfast.exceptions import SecurityError
 
 HOST, PORT = "exchange.test", 443

@@ -13,7 +13,8 @@ from support.servers import serve
 
 from opening.test_redirecting import Site, arrive
 from wsfast import AddressCache, Network
-from wsfast._opening import blocking, redirects
+from wsfast._opening import redirects
+from wsfast._opening.net import blocking
 from wsfast.exceptions import SecurityError
 
 faces = pytest.mark.parametrize("face", FACES)

@@ -141,7 +141,7 @@ async def test_nothing_is_shown_once_all_is_acknowledged():
         await feed.ready()
         await feed.send("b")
         assert [await feed.recv() for _ in range(4)] == ["ack a", "data a 1", "ack b", "data b 1"]
-        assert not feed._life.line._shown_to
+        assert not feed._life.line._shown_for
     assert shown == ["ack a"]
 
 

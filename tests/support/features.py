@@ -10,8 +10,6 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-import aiofastnet.transport
-
 import wsfast
 import wsfast.asyncio.client
 import wsfast.sync.client
@@ -116,13 +114,16 @@ MEMBERS = {
 INTERNAL = {
     "connection_made",
     "connection_lost",
+    "data_received",
     "eof_received",
+    "get_buffer",
+    "buffer_updated",
+    "is_buffered_protocol",
     "pause_writing",
     "resume_writing",
     "listener",
 }
 INTERNAL |= {"max_size", "max_queue"}
-ASYNCIO = set(dir(aiofastnet.transport.Protocol))
 
 
 def options() -> list[set[str]]:
@@ -136,7 +137,7 @@ def members() -> list[set[str]]:
 
 
 def _names(kind: type[Any]) -> set[str]:
-    found = set(dir(kind)) - ASYNCIO
+    found = set(dir(kind))
     for base in kind.__mro__:
         found |= set(inspect.get_annotations(base))
     return {name for name in found if not name.startswith("_")}
@@ -199,7 +200,7 @@ TAIL = """
 
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
 `connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,
-`resume_writing`, `is_buffered_protocol`, `get_local_write_buffer_size`. A `WSTransport` is the protocol of its
+`resume_writing`, `is_buffered_protocol`. A `WSTransport` is the protocol of its
 connection: see {doc}`architecture`.
 """
 

@@ -33,8 +33,8 @@ import wsfast.sync.client
 from support import certificates, frames
 from support.servers import Peer, serve
 from wsfast import Tuning
-from wsfast._engine.tls import TLSSession
-from wsfast._opening import rustls
+from wsfast._engine.sockets.tls import TLSSession
+from wsfast._opening.tls import rustls
 
 HEAP_TYPE = 1 << 9
 # The offset of tp_clear in a PyTypeObject, in pointers (CPython's Include/cpython/object.h): the same from 3.10 to

@@ -14,7 +14,7 @@ from wsfast._common.headers import AwaitedHeadersLike, HeadersLike
 from wsfast._common.options import Marks
 from wsfast._common.protocol_numbers import WSAutoPingStrategy
 from wsfast._engine.tuning import Tuning
-from wsfast._opening.addresses import SocketFactory
+from wsfast._opening.net.addresses import SocketFactory
 from wsfast._opening.network import Network
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict
 from wsfast.deflate import PerMessageDeflate

@@ -11,7 +11,7 @@ from wsfast._common.option_names import Fixed, names_of
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.tuning import Tuning
-from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import WebSocketURI, parse_uri

@@ -7,7 +7,7 @@ import dataclasses
 from wsfast._common.headers import PlainHeaders, kept
 from wsfast._common.options import check_callables, check_types
 from wsfast._opening.credentials import NetrcLike, check_netrc
-from wsfast._opening.resolver import AddressCache, Resolver
+from wsfast._opening.net.resolver import AddressCache, Resolver
 
 __all__ = ["Network"]
 

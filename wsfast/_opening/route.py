@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 from wsfast._common.headers import PlainHeaders
 from wsfast._common.option_names import NOT_GIVEN
 from wsfast._common.options import check_types
-from wsfast._opening.handshake import USER_AGENT
+from wsfast._opening.http.handshake import USER_AGENT
 from wsfast._opening.network import Network
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidHandshake, InvalidStatus, SecurityError
 from wsfast.tls import TLS, as_context, check_tls
 
 if TYPE_CHECKING:
-    from wsfast._opening.proxy import Proxy
+    from wsfast._opening.net.resolver import AddressCache, Resolver
+    from wsfast._opening.proxy.settings import Proxy
+    from wsfast._opening.proxy.tunnel import TunnelHandshake
     from wsfast._opening.redirects import Redirects
-    from wsfast._opening.resolver import AddressCache, Resolver
-    from wsfast._opening.tunnel import TunnelHandshake
 
 # As socket.getaddrinfo() returns them.
 Addresses = Sequence[tuple[Any, Any, Any, Any, Any]]
@@ -99,7 +99,7 @@ class Routing:
         if proxy is True:
             self.proxy = not bound
         elif proxy is not None:
-            from wsfast._opening.proxy import parse_proxy
+            from wsfast._opening.proxy.settings import parse_proxy
 
             self.proxy = parse_proxy(proxy)
         self.user_agent = user_agent
@@ -115,7 +115,7 @@ class Routing:
             self._check()
 
     def _check(self) -> None:
-        from wsfast._opening.proxy import Proxy
+        from wsfast._opening.proxy.settings import Proxy
 
         check_tls(self._proxy_tls[0], self.proxy_tls)
         check_types(str, proxy_server_hostname=self.proxy_server_hostname)
@@ -143,7 +143,7 @@ class Routing:
 
     def tunnel(self, proxy: Proxy, host: str, port: int) -> TunnelHandshake:
         """Asks an http or https proxy for a tunnel to the server."""
-        from wsfast._opening.tunnel import TunnelHandshake
+        from wsfast._opening.proxy.tunnel import TunnelHandshake
 
         return TunnelHandshake(
             proxy, host, port, headers=self.network.proxy_headers, user_agent=self.user_agent
@@ -192,7 +192,7 @@ class Route:
         proxy = self._routing.proxy
         if isinstance(proxy, bool):
             if proxy and may_name_a_proxy():
-                from wsfast._opening.proxy import proxy_of_settings
+                from wsfast._opening.proxy.settings import proxy_of_settings
 
                 self.proxy = proxy_of_settings(self.uri.secure, self.host, self.port)
                 if self.proxy is not None:
@@ -302,7 +302,7 @@ class Route:
             return tls
         if isinstance(tls, TLS):
             return dataclasses.replace(tls, client_cert=None)
-        from wsfast._opening.certificate import has_client_certificate
+        from wsfast._opening.tls.client_certificate import has_client_certificate
 
         if has_client_certificate(tls):
             raise SecurityError(
@@ -341,7 +341,7 @@ class Route:
         """
         assert self.proxy is not None
         if not self.proxy.is_socks:
-            from wsfast._opening.exchange_log import log_exchange
+            from wsfast._opening.http.exchange_log import log_exchange
 
             self.tunnel = self._routing.tunnel(self.proxy, host, self.port)
             log_exchange(self.tunnel, self._logger)

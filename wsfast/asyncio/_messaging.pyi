@@ -6,7 +6,7 @@ from typing import Any, Literal, final, overload
 from typing_extensions import disjoint_base
 
 from wsfast._common.options import Limits
-from wsfast._engine.message_info import WSMessageInfo
+from wsfast._engine.frames.inspection import WSMessageInfo
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._awaitable import Awaitable
 from wsfast.asyncio._inbox import Inbox, Policy

@@ -18,9 +18,9 @@ from libc.stdint cimport int64_t
 
 from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, BY_TYPE, decoding
-from wsfast._engine.streams cimport compression
+from wsfast._engine.frames.streams cimport compression
 from wsfast._engine.transport cimport WSTransport
-from wsfast._engine.frame cimport FIN, WSMsgType
+from wsfast._engine.frames.frame cimport FIN, WSMsgType
 from wsfast._engine.python cimport PyDescr_NewMethod, PyMethodDescrObject, PyThread_get_thread_ident
 from wsfast.asyncio._awaitable cimport (
     WSF_RETURNED,

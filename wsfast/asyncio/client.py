@@ -29,10 +29,10 @@ from wsfast._common.options import (
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.transport import WSListener, WSTransport
 from wsfast._engine.tuning import Tuning, tuning_of
-from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
-from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.connector import Connecting, offered
-from wsfast._opening.handshake import USER_AGENT
+from wsfast._opening.http.handshake import USER_AGENT
+from wsfast._opening.net.addresses import ARGUMENTS as TCP_ARGUMENTS
+from wsfast._opening.net.addresses import TLS_ARGUMENTS, check_arguments
 from wsfast._opening.network import Network
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception

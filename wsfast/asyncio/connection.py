@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
-from wsfast._common.closing import WSDisconnectInfo, connection_closed, reason_for
+from wsfast._common.closing import WSDisconnectInfo, reason_for
 from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast._common.logging import guarded
 from wsfast._common.options import Limits, Overflow, Pinging, Timeouts, no_message
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._engine.stats import WSStats
+from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.threads import lasting, run_soon
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Histogram
@@ -545,8 +545,7 @@ class ClientConnection(Connection, Identity):
 
     def _closed(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
-        info = self.protocol.close_info
-        return connection_closed(*self._closes, None if info is None else info.cause)
+        return self.protocol._closed()
 
     async def _raise_closed(self) -> NoReturn:
         """Raise when it is known why the connection is closed, and at the latest after `close_timeout`: the end may lie
@@ -555,8 +554,10 @@ class ClientConnection(Connection, Identity):
             await asyncio.wait([lost], timeout=self._close_timeout)
         raise self._closed()
 
+    def _frames_end(self) -> None:
+        self._pings.give_up(self._closed)
+
     def _connection_lost(self) -> None:
-        self._pings.connection_lost(self._closed)
         self._resume_writing()
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)

@@ -109,12 +109,11 @@ class Shared:
         check_options(url, listener_factory, options)
 
     @property
-    def looks_at_all(self) -> bool:
-        """A function of the program other than ``topic`` and ``key`` gets every message of every connection."""
-        heartbeat = self.heartbeat
-        return (heartbeat is not None and heartbeat.is_reply is not None) or any(
-            function is not None for function in (self.rollover.when, self.answer)
-        )
+    def inspects(self) -> bool:
+        """A function of the program gets every message of every connection."""
+        is_reply = None if self.heartbeat is None else self.heartbeat.is_reply
+        functions = self.answer, is_reply, self.topic, self.key
+        return any(function is not None for function in functions)
 
 
 def check_options(

@@ -30,18 +30,18 @@ from wsfast._common.options import (
     check_types,
 )
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._engine.socket import stamp_receipts
+from wsfast._engine.sockets.socket import stamp_receipts
 from wsfast._engine.tuning import SocketOption, Tuning, tuning_of
-from wsfast._native import ffi, lib
-from wsfast._opening import blocking
-from wsfast._opening.addresses import FAMILIES, check_arguments, tuned
-from wsfast._opening.blocking import Deadline
 from wsfast._opening.connector import Connecting, offered
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.net import blocking
+from wsfast._opening.net.addresses import FAMILIES, check_arguments, tuned
+from wsfast._opening.net.blocking import Deadline
 from wsfast._opening.network import Network
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import WebSocketURI
+from wsfast._rust._native import ffi, lib
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
 from wsfast.sync import ending, tls
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from wsfast._opening.arguments import BlockingOptions, BlockingOthers
-    from wsfast._opening.tunnel import TunnelHandshake
+    from wsfast._opening.proxy.tunnel import TunnelHandshake
 
 __all__ = [
     "ClientConnection",
@@ -220,7 +220,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 sessions.append(layer.prepare(Raw(handle), deadline))
                 layer.begin(handle, sessions[1], deadline, nested=True)
             if self.logger.isEnabledFor(logging.DEBUG):
-                from wsfast._opening.exchange_log import log_exchange
+                from wsfast._opening.http.exchange_log import log_exchange
 
                 log_exchange(handshake, self.logger)
             step = f"the WebSocket handshake with {route.uri.netloc}"
