@@ -365,7 +365,7 @@ class Supervisor(Successive):
 
     @property
     def rtt(self) -> RTT:
-        """The round-trip times of the PINGs of all connections. Empty if the program gave a ``ping_histogram``."""
+        """The round-trip times of the PINGs of all connections. Empty if the program gave one of its own."""
         return self._shared.rtt
 
     @property
