@@ -31,7 +31,7 @@ DEBUG, SANITIZE = bool(os.environ.get("WSFAST_DEBUG")), os.environ.get("WSFAST_S
 CRATE = "wsfast/_rust"
 # What runs for each frame: -O3 makes the calls inline that -O2 leaves, 1 to 4 % of a message's instructions.
 HOT = ("_engine.transport", "_engine.reader", "_engine.writer", "_engine.messages", "asyncio._messaging")
-COLD = [f"_engine.{n}" for n in ("crate", "link", "methods", "streams", "violation")] + ["asyncio._overflow"]
+COLD = [f"_engine.{n}" for n in ("link", "methods", "streams", "violation")] + ["asyncio._overflow"]
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 compile_args += ["-fvisibility=hidden", "-ffunction-sections", "-fno-align-jumps"]  # smaller, and no slower
