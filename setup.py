@@ -23,15 +23,20 @@ import toolchain
 # copy of them. The pool of mask keys (entropy.c) must exist once.
 FRAME, UTF8 = "wsfast/core/frame.c", "wsfast/core/utf8.c"
 MESSAGE = ["wsfast/core/message.c", FRAME, UTF8]
-CORE = {f"wsfast._engine.{name}": MESSAGE for name in ("reader", "transport", "messages", "violation")}
-CORE |= {"wsfast._engine.frame": [FRAME], "wsfast.sync._messaging": MESSAGE}
-CORE["wsfast._engine.writer"] = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
+CORE = {
+    f"wsfast._engine.{n}": MESSAGE for n in ("transport", "messages", "frames.reader", "frames.violation")
+}
+CORE |= {"wsfast._engine.frames.frame": [FRAME], "wsfast.sync._messaging": MESSAGE}
+CORE["wsfast._engine.frames.writer"] = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
 
 DEBUG, SANITIZE = bool(os.environ.get("WSFAST_DEBUG")), os.environ.get("WSFAST_SANITIZE")
 CRATE = "wsfast/_rust"
 # What runs for each frame: -O3 makes the calls inline that -O2 leaves, 1 to 4 % of a message's instructions.
-HOT = ("_engine.transport", "_engine.reader", "_engine.writer", "_engine.messages", "asyncio._messaging")
-COLD = [f"_engine.{n}" for n in ("link", "methods", "streams", "violation")] + ["asyncio._overflow"]
+HOT = [f"_engine.{n}" for n in ("transport", "messages", "frames.reader", "frames.writer")] + [
+    "asyncio._messaging"
+]
+COLD = [f"_engine.{n}" for n in ("subclasses", "frames.link", "frames.streams", "frames.violation")]
+COLD += ["asyncio._overflow"]
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]
 compile_args += ["-fvisibility=hidden", "-ffunction-sections", "-fno-align-jumps"]  # smaller, and no slower

@@ -166,6 +166,7 @@ def profiles(rows, layout=0):
             *words,
         ]
         environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "LAYOUT": "x" * 1000 * layout}
+        environment["LD_PRELOAD"] = str(library("still_clock"))
         done = subprocess.run(
             list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )

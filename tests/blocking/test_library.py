@@ -14,8 +14,8 @@ from support.certificates import WAYS, server_context
 from support.memory import until_flat
 from support.servers import websockets_echo
 
-from wsfast._rust import _native
 from wsfast._common.connection import State
+from wsfast._rust import _native
 from wsfast.sync import client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection

@@ -24,8 +24,8 @@ from support.servers import serve, websockets_echo
 import wsfast.asyncio.client
 import wsfast.sync.client
 from wsfast import TLS
-from wsfast._engine.tls import TLSSession
-from wsfast._opening import rustls
+from wsfast._engine.sockets.tls import TLSSession
+from wsfast._opening.tls import rustls
 from wsfast.sync.client import connect
 
 NAME, OTHER = "one.example", "two.example"

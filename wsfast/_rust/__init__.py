@@ -1,1 +1,1 @@
-"""The crate, and the module that it is compiled into: the engine of the blocking client, and TLS by rustls for all clients."""
+"""The crate, compiled into `_native`: the engine of the blocking client, and TLS by rustls for all clients."""

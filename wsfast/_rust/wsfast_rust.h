@@ -209,8 +209,11 @@ void wst_get_stats(wst_connection *connection, wst_stats *stats);
 int wst_send_ping(wst_connection *connection, const char *data, size_t size);
 /* Sends the queued bytes; done when there are none. Reads on meanwhile, if no other thread does. */
 int wst_flush(wst_connection *connection);
-/* Reads into the queue until it has news or the time is over, unless another thread is receiving. Never WST_OK. */
-int wst_pump(wst_connection *connection, double timeout);
+/*
+ * Reads into the queue until it has news or the time is over, unless another thread is receiving. Never WST_OK. for_pong 1:
+ * also WST_CLOSED soon after frames are looked at no more, while the connection is still closing.
+ */
+int wst_pump(wst_connection *connection, double timeout, int for_pong);
 /* The payload of the next ping that was answered, at most 125 bytes, its round-trip time, and its size; -1 if there is none. */
 int wst_take_pong(wst_connection *connection, char *data, double *latency);
 /*

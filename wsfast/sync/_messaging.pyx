@@ -13,10 +13,10 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
-from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_override
-from wsfast._engine.frame cimport WSMsgType
+from wsfast._engine.frames.streams cimport TAIL_SIZE, Inflater, compression as compression_override
+from wsfast._engine.frames.frame cimport WSMsgType
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
-from wsfast._engine.violation cimport add_content
+from wsfast._engine.frames.violation cimport add_content
 from wsfast._rust.api cimport (
     WST_AGAIN, WST_INTERRUPTED, WST_OK, WST_RESUME, WST_STREAM, WST_VALIDATE, functions, wst_connection, wst_functions,
     wst_message,
@@ -345,7 +345,7 @@ cdef class Connection:
     def _send_frame(self, int head, message) -> None:
         """Send one frame, and return when the kernel has all of it.
 
-        :param head: its first byte, and above it the override of `compress=`, see _engine/streams.pxd
+        :param head: its first byte, and above it the override of `compress=`, see frames/streams.pxd
         """
         self._send_one(head, message)
 

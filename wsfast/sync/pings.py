@@ -80,6 +80,6 @@ class PongReceived(Event):
         return super().is_set() or self.wait(0)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the pong is received. False if the time is over, or the connection is closed."""
-        waited: bool = self._connection._wait(self, timeout)
+        """Wait until the pong is received. False if the time is over, or the connection is closed or has failed."""
+        waited: bool = self._connection._wait(self, timeout, not self.ack_on_close)
         return waited

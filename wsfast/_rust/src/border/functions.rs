@@ -276,8 +276,8 @@ pub unsafe extern "C" fn wst_flush(handle: *mut Handle) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_pump(handle: *mut Handle, timeout: f64) -> c_int {
-    guarded(handle, WST_PANIC, |connection| result(connection.pump(seconds(timeout))))
+pub unsafe extern "C" fn wst_pump(handle: *mut Handle, timeout: f64, for_pong: c_int) -> c_int {
+    guarded(handle, WST_PANIC, |connection| result(connection.pump(seconds(timeout), for_pong != 0)))
 }
 
 #[no_mangle]

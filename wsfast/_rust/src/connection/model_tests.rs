@@ -174,7 +174,7 @@ fn run(seed: u64, messages: usize, most: usize) {
             wire.extend(rest);
         }
         match random.below(8) {
-            0 => drop(connection.pump(Some(Duration::ZERO))),
+            0 => drop(connection.pump(Some(Duration::ZERO), false)),
             1 => drop(connection.send(0x82, &[5; 100])),
             2 => drop(connection.send_ping(b"data")),
             3 => connection.sender.flush_quietly(&connection.wire),
@@ -267,7 +267,7 @@ fn threads() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !over.load(Ordering::Relaxed) {
-                        drop(connection.pump(Some(Duration::ZERO)));
+                        drop(connection.pump(Some(Duration::ZERO), false));
                         connection.sender.flush_quietly(&connection.wire);
                         _ = connection.pings.take();
                         std::thread::yield_now();

@@ -438,20 +438,26 @@ impl Connection {
     }
 
     /// Reads into the queue, and sleeps once until there is more to read. See wst_pump().
-    pub fn pump(&self, timeout: Option<Duration>) -> Result<(), Stop> {
+    pub fn pump(&self, timeout: Option<Duration>, for_pong: bool) -> Result<(), Stop> {
         let deadline = after(timeout);
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let mut reader = self.try_reader().ok_or(Stop::Busy)?;
-        let drained = self.drain(&mut reader);
+        let mut reader = self.try_reader();
+        let drained = reader.as_mut().map(|reader| self.drain(reader));
         if self.has_news() {
             return Err(Stop::Pong);
         }
+        if for_pong && self.closer.is_draining() {
+            return Err(Stop::Closed);
+        }
+        let (Some(mut reader), Some(drained)) = (reader, drained) else { return Err(Stop::Busy) };
         let now = Instant::now();
         let timers = self.timers(&mut reader, now)?;
         if deadline.is_some_and(|deadline| deadline <= now) {
             return Err(Stop::Timeout);
         }
         drop(reader);
-        Err(self.wait(drained, false, earliest(timers, deadline), now))
+        // No event wakes this thread if another one fails the connection.
+        let nap = for_pong.then_some(now + SHORT);
+        Err(self.wait(drained, false, earliest(nap, earliest(timers, deadline)), now))
     }
 }
