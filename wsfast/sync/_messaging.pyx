@@ -1,7 +1,6 @@
 """recv() and send() of the blocking connection: what happens for every message.
 
-The crate is linked into _native, by cffi, and exists once; the functions that matter here are reached by their
-addresses. Their types are those of wsfast_rust.h, so the C compiler knows if a call does not fit.
+The functions of the crate that matter here are reached through its table (wsfast/_rust/api.pxd).
 """
 
 cimport cython
@@ -14,11 +13,14 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
-from wsfast._engine.crate cimport address_of
 from wsfast._engine.frames.streams cimport TAIL_SIZE, Inflater, compression as compression_override
 from wsfast._engine.frames.frame cimport WSMsgType
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
 from wsfast._engine.frames.violation cimport add_content
+from wsfast._rust.api cimport (
+    WST_AGAIN, WST_INTERRUPTED, WST_OK, WST_RESUME, WST_STREAM, WST_VALIDATE, functions, wst_connection, wst_functions,
+    wst_message,
+)
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
 from wsfast._rust import _native
@@ -37,51 +39,11 @@ cdef extern from "Python.h":
 
 
 cdef extern from *:
-    """
-    #include <stddef.h>
-    #include <stdint.h>
-    #include "wsfast_rust.h"
-
-    static int wsf_error_is_set(void) { return -1; }
-
-    static struct {
-        __typeof__(wst_recv) *recv;
-        __typeof__(wst_send) *send;
-        __typeof__(wst_get_message) *get_message;
-        __typeof__(wst_cork) *cork;
-    } crate;
-    """
-    enum:
-        WST_OK, WST_INTERRUPTED
-        WST_RESUME, WST_STREAM, WST_VALIDATE, WST_AGAIN
-
+    """static int wsf_error_is_set(void) { return -1; }"""
     int raise_what_is_set "wsf_error_is_set"() except -1
 
-    ctypedef struct wst_connection:
-        pass
-    ctypedef struct wst_message:
-        const char *data
-        size_t size
-        bint text
-        bint fin
-        bint compressed
-        bint last
-        int64_t returned
-        int64_t received
 
-    cdef struct Crate:
-        int (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
-        int (*send)(wst_connection *connection, int head, const char *data, size_t size) noexcept nogil
-        wst_message *(*get_message)(wst_connection *connection) noexcept nogil
-        int (*cork)(wst_connection *connection, int corked) noexcept nogil
-    Crate crate
-
-
-crate.recv = <int (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")
-crate.send = <int (*)(wst_connection *, int, const char *, size_t) noexcept nogil>address_of("wst_send")
-crate.get_message = <wst_message *(*)(wst_connection *) noexcept nogil>address_of("wst_get_message")
-crate.cork = <int (*)(wst_connection *, int) noexcept nogil>address_of("wst_cork")
-
+cdef wst_functions crate = functions(_native)[0]
 cdef object HANDLE = _native.ffi.typeof("wst_connection *")
 
 # The first byte of a frame (RFC 6455 section 5.2).
