@@ -11,8 +11,10 @@ import threading
 
 import pytest
 
-from wsfast._opening.net import addresses, blocking
+from wsfast._opening.net import sockets
+from wsfast._opening.net.addresses import HAPPY_EYEBALLS_DELAY
 from wsfast._opening.net.blocking import Deadline
+from wsfast._opening.reaching import reach_blocking
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
 from wsfast.sync.client import connect
@@ -64,35 +66,36 @@ def deaf():
 
 def test_the_first_that_answers(server, refusing, monkeypatch):
     resolving(monkeypatch, refusing, refusing, server.getsockname())
-    with blocking.connect(route(), Deadline(5)) as sock:
+    with reach_blocking(route(), Deadline(5)) as sock:
         assert sock.getpeername() == server.getsockname()
         assert sock.gettimeout() is None
 
 
 def test_an_address_that_does_not_answer_holds_nobody_up(server, deaf, monkeypatch):
     resolving(monkeypatch, deaf, server.getsockname())
-    with blocking.connect(route(), Deadline(10), happy_eyeballs_delay=0.02) as sock:
+    with reach_blocking(route(), Deadline(10), happy_eyeballs_delay=0.02) as sock:
         assert sock.getpeername() == server.getsockname()
 
 
 def test_one_after_the_other(server, deaf, refusing, monkeypatch):
     resolving(monkeypatch, refusing, server.getsockname())
-    with blocking.connect(route(), Deadline(10), happy_eyeballs_delay=None) as sock:
+    with reach_blocking(route(), Deadline(10), happy_eyeballs_delay=None) as sock:
         assert sock.getpeername() == server.getsockname()
     resolving(monkeypatch, deaf, server.getsockname())
     with pytest.raises(TimeoutError, match="TCP connection"):
-        blocking.connect(route(), Deadline(0.1), happy_eyeballs_delay=None)
+        reach_blocking(route(), Deadline(0.1), happy_eyeballs_delay=None)
 
 
-def test_families_take_turns():
+@pytest.mark.parametrize(("count", "order"), [(1, "03142"), (2, "01324")])
+def test_families_take_turns(count, order):
     infos = [(family, 1, 6, "", (str(i), 1)) for i, family in enumerate([10, 10, 10, 2, 2])]
-    assert [info[4][0] for info in blocking._by_turns(infos)] == ["0", "3", "1", "4", "2"]
+    assert "".join(info[4][0] for info in sockets._interleaved(infos, count)) == order
 
 
 def test_the_error_names_each_address(refusing, monkeypatch):
     resolving(monkeypatch, refusing, ("127.0.0.2", refusing[1]))
-    with pytest.raises(OSError, match="127.0.0.1 port .*: Connection refused; 127.0.0.2 port") as caught:
-        blocking.connect(route(), Deadline(5))
+    with pytest.raises(OSError, match="Connection refused: 127.0.0.1 port .*; .*: 127.0.0.2 port") as caught:
+        reach_blocking(route(), Deadline(5))
     assert caught.value.errno == errno.ECONNREFUSED
 
 
@@ -100,12 +103,12 @@ def test_the_deadline_while_nobody_answers(deaf, monkeypatch):
     resolving(monkeypatch, deaf)
     text = f"the TCP connection to exchange.test \\(127.0.0.1 port {deaf[1]}\\) took too long: open_timeout is 0.1"
     with pytest.raises(TimeoutError, match=text):
-        blocking.connect(route(), Deadline(0.1))
+        reach_blocking(route(), Deadline(0.1))
 
 
 def test_a_source_address(server):
     where = route(f"ws://127.0.0.1:{server.getsockname()[1]}/")
-    with blocking.connect(where, Deadline(5), local_addr=("127.0.0.2", 0)) as sock:
+    with reach_blocking(where, Deadline(5), local_addr=("127.0.0.2", 0)) as sock:
         assert sock.getsockname()[0] == "127.0.0.2"
 
 
@@ -170,5 +173,5 @@ def test_no_such_name():
 
 
 def test_happy_eyeballs_are_on_by_default():
-    assert inspect.signature(addresses.connect).parameters["happy_eyeballs_delay"].default == 0.25
-    assert blocking.HAPPY_EYEBALLS_DELAY == 0.25
+    delay = inspect.signature(sockets.connect).parameters["happy_eyeballs_delay"].default
+    assert delay == HAPPY_EYEBALLS_DELAY == 0.25

@@ -27,9 +27,9 @@ from wsfast._engine.tuning import Histogram, SocketOption, Tuning
 from wsfast._native import ffi, lib
 from wsfast._opening.connector import Connecting
 from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
-from wsfast._opening.net import blocking
-from wsfast._opening.net.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY, check_arguments, tuned
+from wsfast._opening.net.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY, check_arguments
 from wsfast._opening.net.blocking import Deadline
+from wsfast._opening.reaching import reach_blocking
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route
 from wsfast.deflate import PerMessageDeflate
@@ -231,7 +231,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         sock = self._target.connect(route, deadline, self._tuning.sockopts)
         try:
             self._tuning.check_kernel_stamps(not tls_layers and sock.family in FAMILIES)
-            ends = _prepare(sock)
+            ends = sock.getsockname(), sock.getpeername()
             if self._tuning.timestamps == "kernel":
                 stamp_receipts(sock)
             sessions = [layer.prepare(sock, deadline) for layer in tls_layers[:1]]
@@ -245,12 +245,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 layer.begin(handle, sessions[0], deadline)
             early = b""
             if route.proxy is not None and route.proxy.secure:
-                early = _tunnel(handle, route, deadline)
+                early = _tunnel(handle, route, deadline, route.uri.secure)
             for layer in tls_layers[1:]:
-                if early:
-                    raise InvalidProxyMessage(
-                        f"{len(early)} bytes follow the proxy's reply, where TLS begins"
-                    )
                 sessions.append(layer.prepare(Raw(handle), deadline))
                 layer.begin(handle, sessions[1], deadline, nested=True)
             if self.logger.isEnabledFor(logging.DEBUG):
@@ -523,16 +519,10 @@ class _Target:
         sock, self._sock = self._sock, None
         if sock is not None and sock.fileno() < 0:
             raise ValueError("sock is closed, or was used for another connection")
-        if self._unix:
-            path = os.fspath(self._path)
-            info = (socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)
-            step = f"the connection to {path}"
-            sock = blocking.connect_to_first([info], deadline, step, sockopts=sockopts)
-            route.connected_by_user(sock)
-            return sock
+        path = None if self._path is None else os.fspath(self._path)
         names = ("family", "local_addr", "happy_eyeballs_delay")
         arguments = {name: self._arguments[name] for name in names}
-        return blocking.connect(route, deadline, sock=sock, sockopts=sockopts, **arguments)
+        return reach_blocking(route, deadline, sock, path, sockopts, **arguments)
 
 
 def _free(sessions: list[Any], handle: Any) -> None:
@@ -540,15 +530,13 @@ def _free(sessions: list[Any], handle: Any) -> None:
     lib.wst_free(handle)
 
 
-def _prepare(sock: socket.socket) -> tuple[Any, Any]:
-    """Make the socket as the crate wants it. Returns the addresses of both ends."""
-    sock.setblocking(True)
-    tuned(sock)
-    return sock.getsockname(), sock.getpeername()
+def _tunnel(handle: Any, route: Route, deadline: Deadline, secure: bool) -> bytes:
+    """CONNECT, within the TLS of an https proxy. Returns what followed the reply.
 
+    :param secure: TLS with the server is next
+    """
+    from wsfast._opening.proxy.negotiation import check_nothing_follows
 
-def _tunnel(handle: Any, route: Route, deadline: Deadline) -> bytes:
-    """CONNECT, within the TLS of an https proxy. Returns what followed the reply."""
     tunnel = route.tunnel
     assert tunnel is not None
     try:
@@ -557,6 +545,8 @@ def _tunnel(handle: Any, route: Route, deadline: Deadline) -> bytes:
         raise
     except (OSError, InvalidMessage) as exc:
         raise ProxyError(f"the connection to the proxy was lost: {exc}") from exc
+    if secure:
+        check_nothing_follows(tunnel.trailing)
     return tunnel.trailing
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import socket
 import ssl
 import sys
@@ -19,7 +20,10 @@ from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net import addresses
 from wsfast._opening.net.addresses import SocketFactory
+from wsfast._opening.net.loop import LoopNetwork
+from wsfast._opening.net.sockets import prepare
 from wsfast._opening.net.uvloop_resets import LoopProxy, of_transports
+from wsfast._opening.reaching import reach
 from wsfast._opening.route import Route
 from wsfast._opening.tls import rustls
 from wsfast._opening.tls.handshake import ended_in_tls, not_tls, shake_hands
@@ -46,25 +50,17 @@ async def connect(
     for name, value in kwargs.items():
         (tcp if name in addresses.ARGUMENTS else tls)[name] = value
     tcp.pop("host", None), tcp.pop("port", None)
-    sock, host, port = None, route.host, route.port
+    sock = None
     if socket_factory is not None:
         sock = await _socket_of_user(route, socket_factory, tuning)
-    if route.proxy is not None:
-        from wsfast._opening.proxy import negotiation  # python-socks, say, takes longer to import than wsfast
-
-        sock = await negotiation.reach(loop, route, sock, tcp)
-    elif sock is None or not addresses.is_connected(sock):
-        route.phase = ("the look-up of", host, ())
-        sock = await addresses.connect(
-            host, port, sock=sock, look_up=route.look_up, resolved=route.resolved, **tcp
-        )
+    sock = await reach(LoopNetwork(loop), route, sock, tcp)
     if route.proxy is not None and route.proxy.secure:
-        tuning.check_kernel_stamps(False)
-        await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tls)
+        await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tuning, tls)
         return
     try:
         fast = _can_use_aiofastnet(loop, sock, context, use_aiofastnet)
-        tuning.check_kernel_stamps(fast and context is None and sock.family in addresses.FAMILIES)
+        if tuning.timestamps is not None:
+            tuning.check_kernel_stamps(fast and context is None and sock.family in addresses.FAMILIES)
         if fast and context is None:
             SocketTransport(of_transports(loop), sock, transport, tuning.timestamps == "kernel")
             return
@@ -74,7 +70,7 @@ async def connect(
         if route.uri.secure and _may_use_rustls(loop, sock, use_aiofastnet, route.tls()):
             config = rustls.config_for(_settings(route.tls()), tls["server_hostname"])
             if config is not None:
-                await _by_rustls(loop, transport, config, sock, port, tls)
+                await _by_rustls(loop, transport, config, sock, route.port, tls)
                 return
         connect = (
             functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
@@ -144,17 +140,15 @@ async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) 
     """What `socket_factory` makes. A socket to the server needs no proxy that only the environment names."""
     route.phase = "socket_factory"
     where = route.uri if route.proxy is None or route.is_from_settings else route.proxy
-    sock = await addresses.from_factory(where, factory, tuning.sockopts)
-    if sock is not None and where is route.uri:
+    made = factory(where)
+    sock = await made if inspect.isawaitable(made) else made
+    if sock is None:
+        return None
+    if not isinstance(sock, socket.socket):
+        raise TypeError(f"socket_factory must return a socket or None, not {type(sock).__name__}")
+    if where is route.uri:
         route.proxy = None
-        if not addresses.is_connected(sock):
-            return sock
-        try:
-            route.connected_by_user(sock)
-        except BaseException:
-            sock.close()
-            raise
-    return sock
+    return prepare(sock, tuning.sockopts)
 
 
 async def _through_tls(
@@ -164,6 +158,7 @@ async def _through_tls(
     sock: socket.socket,
     context: ssl.SSLContext | None,
     use_aiofastnet: bool | None,
+    tuning: Tuning,
     tls: dict[str, Any],
 ) -> None:
     """From a socket that is connected to an https proxy to the server. Closes the socket if it fails."""
@@ -172,6 +167,7 @@ async def _through_tls(
     tunnel = route.tunnel
     assert tunnel is not None
     try:
+        tuning.check_kernel_stamps(False)
         configs = _configs_of_rustls(loop, sock, route, use_aiofastnet)
         if configs is not None:
             await _through_rustls(loop, transport, route, sock, configs, tls)
@@ -230,10 +226,9 @@ async def _through_rustls(
     timeout = tls.get("ssl_handshake_timeout")
     assert route.tunnel is not None and route.proxy is not None
     proxy = server_name(route.proxy_server_hostname)
-    session = await negotiation.connect_rustls(
-        loop, sock, outer, proxy, route.proxy.port, route.tunnel, early=inner is None
-    )
+    session = await negotiation.connect_rustls(loop, sock, outer, proxy, route.proxy.port, route.tunnel)
     if inner is not None:
+        negotiation.check_nothing_follows(route.tunnel.trailing)
         name = server_name(route.server_hostname)
         route.phase = ("the TLS handshake with", name, ())
         session = await shake_hands(loop, sock, inner, name, route.port, timeout, session)

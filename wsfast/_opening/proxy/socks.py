@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import python_socks
 import python_socks.async_.asyncio
-import python_socks.sync
 
+from wsfast._opening.net.network import Network
 from wsfast._opening.proxy.settings import Proxy
 from wsfast.exceptions import InvalidProxyMessage, ProxyError
 
-__all__ = ["negotiate", "negotiate_blocking"]
+__all__ = ["negotiate"]
 
 _TYPES = {
     "socks4": python_socks.ProxyType.SOCKS4,
@@ -27,46 +26,33 @@ _TYPES = {
     "socks5h": python_socks.ProxyType.SOCKS5,
 }
 
-# Seconds: the deadline is the caller's, and python-socks would have one of a minute.
-_NEVER = 365.0 * 86400
 
-
-async def negotiate(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+async def negotiate(network: Network, sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
     """Ask for a connection to the server. Nothing is read of what the server sends.
 
     :raises ProxyError: the proxy refused
     :raises OSError: the connection to the proxy was lost
     """
-    made = python_socks.async_.asyncio.Proxy(**_arguments(proxy), forward=_Connected(sock))
     try:
-        await made.connect(host, port, timeout=_NEVER)
+        await _Negotiation(network, sock, proxy)._connect(host, port)
     except Exception as exc:
         raise _translated(exc) from _cause(exc)
 
 
-def negotiate_blocking(
-    sock: socket.socket, proxy: Proxy, host: str, port: int, left: Callable[[], float | None]
-) -> None:
-    """As `negotiate`.
+class _Negotiation(python_socks.async_.asyncio.Proxy):
+    """Without a time limit of its own, which would need an event loop."""
 
-    :param left: seconds until the deadline, None without one; raises TimeoutError when it has passed
-    """
-    made = python_socks.sync.Proxy(**_arguments(proxy), forward=_ConnectedBlocking(_Limited(sock, left)))
-    try:
-        made.connect(host, port, timeout=_NEVER)
-    except Exception as exc:
-        raise _translated(exc) from _cause(exc)
-
-
-def _arguments(proxy: Proxy) -> dict[str, Any]:
-    return {
-        "proxy_type": _TYPES[proxy.scheme],
-        "host": proxy.host,
-        "port": proxy.port,
-        "username": proxy.username,
-        "password": proxy.password,
-        "rdns": True,  # names are for the proxy to look up; where they are not, there are none
-    }
+    def __init__(self, network: Network, sock: socket.socket, proxy: Proxy) -> None:
+        super().__init__(
+            _TYPES[proxy.scheme],
+            proxy.host,
+            proxy.port,
+            proxy.username,
+            proxy.password,
+            rdns=True,  # names are for the proxy to look up; where they are not, there are none
+            forward=_Connected(sock),
+            loop=cast(Any, network),
+        )
 
 
 # Replies that say that the proxy did not get through, this time: to SOCKS5 (RFC 1928 section 6).
@@ -90,8 +76,6 @@ def _cause(exc: Exception) -> Exception | None:
 
 
 def _translated(exc: Exception) -> Exception:
-    if isinstance(exc, TimeoutError):
-        return TimeoutError("timed out during the negotiation with the SOCKS proxy")
     if isinstance(exc, OSError):
         return exc
     if isinstance(exc, python_socks.ProxyError):
@@ -109,30 +93,3 @@ class _Connected(python_socks.async_.asyncio.Proxy):
 
     async def connect(self, *args: object, **kwargs: object) -> socket.socket:
         return self._sock
-
-
-class _ConnectedBlocking(python_socks.sync.Proxy):
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-
-    def connect(self, *args: object, **kwargs: object) -> Any:
-        return self._sock
-
-
-class _Limited:
-    """A socket, of which each call gets what is left of the time."""
-
-    def __init__(self, sock: socket.socket, left: Callable[[], float | None]) -> None:
-        self._sock = sock
-        self._left = left
-
-    def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(self._left())
-        self._sock.sendall(data)
-
-    def recv(self, size: int) -> bytes:
-        self._sock.settimeout(self._left())
-        return self._sock.recv(size)
-
-    def close(self) -> None:
-        self._sock.close()
