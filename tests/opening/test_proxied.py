@@ -195,6 +195,14 @@ def test_a_refusal_that_stalls(way):
 
 
 @ways
+def test_a_refusal_that_is_cut_by_a_reset(way):
+    """It says more than the reset."""
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 400\r\n\r\n" + 400 * b"x"
+    with proxies.http(refusal=refusal, reset="body") as served, pytest.raises(InvalidProxyStatus):
+        way(served, proxies.HOST, 9)
+
+
+@ways
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 7, 8, 9, 255])
 def test_socks5_refuses(way, code):
     with proxy("socks5h", code=code, piece=1) as served, pytest.raises(ProxyError):

@@ -35,9 +35,9 @@ class LoopNetwork:
         loop = self._loop
         first: asyncio.Future[int | None] = loop.create_future()
         timer = None if seconds is None else loop.call_later(seconds, _wake, first, None)
-        for fd in fds:
-            loop.add_writer(fd, _wake, first, fd)
         try:
+            for fd in fds:
+                loop.add_writer(fd, _wake, first, fd)
             return await first
         finally:
             for fd in fds:

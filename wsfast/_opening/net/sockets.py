@@ -85,22 +85,13 @@ async def connect_to_first(
         while waiting or connecting:
             if waiting:
                 info = waiting.pop(0)
-                made = socket.socket(*info[:3]) if sock is None else sock
-                connecting[made.fileno()] = made, info
                 try:
-                    made.setblocking(False)
-                    if sockopts:
-                        set_options(made, sockopts)
-                    if local:
-                        _bind(made, [its[4] for its in local if its[0] == info[0]])
-                    number = made.connect_ex(info[4])
-                    if number and number not in _CONNECTING:
-                        raise _error(number, info[4])
+                    made = socket.socket(*info[:3]) if sock is None else sock
+                    _begin(made, info, local, sockopts)
                 except OSError as exc:
                     failures.append(exc)
-                    connecting.popitem()
-                    made.close()
                     continue
+                connecting[made.fileno()] = made, info
             fd = await network.first_writable(connecting, delay if waiting else None)
             if fd is None:
                 continue
@@ -129,6 +120,24 @@ def _interleaved(infos: Addresses, count: int) -> list[AddressInfo]:
     head, of_first[: count - 1] = of_first[: count - 1], []
     turns = itertools.zip_longest(*families.values())
     return head + [info for turn in turns for info in turn if info is not None]
+
+
+def _begin(
+    sock: socket.socket, info: AddressInfo, local: Addresses, sockopts: Sequence[SocketOption]
+) -> None:
+    """Begin to connect to an address. The socket is closed if that fails."""
+    try:
+        sock.setblocking(False)
+        if sockopts:
+            set_options(sock, sockopts)
+        if local:
+            _bind(sock, [its[4] for its in local if its[0] == info[0]])
+        number = sock.connect_ex(info[4])
+        if number and number not in _CONNECTING:
+            raise _error(number, info[4])
+    except BaseException:
+        sock.close()
+        raise
 
 
 def _bind(sock: socket.socket, addresses: Sequence[Any]) -> None:
