@@ -250,5 +250,5 @@ def test_no_such_name():
 
 
 def test_happy_eyeballs_are_on_by_default():
-    delay = inspect.signature(sockets.connect).parameters["happy_eyeballs_delay"].default
+    delay = inspect.signature(sockets.connect_socket).parameters["happy_eyeballs_delay"].default
     assert delay == HAPPY_EYEBALLS_DELAY == 0.25

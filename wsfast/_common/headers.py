@@ -15,7 +15,7 @@ __all__ = [
     "PlainHeaders",
     "basic_auth",
     "check_value",
-    "made",
+    "headers_of_attempt",
     "to_send",
 ]
 
@@ -34,9 +34,8 @@ VISIBLE = re.compile(r"[\x21-\x7e]+")
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
-def made(headers: AwaitedHeadersLike | None) -> Any:
-    """The headers of one attempt to connect, or what is to be awaited for them: by the program's function if it gave
-    one."""
+def headers_of_attempt(headers: AwaitedHeadersLike | None) -> Any:
+    """The headers of one attempt to connect, or an awaitable of them: by the program's function if it gave one."""
     return headers() if callable(headers) else headers
 
 

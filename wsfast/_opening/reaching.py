@@ -9,7 +9,7 @@ from typing import Any
 from wsfast._engine.tuning import SocketOption
 from wsfast._opening.net.blocking import BlockingNetwork, Deadline, DeadlinePassed, run
 from wsfast._opening.net.network import Network
-from wsfast._opening.net.sockets import connect, connect_to_first, is_connected, prepare
+from wsfast._opening.net.sockets import connect_socket, connect_to_first, is_connected, prepare
 from wsfast._opening.route import Route
 
 __all__ = ["reach", "reach_blocking"]
@@ -21,7 +21,7 @@ async def reach(
     """Connect to the server; behind an https proxy, to the proxy.
 
     :param sock: of the user's, connected or not, to use instead of a new one; closed if this fails
-    :param options: for `sockets.connect`
+    :param options: for `sockets.connect_socket`
     :raises ProxyError: the proxy was not reached, refused, sent an invalid reply, or hung up
     :raises OSError: the server was not reached
     """
@@ -35,7 +35,7 @@ async def reach(
             return sock
         host = route.host
         route.phase = ("the look-up of", host, ())
-        return await connect(
+        return await connect_socket(
             network, host, route.port, sock=sock, look_up=route.look_up, resolved=route.resolved, **options
         )
     except BaseException:

@@ -1,7 +1,7 @@
 """The network of a program without an event loop.
 
-Each call ends when the deadline passes, and whenever the handler of a signal raises: looking up a name, too, for which
-Python has neither.
+Each call ends when the deadline passes, or when the handler of a signal raises. Looking up a name does, too, although
+Python's own function has no deadline and cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Deadline:
         left = self.end - time.monotonic()
         if left <= 0:
             raise self.passed(step)
-        return min(left, threading.TIMEOUT_MAX)  # what a socket takes
+        return min(left, threading.TIMEOUT_MAX)  # the most that a socket accepts
 
     @property
     def is_over(self) -> bool:
@@ -81,7 +81,7 @@ class BlockingNetwork:
         self._patience = Deadline(None)
 
     async def getaddrinfo(self, host: str, port: int, family: int, proto: int, flags: int) -> Addresses:
-        """In a thread, which nobody waits for any longer when the time is over; it ends when the look-up does."""
+        """Ask in a thread. If the time is over before the thread ends, it is left to end by itself."""
         answers: queue.SimpleQueue[Addresses | BaseException] = queue.SimpleQueue()
 
         def ask() -> None:

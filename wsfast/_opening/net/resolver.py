@@ -1,6 +1,6 @@
 """Looking up names: by DNS or a function of the user's, and from memory while that is down.
 
-What is looked up has the form of ``socket.getaddrinfo``, whoever did it.
+Every look-up returns the form of ``socket.getaddrinfo``.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from wsfast._opening.net.network import Addresses, AddressInfo, Network
 
 __all__ = ["AddressCache", "LookUp", "Resolver", "resolve"]
 
-# Called with host and port; returns IP addresses, as text. The awaitable faces call it in the thread of the loop, and
-# await what it returns if that can be awaited: so it is not to block.
+# Called with host and port; returns IP addresses, as text, or an awaitable of them. The clients on an event loop call
+# it in the loop's thread, so it must not block.
 Resolver = Callable[[str, int], "Iterable[str] | Awaitable[Iterable[str]]"]
 
-# The answer is that there is no such name, or none with an address. Any other failure says nothing of the name.
+# DNS answered that the name does not exist, or has no address. Other failures do not tell whether it exists.
 _ANSWERS = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
 class AddressCache:
-    """Where the last connection to each name went. A program makes one, and passes it to all its connections.
+    """Remembers the address of the last connection to each name. A program passes one to all its connections.
 
-    It is asked only if a look-up fails, or takes longer than `patience`; never if the answer is that there is no such
-    name. May be used by several threads.
+    It is used only if a look-up fails or takes longer than `patience`; never if DNS answers that the name does not
+    exist. Several threads may share it.
 
     :param patience: seconds that a look-up may take while there is something to fall back to
     :param size: names that are kept; the one that was used longest ago is dropped
@@ -50,7 +50,7 @@ class AddressCache:
                 self._known.popitem(last=False)
 
     def recall(self, host: str, port: int, family: int = 0) -> list[AddressInfo]:
-        """What is known of the name; empty if nothing is."""
+        """The remembered addresses of the name; empty if there are none."""
         return [info for info in self._known.get((host, port), ()) if family in (0, info[0])]
 
     def clear(self) -> None:
@@ -71,10 +71,10 @@ async def resolve(
     flags: int = 0,
     look_up: LookUp | None = None,
 ) -> Addresses:
-    """The addresses of `host`, of which there is at least one. An address is its own, and nobody is asked.
+    """Return at least one address of `host`. An address resolves to itself, without a look-up.
 
     :param look_up: replaces the system; its resolver gets neither `proto` nor `flags`
-    :raises OSError: there are none, or they cannot be looked up; what else a resolver raises is raised
+    :raises OSError: `host` has no address, or cannot be looked up. Other exceptions of a resolver pass through
     """
     own = _numeric(host, port, family, proto, flags)
     if own:

@@ -14,14 +14,14 @@ from wsfast._opening.net.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY
 from wsfast._opening.net.network import Addresses, AddressInfo, Network
 from wsfast._opening.net.resolver import LookUp, resolve
 
-__all__ = ["connect", "connect_to_first", "is_connected", "prepare"]
+__all__ = ["connect_socket", "connect_to_first", "is_connected", "prepare"]
 
 _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 _CONNECTING = (errno.EINPROGRESS, errno.EINTR, errno.EAGAIN)
 
 
-async def connect(
+async def connect_socket(
     network: Network,
     host: str,
     port: int,
@@ -86,28 +86,28 @@ async def connect_to_first(
             if waiting:
                 info = waiting.pop(0)
                 try:
-                    made = socket.socket(*info[:3]) if sock is None else sock
-                    _begin(made, info, local, sockopts)
+                    attempt = socket.socket(*info[:3]) if sock is None else sock
+                    _begin(attempt, info, local, sockopts)
                 except OSError as exc:
                     failures.append(exc)
                     continue
-                connecting[made.fileno()] = made, info
+                connecting[attempt.fileno()] = attempt, info
             fd = await network.first_writable(connecting, delay if waiting else None)
             if fd is None:
                 continue
-            made, info = connecting[fd]
-            number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            attempt, info = connecting[fd]
+            number = attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if not number:
                 if info[0] in FAMILIES:
-                    _tune(made)
+                    _tune(attempt)
                 del connecting[fd]
-                return made
+                return attempt
             failures.append(_error(number, info[4]))
             del connecting[fd]
-            made.close()
+            attempt.close()
     finally:
-        for made, _ in connecting.values():
-            made.close()
+        for attempt, _ in connecting.values():
+            attempt.close()
     raise _together(failures)
 
 

@@ -1,10 +1,10 @@
-"""From a connection to a proxy to one to the server behind it.
+"""Has a proxy connect to the server.
 
-A proxy without TLS gives back the same socket, of which nothing was read that is the server's: it stays in the kernel
-for whoever reads the socket next. A proxy with TLS (https) gives back a transport, in which TLS to the server is
-another layer; ``connect_tls`` keeps what came too early until the receiver has it.
+With a proxy that has no TLS the result is the same socket. The server's first bytes are not read from it: they stay in
+the kernel. With an https proxy the result is TLS, in which TLS to the server is another layer; bytes that arrive early
+are kept for the receiver.
 
-Whatever fails, nothing is left: neither socket nor transport.
+On failure neither socket nor transport is left.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from wsfast._engine.tls import TLSSession
 from wsfast._opening.net.network import Network
 from wsfast._opening.net.resolver import resolve
-from wsfast._opening.net.sockets import connect, is_connected
+from wsfast._opening.net.sockets import connect_socket, is_connected
 from wsfast._opening.proxy.settings import Proxy
 from wsfast._opening.proxy.tunnel import TunnelHandshake
 from wsfast._opening.route import Route
@@ -42,7 +42,7 @@ async def connect_through(
     """Connect to the proxy; if that is no https proxy, have it connect to the server.
 
     :param sock: the user's, connected to the proxy or to be
-    :param options: for `sockets.connect`
+    :param options: for `sockets.connect_socket`
     :raises ProxyError: the proxy was not reached, refused, sent an invalid reply, or hung up
     """
     proxy, host = route.proxy, route.host
@@ -57,7 +57,9 @@ async def connect_through(
     route.phase = ("the connection to the proxy", str(proxy), ())
     if sock is None or not is_connected(sock):
         try:
-            sock = await connect(network, proxy.host, proxy.port, sock=sock, look_up=route.look_up, **options)
+            sock = await connect_socket(
+                network, proxy.host, proxy.port, sock=sock, look_up=route.look_up, **options
+            )
         except OSError as exc:
             raise ProxyError(f"cannot connect to the proxy {proxy}: {exc}") from exc
     route.phase = ("the negotiation with the proxy", str(proxy), ())
@@ -111,7 +113,7 @@ class _Stream(Protocol):
         """Send all of `data`."""
 
     async def receive(self) -> bytes:
-        """Return what has arrived; ``b""`` at the end."""
+        """Return the bytes that have arrived; ``b""`` at the end."""
 
     def put_back(self, data: bytes) -> None:
         """Leave the last bytes received to the next reader."""
@@ -217,7 +219,7 @@ async def connect_rustls(
     :raises ProxyError: the proxy was not trusted, refused, sent an invalid reply, or hung up
     """
     try:
-        session = await tls_handshake.shake_hands(loop, sock, config, name, port, None)
+        session = await tls_handshake.rustls_handshake(loop, sock, config, name, port, None)
     except OSError as exc:
         raise no_tls(exc, name) from exc
     await _ask(_TLSSocket(loop, sock, session), handshake)

@@ -1,7 +1,7 @@
 """The negotiation with a SOCKS proxy, on a socket that is connected to it. python-socks knows the protocols.
 
-Its classes would connect, too, but to the first address only, without the user's socket options, and with a time-out
-for each call instead of one for all. So they are told to go there through another proxy, which is the socket itself.
+Its classes would connect, too, but to the first address only and without the user's socket options. So they go there
+through another proxy, which is the connected socket itself.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ class _Negotiation(python_socks.async_.asyncio.Proxy):
             proxy.port,
             proxy.username,
             proxy.password,
-            rdns=True,  # names are for the proxy to look up; where they are not, there are none
+            rdns=True,  # the proxy looks up names; for the others the client has done so
             forward=_Connected(sock),
             loop=cast(Any, network),
         )
 
 
-# Replies that say that the proxy did not get through, this time: to SOCKS5 (RFC 1928 section 6).
+# Replies of a SOCKS5 proxy that could not reach the server this time (RFC 1928 section 6).
 _UNREACHED = (1, 3, 4, 5, 6)
 
 
-# What python-socks stumbles over: a name that is no UTF-8, say.
+# Exceptions of python-socks for a reply that it cannot read, such as a name that is not UTF-8.
 _STUMBLES = (ValueError, LookupError, AssertionError, TypeError, struct.error)
 
 
 def _cause(exc: Exception) -> Exception | None:
-    """What failed: an OSError if it was the network, as without a proxy; a loop tries again then."""
+    """The cause to chain: an OSError if the network failed, as without a proxy, so that a loop tries again."""
     if _translated(exc) is exc:
         return exc.__cause__  # type: ignore[return-value]
     if isinstance(exc, python_socks.ProxyError):
@@ -82,7 +82,7 @@ def _translated(exc: Exception) -> Exception:
         return ProxyError(f"the SOCKS proxy did not connect: {exc}")
     if isinstance(exc, _STUMBLES):
         return InvalidProxyMessage(f"the SOCKS proxy's reply isn't valid: {exc}")
-    return exc  # of the handler of a signal, say
+    return exc  # such as an exception of a signal handler
 
 
 class _Connected(python_socks.async_.asyncio.Proxy):
