@@ -31,7 +31,7 @@ autodoc_typehints = "signature"
 def stub_signatures():
     """``WSTransport``, ``send`` -> its parameters and what it returns, as text."""
     signatures = {}
-    for stub in Path(wsfast.__file__).parent.glob("_engine/*.pyi"):
+    for stub in Path(wsfast.__file__).parent.glob("_engine/**/*.pyi"):
         for cls in ast.parse(stub.read_text()).body:
             if isinstance(cls, ast.ClassDef):
                 for method in cls.body:
@@ -68,9 +68,7 @@ def setup(app):
         if what == "class" and obj in (wsfast.WSListener, wsfast.WSTransport, wsfast.WSFrame):
             return "", None
         cls, member = name.split(".")[-2:]
-        bases = getattr(getattr(wsfast, cls, None), "__mro__", ())
-        found = (signatures.get((base.__name__, member)) for base in bases)
-        return next(filter(None, found), None)
+        return signatures.get((cls, member))
 
     def docstring(app, what, name, obj, options, lines):
         text = "\n".join(lines)

@@ -4,5 +4,5 @@ Subclass WSListener and override its cpdef methods: they are then called without
 WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own.
 """
 
-from wsfast._engine.frame cimport WSCloseCode, WSFrame, WSMsgType
+from wsfast._engine.frames.frame cimport WSCloseCode, WSFrame, WSMsgType
 from wsfast._engine.transport cimport WSListener, WSTransport

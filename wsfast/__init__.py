@@ -11,16 +11,17 @@ from wsfast._common.upgrade import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+from wsfast._common.version import VERSION
 from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
     WSListener,
     WSTransport,
 )
-from wsfast._engine.frame import WSFrame
-from wsfast._engine.message_info import WSMessageInfo
-from wsfast._engine.stats import WSStats
-from wsfast._engine.writer import mask_kernel
-from wsfast._opening.http.handshake import VERSION
+from wsfast._engine.frames.frame import WSFrame
+from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
+from wsfast._engine.transport import mask_kernel
+from wsfast._engine.tuning import Tuning
 from wsfast._opening.net.resolver import AddressCache
+from wsfast._opening.network import Network
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.exceptions import (
@@ -71,8 +72,10 @@ __all__ = [
     "InvalidUpgrade",
     "KeepaliveTimeout",
     "NegotiationError",
+    "Network",
     "PayloadTooBig",
     "ProtocolError",
+    "Tuning",
     "UpgradeRequest",
     "UpgradeResponse",
     "WSAutoPingStrategy",

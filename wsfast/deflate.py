@@ -2,7 +2,7 @@
 
 This module parses the header itself, because other parsers are not strict enough: wsproto's extension splits at every
 comma, accepts any parameter that begins with the right letters, and does not remember the offer. The streams come from
-zlib, or from its drop-in replacements zlib-ng and isal, which are several times faster; see _engine/streams.pyx.
+zlib, or from its drop-in replacements zlib-ng and isal, which are several times faster; see _engine/frames/streams.pyx.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import uvloop
 from wsfast._opening.net import resolver, sockets
 from wsfast._opening.net.addresses import HAPPY_EYEBALLS_DELAY
 from wsfast._opening.net.blocking import Deadline, run
-from wsfast._opening.net.loop import LoopNetwork
+from wsfast._opening.net.loop import LoopNet
 from wsfast._opening.reaching import reach, reach_blocking
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
@@ -40,7 +40,7 @@ def resolving(monkeypatch, *found, names=("exchange.test",)):
         return getaddrinfo(host, port, family, socket.SOCK_STREAM, proto, flags)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(LoopNetwork, "getaddrinfo", by_uvloop)
+    monkeypatch.setattr(LoopNet, "getaddrinfo", by_uvloop)
 
 
 def route(url="ws://exchange.test/", **arguments):
@@ -74,7 +74,7 @@ def deaf():
 
 def by_loop(new_loop, route, seconds, **options):
     async def reach_within():
-        network = LoopNetwork(asyncio.get_running_loop())
+        network = LoopNet(asyncio.get_running_loop())
         return await asyncio.wait_for(reach(network, route, None, options), seconds)
 
     loop = new_loop()

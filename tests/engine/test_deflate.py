@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.kinds import kind_of
 
 from wsfast import PayloadTooBig, ProtocolError, deflate
-from wsfast._engine.streams import TAIL, Deflater, Inflater
+from wsfast._engine.frames.streams import TAIL, Deflater, Inflater
 from wsfast.deflate import AgreedDeflate, ClientPerMessageDeflateFactory, PerMessageDeflate, negotiate, offers
 from wsfast.exceptions import (
     DuplicateParameter,

@@ -12,7 +12,7 @@ from support.mock import Wire
 from support.pair import pair
 
 from wsfast import ConnectionClosed, WSMsgType, WSTransport
-from wsfast._engine.socket import SocketTransport
+from wsfast._engine.sockets.socket import SocketTransport
 from wsfast._engine.tuning import Tuning
 from wsfast.deflate import AgreedDeflate, PerMessageDeflate
 

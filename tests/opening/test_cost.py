@@ -11,7 +11,7 @@ from support import certificates, proxies
 from support.faces import FACES
 from support.servers import serve
 
-from wsfast import InvalidHandshake, InvalidStatus, connect
+from wsfast import InvalidHandshake, InvalidStatus, Tuning, connect
 from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.proxy import negotiation
@@ -145,7 +145,7 @@ async def test_the_event_loop_reads_a_reply_in_small_pieces(monkeypatch, max_rea
     monkeypatch.setattr(ClientHandshake, "feed", count)
     async with serve(handler) as server:
         with pytest.raises(InvalidStatus):
-            await connect(server.url, max_read_size=max_read_size)
+            await connect(server.url, tuning=Tuning(max_read_size=max_read_size))
     assert max(sizes) <= (max_read_size or 4096)
 
 

@@ -10,8 +10,8 @@ from support import proxies, through
 from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.through import PING
 
-from wsfast._opening.net.blocking import BlockingNetwork, Deadline, DeadlinePassed, run
-from wsfast._opening.net.loop import LoopNetwork
+from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
+from wsfast._opening.net.loop import LoopNet
 from wsfast._opening.proxy import socks
 from wsfast._opening.proxy.settings import parse_proxy
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus, ProxyError
@@ -296,7 +296,7 @@ def test_a_byte_at_a_time_does_not_move_the_deadline():
         peer, _ = listening.accept()
         made = parse_proxy("http://proxy")
         handshake = through.TunnelHandshake(made, NAME, 443)
-        network = BlockingNetwork(Counted(5))
+        network = BlockingNet(Counted(5))
         with peer, pytest.raises(DeadlinePassed):
             run(through.negotiation.negotiate(network, sock, made, NAME, 443, handshake))
         assert sock.fileno() == -1
@@ -315,7 +315,7 @@ def test_cancelled(loop, scheme, phase):
         handshake = None if made.is_socks else through.TunnelHandshake(made, proxies.HOST, origin.port)
         connecting = asyncio.ensure_future(
             through.negotiation.negotiate(
-                LoopNetwork(asyncio.get_running_loop()), sock, made, proxies.HOST, origin.port, handshake
+                LoopNet(asyncio.get_running_loop()), sock, made, proxies.HOST, origin.port, handshake
             )
         )
         await asyncio.get_running_loop().run_in_executor(None, served.stalled.wait, 5)

@@ -12,9 +12,9 @@ from support.faces import FACES
 from support.servers import serve
 
 from opening.test_redirecting import Site, arrive
-from wsfast import AddressCache
+from wsfast import AddressCache, Network
 from wsfast._opening import redirects
-from wsfast._opening.net.blocking import BlockingNetwork, Deadline, run
+from wsfast._opening.net.blocking import BlockingNet, Deadline, run
 from wsfast._opening.net.sockets import connect_to_first
 from wsfast.exceptions import SecurityError
 
@@ -46,7 +46,7 @@ async def test_host_and_port(face):
 async def test_resolver_and_address_cache(face):
     cache = AddressCache()
     async with serve(Site()) as server:
-        where = {"resolver": lambda host, port: ["127.0.0.1"], "address_cache": cache}
+        where = {"network": Network(resolver=lambda host, port: ["127.0.0.1"], address_cache=cache)}
         await arrive(face, f"ws://{NAME}:{server.port}/", **where, **by(face, socket.socket()))
     assert [info[4] for info in cache.recall(NAME, server.port)] == [("127.0.0.1", server.port)]
 
@@ -84,7 +84,7 @@ async def test_a_public_server_leads_it_into_no_private_network(monkeypatch):
         made.append(socket.socket())
         return made[-1]
 
-    where = {"resolver": lambda host, port: ["127.0.0.1"], "socket_factory": factory}
+    where = {"network": Network(resolver=lambda host, port: ["127.0.0.1"]), "socket_factory": factory}
     with socket.create_server(("127.0.0.1", 0)) as private:
         public.to = {"/": f"ws://{NAME}:{private.getsockname()[1]}/end"}
         async with serve(public, host="127.0.0.2") as server:
@@ -134,6 +134,6 @@ def test_no_sleep_is_long(monkeypatch):
     monkeypatch.setattr(select, "poll", lambda: _Poll(sleeps))
     infos = socket.getaddrinfo("127.0.0.1", 1, type=socket.SOCK_STREAM)
     with pytest.raises(KeyboardInterrupt):
-        run(connect_to_first(BlockingNetwork(Deadline(None)), infos))
+        run(connect_to_first(BlockingNet(Deadline(None)), infos))
     assert len(sleeps) == 2
     assert all(milliseconds <= 250 for milliseconds in sleeps)

@@ -2,12 +2,10 @@
 
 import ast
 import graphlib
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
-from aiofastnet.transport import WritableTransport
 
 PACKAGE = Path(__file__).parents[2] / "wsfast"
 
@@ -22,7 +20,15 @@ LAYERS = [
     {"sync"},
     {"_opening"},
     {"_engine"},
-    {"_tungstenite"},  # the crate, of which only binding.py is Python
+    {"_engine.sockets"},
+    {"_engine.frames"},
+    {
+        "_engine.base",
+        "_engine.core",
+        "_engine.python",
+        "_engine.crate",
+    },  # what all of it stands on; C and Rust
+    {"_rust"},  # the crate
     {"_common", "deflate", "exceptions", "tls"},  # what every client uses
 ]
 # A face does not know another one.
@@ -97,6 +103,9 @@ def graph():
 def layer_of(module):
     # wsfast.sync is a list of names, as wsfast is; its modules are what it stands on.
     part = "__init__" if module in ("wsfast", "wsfast.sync") else module.split(".")[1]
+    if part == "_engine":
+        inner = ".".join(module.split(".")[1:3])
+        part = inner if any(inner in parts for parts in LAYERS) else part
     (level,) = (i for i, parts in enumerate(LAYERS) if part in parts)
     return part, level
 
@@ -114,6 +123,61 @@ def test_what_is_below_imports_nothing_above():
             assert (part, below) not in STRANGERS, f"{module} imports {other}"
 
 
+CRATE = PACKAGE / "_rust" / "src"
+# The folders of the crate, from the top; those of one row do not know each other.
+CRATE_LAYERS = [{"border"}, {"connection"}, {"parts"}, {"tls", "protocol"}, {"io"}]
+
+
+def rust_graph(crate):
+    """The modules that each module of the crate uses, without its tests. A mod.rs that only lists modules is none."""
+    codes = {}
+    for path in crate.glob("*/*.rs"):
+        name = "::".join(path.relative_to(crate).with_suffix("").parts).removesuffix("::mod")
+        code = re.sub(r"//[^\n]*", "", path.read_text()).split("#[cfg(test)]\nmod tests {")[0]
+        if not path.stem.endswith(("tests", "_for_miri")) and (path.stem != "mod" or "use " in code):
+            codes[name] = code
+    modules = {}
+    for name, code in codes.items():
+        assert not re.search("^use super::", code, re.MULTILINE), "paths are absolute"
+        modules[name] = set()
+        for used in re.findall(r"\bcrate((?:::\w+)+)", code):
+            parts = used[2:].split("::")
+            prefixes = ("::".join(parts[:size]) for size in range(len(parts), 0, -1))
+            modules[name] |= {next(prefix for prefix in prefixes if prefix in codes)} - {name}
+    return modules
+
+
+def upward_uses(modules):
+    level = {folder: depth for depth, row in enumerate(CRATE_LAYERS) for folder in row}
+    for module, used in modules.items():
+        for other in used:
+            here, there = module.split("::")[0], other.split("::")[0]
+            if level[there] < level[here] or (level[there] == level[here] and here != there):
+                yield module, other
+
+
+def test_the_crate_has_layers_and_no_circle():
+    modules = rust_graph(CRATE)
+    assert {"parts::wire", "tls::channel"} <= modules["connection"] | modules["parts::wire"]
+    tuple(graphlib.TopologicalSorter(modules).static_order())  # raises CycleError, which names them
+    assert list(upward_uses(modules)) == []
+
+
+def test_a_circle_in_the_crate_is_found(tmp_path):
+    for path, code in {
+        "io/block.rs": "use crate::io::errno::{self, Errno};\n#[cfg(test)]\nmod tests {\nuse crate::tls::x::Y;}\n",
+        "io/errno.rs": "pub fn f() { crate::io::block::g(); }\n",
+        "tls/x.rs": "// crate::border::y\nuse crate::parts::mod_y::Z;\n",
+        "parts/mod_y.rs": "",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(code)
+    modules = rust_graph(tmp_path)
+    with pytest.raises(graphlib.CycleError):
+        tuple(graphlib.TopologicalSorter(modules).static_order())
+    assert list(upward_uses(modules)) == [("tls::x", "parts::mod_y")]
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_module(path):
     outside = {name.split(".")[0] for name in imports(path)}
@@ -123,15 +187,17 @@ def test_module(path):
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
     if path.suffix != ".py":
         allowed = {
-            "aiofastnet",
             "asyncio",
             "contextvars",
+            "copyreg",
             "cpython",
             "cython",
             "errno",
             "io",
             "libc",
             "socket",
+            "sys",
+            "warnings",
         }
         assert outside <= allowed | {"threading", "weakref", "wsfast"}
 
@@ -149,14 +215,13 @@ def test_tools_use_public_names(path):
 def test_the_search_finds_imports():
     engine = PACKAGE / "_engine"
     found = imports(engine / "transport.pyx")
-    assert {"wsfast._common.closing", "wsfast._engine.polling.PollingReader"} <= found
-    found = imports(engine / "writer.pyx")
-    assert {"wsfast._engine.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
+    assert {"wsfast._common.closing", "wsfast._engine.sockets.polling.PollingReader"} <= found
+    found = imports(engine / "frames" / "writer.pyx")
+    assert {"wsfast._engine.frames.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
     assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "http" / "handshake.py")
-    assert "wsfast._engine.reader" in graph()["wsfast._engine.transport"] | graph()["wsfast._engine.polling"]
+    assert "wsfast._engine.frames.reader" in graph()["wsfast._engine.sockets.polling"]
 
 
-AIOFASTNET = Path(importlib.util.find_spec("aiofastnet").origin).parent
 # Fields whose comment names another module that sets them.
 SET_BY_OTHERS = {"_notifies_poller", "_stage", "_head"}
 
@@ -186,8 +251,7 @@ def undeclared_calls(code, declared):
 def test_a_compiled_base_class_declares_what_it_calls():
     """Its subclass in Python overrides it. mypy sees to classes in Python."""
     ours = cython_code(path for path in sources() if path.suffix != ".py")
-    theirs = methods_declared_in(cython_code(AIOFASTNET.glob("*.pxd"))) | set(dir(WritableTransport))
-    declared = methods_declared_in(ours) | fields_declared_in(ours) | theirs
+    declared = methods_declared_in(ours) | fields_declared_in(ours)
     assert undeclared_calls(ours, declared) == set()
     assert undeclared_calls("        self._only_a_subclass_has_it()", declared)
 

@@ -20,8 +20,8 @@ import pytest
 import uvloop
 
 from support import proxies
-from wsfast._opening.net.blocking import BlockingNetwork, Deadline, DeadlinePassed, run
-from wsfast._opening.net.loop import LoopNetwork
+from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
+from wsfast._opening.net.loop import LoopNet
 from wsfast._opening.proxy import negotiation
 from wsfast._opening.proxy.settings import Proxy, parse_proxy
 from wsfast._opening.proxy.tunnel import TunnelHandshake
@@ -43,7 +43,7 @@ def blocking(served: proxies.Served, host: str, port: int, timeout: float = 10) 
     with closing(socket.create_connection((proxies.HOST, served.port))) as sock:
         sock.setblocking(False)
         handshake = _handshake(proxy, host, port)
-        network = BlockingNetwork(Deadline(timeout))
+        network = BlockingNet(Deadline(timeout))
         try:
             run(negotiation.negotiate(network, sock, proxy, host, port, handshake))
         except BaseException as exc:
@@ -68,7 +68,7 @@ async def _await(served: proxies.Served, host: str, port: int, timeout: float = 
         sock.setblocking(False)
         handshake = _handshake(proxy, host, port)
         try:
-            connecting = negotiation.negotiate(LoopNetwork(loop), sock, proxy, host, port, handshake)
+            connecting = negotiation.negotiate(LoopNet(loop), sock, proxy, host, port, handshake)
             await asyncio.wait_for(connecting, timeout)
         except BaseException as exc:
             assert sock.fileno() == -1

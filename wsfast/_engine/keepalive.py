@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from wsfast._common.options import in_words
 from wsfast._common.protocol_numbers import WSAutoPingStrategy, WSMsgType
-from wsfast._engine.frame import WSFrame
+from wsfast._engine.frames.frame import WSFrame
 from wsfast._engine.tuning import Histogram, record
 from wsfast.exceptions import ConnectionClosed, KeepaliveTimeout
 

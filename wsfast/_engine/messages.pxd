@@ -2,7 +2,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport WSFrame
+from wsfast._engine.frames.frame cimport WSFrame
 
 
 # What a program gets of a message: by its type, never or always decoded, or a memoryview.

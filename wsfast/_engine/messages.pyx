@@ -21,13 +21,13 @@ from wsfast._engine.core cimport (
     wsf_message_forget,
     wsf_message_limit,
 )
-from wsfast._engine.streams cimport TAIL_SIZE
+from wsfast._engine.frames.streams cimport TAIL_SIZE
 from wsfast._engine.transport cimport WSListener, WSTransport, python_override
-from wsfast._engine.frame cimport FrameFields, WSFrame, WSMsgType
-from wsfast._engine.violation cimport add_content
+from wsfast._engine.frames.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.frames.violation cimport add_content
 
 from wsfast._common import protocol_numbers
-from wsfast._engine.message_info import WSMessageInfo
+from wsfast._engine.frames.inspection import WSMessageInfo
 from wsfast.exceptions import InvalidText
 
 

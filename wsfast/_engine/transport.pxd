@@ -8,11 +8,11 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from wsfast._engine.core cimport wsf_status
-from wsfast._engine.streams cimport Inflater
-from wsfast._engine.frame cimport WSCloseCode, WSFrame, WSMsgType
-from wsfast._engine.methods cimport python_override
-from wsfast._engine.link cimport State
-from wsfast._engine.polling cimport PollingReader
+from wsfast._engine.frames.streams cimport Inflater
+from wsfast._engine.frames.frame cimport WSCloseCode, WSFrame, WSMsgType
+from wsfast._engine.subclasses cimport python_override
+from wsfast._engine.frames.link cimport State
+from wsfast._engine.sockets.polling cimport PollingReader
 
 
 cdef class WSListener:
@@ -31,6 +31,8 @@ cdef class WSListener:
 
     # For C only, and only if the transport's _notifies_read_done is set.
     cdef int _read_done(self, WSTransport transport) except -1
+    # For C only.
+    cdef int _frames_end(self) except -1
 
 
 cdef class WSTransport(PollingReader):
@@ -91,9 +93,11 @@ cdef class WSTransport(PollingReader):
     cpdef abort(self)
     cpdef notify_user_specific_pong_received(self)
 
+    cdef int _log_received(self, WSFrame frame) except -1
     cdef int _answer_ping(self, bytes payload) except -1
     cdef int _close_frame_received(self, WSFrame frame) except -1
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
     cdef int _start_close_timer(self) except -1
+    cdef int _give_up_pings(self) except -1
     cdef int _drain(self) except -1
     cdef int _drop(self) except -1

@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Any, final
 
 from typing_extensions import Buffer, disjoint_base
@@ -9,12 +12,15 @@ from typing_extensions import Buffer, disjoint_base
 from wsfast._common.closing import WSCloseHandshake, WSDisconnectInfo
 from wsfast._common.protocol_numbers import WSAutoPingStrategy, WSCloseCode, WSMsgType
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.frame import WSFrame
-from wsfast._engine.link import MOVED as MOVED
-from wsfast._engine.polling import PollingReader
+from wsfast._engine.frames.frame import WSFrame
+from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
 from wsfast._engine.tuning import Tuning
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
+from wsfast.tls import TLSInfo
+
+MOVED: str
+mask_kernel: str
 
 @disjoint_base
 class WSListener:
@@ -30,7 +36,7 @@ class WSListener:
     def resume_writing(self) -> None: ...
 
 @final
-class WSTransport(PollingReader):
+class WSTransport(asyncio.BufferedProtocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -44,6 +50,10 @@ class WSTransport(PollingReader):
         close_timeout: float | None,
         tuning: Tuning | None = None,
     ) -> None: ...
+    @property
+    def underlying_transport(self) -> asyncio.Transport: ...
+    @property
+    def tls(self) -> TLSInfo | None: ...
     @property
     def request(self) -> UpgradeRequest: ...
     @property
@@ -64,6 +74,48 @@ class WSTransport(PollingReader):
     def close_handshake(self) -> WSCloseHandshake | None: ...
     @property
     def close_info(self) -> WSDisconnectInfo | None: ...
+    @property
+    def write_buffer_size(self) -> int: ...
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def send(
+        self,
+        msg_type: WSMsgType | int,
+        message: str | Buffer | None,
+        fin: bool = True,
+        rsv1: bool = False,
+        rsv2: bool = False,
+        rsv3: bool = False,
+        compress: bool | None = None,
+    ) -> None: ...
+    def send_many(
+        self,
+        msg_type: WSMsgType | int,
+        messages: Iterable[str | Buffer | None],
+        compress: bool | None = None,
+    ) -> None: ...
+    def cork(self) -> AbstractContextManager[None]: ...
+    def send_reuse_external_bytearray(
+        self,
+        msg_type: WSMsgType | int,
+        buffer: bytearray,
+        msg_offset: int,
+        fin: bool = True,
+        rsv1: bool = False,
+        rsv2: bool = False,
+        rsv3: bool = False,
+    ) -> None: ...
+    def send_ping(self, message: str | Buffer | None = None) -> None: ...
+    def send_pong(self, message: str | Buffer | None = None) -> None: ...
+    @property
+    def last_received(self) -> float: ...
+    @property
+    def last_message(self) -> WSMessageInfo | None: ...
+    def poll(self, timeout: float, sleep: bool = False) -> bool: ...
+    def send_threadsafe(
+        self, msg_type: WSMsgType | int, message: str | Buffer | None, compress: bool | None = None
+    ) -> Future[None]: ...
+    @property
+    def stats(self) -> WSStats: ...
     def send_close(
         self, close_code: WSCloseCode | int = 0, close_message: str | Buffer | None = None
     ) -> None: ...
@@ -94,3 +146,9 @@ class WSTransport(PollingReader):
         strategy: WSAutoPingStrategy | None,
     ) -> None: ...
     def _fail(self, code: int, reason: str, exc: BaseException) -> None: ...
+    @property
+    def _data_received(self) -> int: ...
+    def _expect(self, pong: bool) -> None: ...
+    def _run_beneath(self, callback: Callable[..., object], *args: object) -> None: ...
+    def _log_frames(self, debug: Callable[..., object]) -> None: ...
+    def _stats(self) -> WSStats: ...

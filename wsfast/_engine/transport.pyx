@@ -1,15 +1,14 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
-WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
+WSTransport is both the protocol that the transport beneath reads into and the object that a listener sends with, so
 that a frame passes no layer in between. Cython has no mixins, so what is one object at run time is a chain of classes,
 each with a file of its own:
 
-    aiofastnet's Protocol
-      Link                   link.pyx     the state, the loop, the thread, the transport beneath
-        FrameWriter          writer.pyx   how frames leave
-          FrameReader        reader.pyx   how they arrive
-            PollingReader    polling.pyx  reading without sleeping
-              WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
+    Link                   link.pyx     the state, the loop, the thread, the transport beneath
+      FrameWriter          writer.pyx   how frames leave
+        FrameReader        reader.pyx   how they arrive
+          PollingReader    polling.pyx  reading without sleeping
+            WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
 
 Who refers to what while the connection is open, and lets go of it when it is gone:
 
@@ -24,30 +23,32 @@ From CLOSING on a timer runs: after close_timeout the connection is aborted, wha
 import asyncio
 
 cimport cython
-from aiofastnet.transport cimport Transport
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
+from wsfast._engine.base cimport BaseTransport
 from wsfast._engine.core cimport (
     wsf_close, wsf_close_code_valid, wsf_message_forget, wsf_message_limit, wsf_read_close, wsf_status)
-from wsfast._engine.streams cimport Deflater, Inflater
-from wsfast._engine.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
-from wsfast._engine.memory cimport scratch_of_thread
-from wsfast._engine.link cimport State
-from wsfast._engine.methods cimport enter_method, python_override
-from wsfast._engine.polling cimport PollingReader
+from wsfast._engine.frames.streams cimport Deflater, Inflater
+from wsfast._engine.frames.frame cimport FIN, RSV1, FrameFields, WSFrame, WSMsgType
+from wsfast._engine.frames.memory cimport scratch_of_thread
+from wsfast._engine.frames.link cimport State
+from wsfast._engine.subclasses cimport enter_method, python_override, reduce_listener
+from wsfast._engine.sockets.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
-from wsfast._engine.socket cimport SocketTransport, acknowledge_at_once
-from wsfast._engine.violation cimport violation, violation_reason
+from wsfast._engine.frames.violation cimport violation, violation_reason
+from wsfast._engine.sockets.socket cimport acknowledge_at_once
 
 from wsfast._common import closing
-from wsfast._engine.copying import reduced
 from wsfast.exceptions import Close, WSProtocolError
 from wsfast._common.logging import guarded
 from wsfast._common.options import in_words
 from wsfast._engine.keepalive import Keepalive
-from wsfast._engine.link import MOVED
+from wsfast._engine.frames.link import MOVED
+from wsfast._engine.frames.writer import mask_kernel  # no-cython-lint: for Python
+from wsfast._engine.frames.inspection import WSStats
+from wsfast._engine.threads import call_soon, lasting
 from wsfast._engine.tuning import Tuning
 
 
@@ -107,8 +108,11 @@ cdef class WSListener:
     cdef int _read_done(self, WSTransport transport) except -1:
         """The frames of one read are all dispatched."""
 
+    cdef int _frames_end(self) except -1:
+        """No data and no PONG will be delivered any more. May be called several times."""
+
     def __reduce__(self):
-        return reduced(self, WSListener)
+        return reduce_listener(self, WSListener)
 
 
 @cython.final
@@ -156,10 +160,10 @@ cdef class WSTransport(PollingReader):
         self._disconnect_on_exception = disconnect_on_exception
         self._close_timeout = close_timeout
         tuning = tuning or Tuning()
-        self._gather = tuning.gather
+        self._gather = tuning.write_policy == "gather"
         self._busy_poll = tuning.busy_poll
         self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
-        (<object>self)._read_at_most(tuning.max_read_size)
+        (<object>self)._read_at_most(tuning.read_limit)
         self._notifies_read_done = self._quickack = tuning.quickack
         self._ping_histogram = tuning.ping_histogram
         self._state = State.CONNECTING
@@ -182,6 +186,18 @@ cdef class WSTransport(PollingReader):
     def is_disconnected(self):
         """True once the connection is gone."""
         return self._state == State.CLOSED
+
+    @property
+    def stats(self):
+        """What the connection has done so far, a :class:`WSStats`. Taking it costs less than a microsecond."""
+        self._check_thread("stats")
+        return self._stats()
+
+    def _stats(self):
+        """`stats`, for a supervisor's dashboard, which asks in a thread of its own and may be a moment behind."""
+        return WSStats(
+            self._frames_received, self._bytes_received, self._reads, self._frames_sent, self._bytes_sent, self._writes,
+            self._frames_gathered, self._longest_backlog, self._poll_hits, self._poll_misses, self._empty_wakeups)
 
     @property
     def close_handshake(self):
@@ -213,6 +229,14 @@ cdef class WSTransport(PollingReader):
             self._pong_owed = payload
             return 0
         return self._send_frame(FIN | WSMsgType.PONG, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+
+    cdef int _log_received(self, WSFrame frame) except -1:
+        cdef:
+            FrameFields fields = frame
+            int head = fields.msg_type | (FIN if fields.fin else 0) | (RSV1 if fields.rsv1 else 0)
+        if self._log is not None:
+            self._log_frame("< %s", head, frame.payload_ptr, fields.payload_size)
+        return 0
 
     cdef bint _is_expected_pong(self, WSFrame frame) except -1:
         cdef bint outer = self._takes_message, is_pong
@@ -261,7 +285,7 @@ cdef class WSTransport(PollingReader):
     cdef int _require_receiving(self) except -1:
         if self._state > State.CLOSING or self._close_received is not None:
             self._raise_closed()
-        if self._fast is not None and (self._fast._closing or self._fast._finalizing_close):
+        if not self._is_carried():
             self._raise_closed()  # the transport beneath has failed, and will say so in a moment
         return 0
 
@@ -281,11 +305,10 @@ cdef class WSTransport(PollingReader):
         if self._opening is None:
             raise RuntimeError("the transport was not initialised, or has been connected")
         self.underlying_transport = transport
-        if isinstance(transport, Transport):
+        if isinstance(transport, BaseTransport):
             self._fast = transport
-            if not isinstance(transport, SocketTransport):
-                # aiofastnet logs, for one, amid a read. Its C interface does not say when a read is over; a view does.
-                self._fast._protocol_aiofn = False
+        elif type(transport).__module__.partition(".")[0] == "aiofastnet":
+            self._aiofastnet = transport
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:
@@ -325,13 +348,21 @@ cdef class WSTransport(PollingReader):
 
     def _disconnected_callbacks(self):
         """Notify all but wait_disconnected(), and let go of them: they refer to each other."""
+        self._give_up_pings()
         if self._keepalive is not None:
-            self._keepalive.give_up(self._closed())
             self._keepalive.stop()
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
         self._notify(listener, "on_ws_disconnected")
+
+    cdef int _give_up_pings(self) except -1:
+        """No frame is looked at any more, so no PING will be answered."""
+        if self._keepalive is not None:
+            self._keepalive.give_up(self._closed())
+        if self._listener is not None:
+            self._listener._frames_end()
+        return 0
 
     def _notify(self, listener, str callback):
         if listener is None:
@@ -355,6 +386,7 @@ cdef class WSTransport(PollingReader):
         if self._held is None:
             self._start_close_timer()
             self._state = max(self._state, <int>State.DRAINING)  # the server would not receive a frame that is sent now
+            self._give_up_pings()
         return False
 
     cdef int _catch_up(self) except -1:
@@ -389,6 +421,11 @@ cdef class WSTransport(PollingReader):
         self._deflater = Deflater(agreed) if agreed.can_compress else None
         self._puts_slowly = self._puts_slowly or agreed.can_compress
 
+    def _log_frames(self, debug):
+        """Call `debug`, a Logger.debug(), with every frame from now on."""
+        self._log = debug
+        self._puts_slowly = self._expect_pong = True  # the flags that each frame is asked about anyway
+
     def _open(self, WSListener listener not None, request, response, subprotocol, int rsv_allowed):
         """The server agreed: deliver to this listener from now on."""
         self._opening = None
@@ -409,6 +446,10 @@ cdef class WSTransport(PollingReader):
             self._ping_histogram, self._logger)
         self._stamp_reads = self._stamp_reads or idle_timeout is not None
 
+    def _expect(self, bint pong):
+        """Ask the keepalive about every frame, or no longer."""
+        self._expect_pong = pong or self._log is not None
+
     async def measure_roundtrip_time(self, int rounds):
         """Measure how long the server takes to answer a PING.
 
@@ -428,6 +469,16 @@ cdef class WSTransport(PollingReader):
         self._check_thread("notify_user_specific_pong_received")
         if self._keepalive is not None:
             self._keepalive.pong_received()
+
+    def send_threadsafe(self, msg_type, message, compress=None):
+        """Send one frame from any thread: as :meth:`send`, in the thread of the event loop, when it comes to that.
+
+        :param msg_type, message, compress: as for :meth:`send`. A ``bytearray`` or ``memoryview`` is copied at once.
+        :returns: a ``concurrent.futures.Future``, done when the frame was sent; it raises what :meth:`send` raises
+        :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
+        """
+        send = (<object>self).send
+        return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)
 
     cpdef send_close(self, close_code=0, close_message=None):
         """Send a CLOSE frame; nothing can be sent after it. Frames are delivered until the server answers.
@@ -477,6 +528,7 @@ cdef class WSTransport(PollingReader):
                     self._flush()
             if self._state <= State.CLOSING:
                 self._state = State.DRAINING
+            self._give_up_pings()
             if self._disconnecting:
                 self._drain()
         return 0
@@ -530,8 +582,7 @@ cdef class WSTransport(PollingReader):
             self._state = State.DRAINING
         wsf_message_forget(&self._message)
         self._start_close_timer()
-        if self._keepalive is not None:
-            self._keepalive.give_up(self._closed())
+        self._give_up_pings()
         if self._writing:
             self._drain_owed = self._owed = True
             return 0

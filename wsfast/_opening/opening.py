@@ -13,9 +13,8 @@ from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, headers_of_
 from wsfast._common.logging import guarded
 from wsfast._common.options import Pinging, Timeouts, in_words
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.transport import WSListener, WSTransport, mask_kernel
 from wsfast._engine.tuning import Tuning
-from wsfast._engine.writer import mask_kernel
 from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.net.addresses import SocketFactory
 from wsfast._opening.net.transports import open_transport
@@ -135,7 +134,7 @@ class Opening:
 
             transport._log_frames(self.logger.debug)
             log_exchange(self._handshake, self.logger)
-        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
+        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.read_limit))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)
 
@@ -148,7 +147,7 @@ class Opening:
             response = self._handshake.feed(data)
             if response is None:
                 return 0
-            self._transport._read_at_most(self._tuning.max_read_size)
+            self._transport._read_at_most(self._tuning.read_limit)
             if self._handshake.compression is not None:
                 self._transport._compress(self._handshake.compression)
             receiver = self._make_receiver(self._handshake.request, response)

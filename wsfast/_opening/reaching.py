@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from wsfast._engine.tuning import SocketOption
-from wsfast._opening.net.blocking import BlockingNetwork, Deadline, DeadlinePassed, run
-from wsfast._opening.net.network import Network
+from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
+from wsfast._opening.net.interface import Net
 from wsfast._opening.net.sockets import connect_socket, connect_to_first, is_connected, prepare
 from wsfast._opening.route import Route
 
 __all__ = ["reach", "reach_blocking"]
 
 
-async def reach(
-    network: Network, route: Route, sock: socket.socket | None, options: dict[str, Any]
-) -> socket.socket:
+async def reach(net: Net, route: Route, sock: socket.socket | None, options: dict[str, Any]) -> socket.socket:
     """Connect to the server; behind an https proxy, to the proxy.
 
     :param sock: of the user's, connected or not, to use instead of a new one; closed if this fails
@@ -29,14 +27,14 @@ async def reach(
         if route.proxy is not None:
             from wsfast._opening.proxy import negotiation  # python-socks takes longer to import than wsfast
 
-            return await negotiation.connect_through(network, route, sock, options)
+            return await negotiation.connect_through(net, route, sock, options)
         if sock is not None and is_connected(sock):
             route.connected_by_user(sock)
             return sock
         host = route.host
         route.phase = ("the look-up of", host, ())
         return await connect_socket(
-            network, host, route.port, sock=sock, look_up=route.look_up, resolved=route.resolved, **options
+            net, host, route.port, sock=sock, look_up=route.look_up, resolved=route.resolved, **options
         )
     except BaseException:
         if sock is not None:
@@ -57,15 +55,15 @@ def reach_blocking(
     :param path: of a Unix socket, to connect to instead
     :raises TimeoutError: the deadline passed
     """
-    network = BlockingNetwork(deadline)
+    net = BlockingNet(deadline)
     if sock is not None:
         prepare(sock, sockopts)
     try:
         if path is not None:
             route.phase = f"the connection to {path}"
             info = (socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)
-            sock = run(connect_to_first(network, [info], sockopts=sockopts))
-        sock = run(reach(network, route, sock, {**options, "sockopts": sockopts}))
+            sock = run(connect_to_first(net, [info], sockopts=sockopts))
+        sock = run(reach(net, route, sock, {**options, "sockopts": sockopts}))
     except DeadlinePassed:
         raise route.refusal() or deadline.passed(route.phase_text()) from None
     sock.setblocking(True)

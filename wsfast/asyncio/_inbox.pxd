@@ -2,7 +2,7 @@ cimport cython
 from cpython.ref cimport Py_XDECREF
 
 from wsfast._engine.transport cimport WSListener, WSTransport
-from wsfast._engine.frame cimport WSFrame
+from wsfast._engine.frames.frame cimport WSFrame
 from wsfast._engine.messages cimport Fragments, Incoming
 from wsfast.asyncio._slot cimport FRAME_COST, Slot
 from wsfast.asyncio._waiter cimport Waiter
@@ -27,7 +27,7 @@ cdef class Inbox(WSListener):
         # it is queued, and its place is the number modulo the capacity.
         Slot *_ring
         Py_ssize_t _capacity
-        Py_ssize_t _head            # the number of the first frame
+        readonly Py_ssize_t _head   # the number of the first frame
         Py_ssize_t _exempt_until    # frames before this one were put back, and no policy counts them
         Py_ssize_t _peak            # of `frames` during this read
         readonly Py_ssize_t frames

@@ -5,7 +5,8 @@ from typing import Any, Literal, final, overload
 
 from typing_extensions import disjoint_base
 
-from wsfast._engine.message_info import WSMessageInfo
+from wsfast._common.options import Limits
+from wsfast._engine.frames.inspection import WSMessageInfo
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._awaitable import Awaitable
 from wsfast.asyncio._inbox import Inbox, Policy
@@ -20,8 +21,7 @@ class Connection:
     def __init__(
         self,
         transport: WSTransport,
-        max_queue: tuple[int | None, int | None],
-        max_size: tuple[int | None, int | None],
+        limits: Limits,
         policy: Policy | None = None,
     ) -> None: ...
     @overload

@@ -18,9 +18,9 @@ from libc.stdint cimport int64_t
 
 from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, BY_TYPE, decoding
-from wsfast._engine.streams cimport compression
+from wsfast._engine.frames.streams cimport compression
 from wsfast._engine.transport cimport WSTransport
-from wsfast._engine.frame cimport FIN, WSMsgType
+from wsfast._engine.frames.frame cimport FIN, WSMsgType
 from wsfast._engine.python cimport PyDescr_NewMethod, PyMethodDescrObject, PyThread_get_thread_ident
 from wsfast.asyncio._awaitable cimport (
     WSF_RETURNED,
@@ -56,9 +56,9 @@ cdef class Connection:
     """The part of a connection that is the same for every message; :class:`wsfast.asyncio.client.ClientConnection` is
     the whole."""
 
-    def __init__(self, WSTransport transport not None, max_queue, max_size, policy=None):
+    def __init__(self, WSTransport transport not None, limits, policy=None):
         self._transport = transport
-        self._inbox = Inbox(self, transport, *max_queue, *max_size, policy)
+        self._inbox = Inbox(self, transport, limits, policy)
         self._credit = FIRST_ALLOWANCE
 
     @cython.nonecheck(False)  # the object was made here

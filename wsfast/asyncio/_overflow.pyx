@@ -15,7 +15,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
-from wsfast._engine.link cimport State
+from wsfast._engine.frames.link cimport State
 from wsfast.asyncio._inbox cimport Inbox, Policy
 from wsfast.asyncio._slot cimport KEYED, Slot, stamp
 

@@ -6,8 +6,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t
 
 from wsfast._engine.core cimport wsf_monotonic_ns
-from wsfast._engine.frame cimport WSMsgType, view_of
-from wsfast._engine.memory cimport ReadBuffer
+from wsfast._engine.frames.frame cimport WSMsgType, view_of
+from wsfast._engine.frames.memory cimport ReadBuffer
 from wsfast._engine.messages cimport is_text
 
 

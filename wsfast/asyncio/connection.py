@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -12,12 +11,12 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
-from wsfast._common.closing import WSDisconnectInfo, connection_closed, reason_for
+from wsfast._common.closing import WSDisconnectInfo, reason_for
 from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
 from wsfast._common.logging import guarded
-from wsfast._common.options import Limits, Marks, Overflow, Pinging, Timeouts, no_message
+from wsfast._common.options import Limits, Overflow, Pinging, Timeouts, no_message
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._engine.stats import WSStats
+from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.threads import lasting, run_soon
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Histogram
@@ -69,20 +68,16 @@ class ClientConnection(Connection, Identity):
         self,
         protocol: WSTransport,
         *,
-        ping_interval: float | None = 20,
-        ping_timeout: float | None = 20,
-        close_timeout: float | None = 10,
-        max_queue: Marks = 16,
-        write_limit: int | tuple[int, int | None] = 2**15,
-        max_size: Marks = None,
-        logger: Any = None,
+        limits: Limits,
+        pinging: Pinging,
+        close_timeout: float | None,
+        logger: Any,
         ping_histogram: Histogram | None = None,
         overflow: Overflow | None = None,
     ) -> None:
-        limits = Limits(max_size, max_queue, write_limit)
-        self._base_logger = logging.getLogger("wsfast.client") if logger is None else logger
+        self._base_logger = logger
         policy = None if overflow is None else policy_for(overflow, self._base_logger)
-        super().__init__(protocol, limits.queue, (limits.message, limits.fragment), policy)
+        super().__init__(protocol, limits, policy)
         if overflow is not None and overflow.on_high_water is not None:
             self._on_high_water = overflow.on_high_water
             self.listener.on_high_water = self._above_high_water
@@ -96,7 +91,7 @@ class ClientConnection(Connection, Identity):
         self._lost: asyncio.Future[None] | None = None
         self._reading_on: set[object] = set()  # the callers of _read_on()
         self._pings = Pings(self, self._base_logger, ping_histogram)
-        self._keep_alive(Pinging(ping_interval, ping_timeout))
+        self._keep_alive(pinging)
 
     def _keep_alive(self, pinging: Pinging) -> None:
         self._pinging = pinging
@@ -550,8 +545,7 @@ class ClientConnection(Connection, Identity):
 
     def _closed(self) -> ConnectionClosed:
         """What a call on the closed connection raises."""
-        info = self.protocol.close_info
-        return connection_closed(*self._closes, None if info is None else info.cause)
+        return self.protocol._closed()
 
     async def _raise_closed(self) -> NoReturn:
         """Raise when it is known why the connection is closed, and at the latest after `close_timeout`: the end may lie
@@ -560,8 +554,10 @@ class ClientConnection(Connection, Identity):
             await asyncio.wait([lost], timeout=self._close_timeout)
         raise self._closed()
 
+    def _frames_end(self) -> None:
+        self._pings.give_up(self._closed)
+
     def _connection_lost(self) -> None:
-        self._pings.connection_lost(self._closed)
         self._resume_writing()
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)

@@ -5,7 +5,7 @@ from typing import Any, Literal, NoReturn, final, overload
 
 from typing_extensions import disjoint_base
 
-from wsfast._engine.message_info import WSMessageInfo
+from wsfast._engine.frames.inspection import WSMessageInfo
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ProtocolError
 

@@ -1,7 +1,7 @@
 """recv() and send() of the blocking connection: what happens for every message.
 
 The crate is linked into _native, by cffi, and exists once; the functions that matter here are reached by their
-addresses. Their types are those of wsfast_tungstenite.h, so the C compiler knows if a call does not fit.
+addresses. Their types are those of wsfast_rust.h, so the C compiler knows if a call does not fit.
 """
 
 cimport cython
@@ -15,13 +15,13 @@ from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
 from wsfast._engine.crate cimport address_of
-from wsfast._engine.streams cimport TAIL_SIZE, Inflater, compression as compression_override
-from wsfast._engine.frame cimport WSMsgType
+from wsfast._engine.frames.streams cimport TAIL_SIZE, Inflater, compression as compression_override
+from wsfast._engine.frames.frame cimport WSMsgType
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
-from wsfast._engine.violation cimport add_content
+from wsfast._engine.frames.violation cimport add_content
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
-from wsfast import _native
+from wsfast._rust import _native
 from wsfast.sync.compression import LockedDeflater
 
 
@@ -40,7 +40,7 @@ cdef extern from *:
     """
     #include <stddef.h>
     #include <stdint.h>
-    #include "wsfast_tungstenite.h"
+    #include "wsfast_rust.h"
 
     static int wsf_error_is_set(void) { return -1; }
 
@@ -383,7 +383,7 @@ cdef class Connection:
     def _send_frame(self, int head, message) -> None:
         """Send one frame, and return when the kernel has all of it.
 
-        :param head: its first byte, and above it the override of `compress=`, see _engine/streams.pxd
+        :param head: its first byte, and above it the override of `compress=`, see frames/streams.pxd
         """
         self._send_one(head, message)
 

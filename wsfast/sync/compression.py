@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from wsfast._engine.frame import FIN_BIT, OPCODE_BITS, RSV1_BIT
-from wsfast._engine.streams import TAIL, Deflater
+from wsfast._engine.frames.frame import FIN_BIT, OPCODE_BITS, RSV1_BIT
+from wsfast._engine.frames.streams import TAIL, Deflater
 from wsfast.deflate import AgreedDeflate
 
 __all__ = ["LockedDeflater"]
@@ -28,7 +28,7 @@ class LockedDeflater:
     def send(self, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
         """Send a data frame by `put`, compressed if it is to be.
 
-        :param head: the first byte of the frame, and above it the override of `compress=`, see _engine/streams.pxd
+        :param head: the first byte of the frame, and above it the override of `compress=`, see frames/streams.pxd
         """
         if self._deflater is None:
             put(head & 0xFF, data)

@@ -1,18 +1,18 @@
 """The client's opening handshake (RFC 6455 section 4.1): the request to send, the reply to judge. No I/O.
 
-The request is written here; reply.py reads the answer as HTTP; wsproto makes the key and computes the accept token.
-wsproto's state machine (``H11Handshake``) stands aside. It keeps the reason phrase, the version and most headers of the
-reply to itself, hides the bytes after a 101 in its frame decoder, reports an interim 1xx as a rejection, lets the last
-of several Sec-WebSocket-Accept or -Protocol headers win, raises UnicodeDecodeError at a non-ASCII token, knows no limit
-on bodies, and says in prose only which header was wrong. So the judgement of section 4.1 is here.
+The request is written here, and reply.py reads the answer as HTTP. The judgement of section 4.1 is here, too, because
+wsproto's state machine (``H11Handshake``) keeps the reason phrase, the version and most headers of the reply to itself,
+hides the bytes after a 101 in its frame decoder, reports an interim 1xx as a rejection, lets the last of several
+Sec-WebSocket-Accept or -Protocol headers win, raises UnicodeDecodeError at a non-ASCII token, knows no limit on bodies,
+and says in prose only which header was wrong.
 """
 
 from __future__ import annotations
 
-import functools
+import binascii
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from types import ModuleType
 
 from multidict import CIMultiDict
 
@@ -20,6 +20,7 @@ from wsfast import deflate
 from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
 from wsfast._common.redaction import shown_subprotocol, shown_value
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, decode_value
+from wsfast._common.version import VERSION
 from wsfast._opening.http.exchange import Exchange
 from wsfast._opening.http.reply import Reply
 from wsfast._opening.uri import WebSocketURI
@@ -42,31 +43,18 @@ MAX_HEADERS = 128
 MAX_LINE = 8 * 1024
 
 
-# wsproto takes a sixth of the time that importing wsfast would take, so it is imported with the first handshake.
-
-
-@functools.cache
-def _wsproto() -> ModuleType:
-    import wsproto.utilities
-
-    return wsproto.utilities
-
-
 def generate_nonce() -> bytes:
     """The key of a request."""
-    nonce: bytes = _wsproto().generate_nonce()
-    return nonce
+    return binascii.b2a_base64(os.urandom(16), newline=False)
 
 
 def generate_accept_token(key: bytes) -> bytes:
     """The Sec-WebSocket-Accept that the server must derive from the key."""
-    token: bytes = _wsproto().generate_accept_token(key)
-    return token
+    import hashlib  # with the first handshake
 
+    digest = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest()
+    return binascii.b2a_base64(digest, newline=False)
 
-# Equal to the version in pyproject.toml, as a test checks: importlib.metadata takes longer to import than most of this
-# package.
-VERSION = "0.1.0"
 
 USER_AGENT = f"wsfast/{VERSION} Python/{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Collection, Coroutine
 from typing import Any, TypeVar
 
 from wsfast._common.options import in_words
-from wsfast._opening.net.network import Addresses
+from wsfast._opening.net.interface import Addresses
 
-__all__ = ["BlockingNetwork", "Deadline", "DeadlinePassed", "run"]
+__all__ = ["BlockingNet", "Deadline", "DeadlinePassed", "run"]
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _PULSE = 0.25
 
 
 def run(step: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine over a `BlockingNetwork`, which never suspends it."""
+    """Run a coroutine over a `BlockingNet`, which never suspends it."""
     try:
         step.send(None)
     except StopIteration as done:
@@ -73,8 +73,8 @@ class DeadlinePassed(BaseException):
     """Ends the coroutines of an opening, as cancelling does with a loop. Only its first caller knows the step."""
 
 
-class BlockingNetwork:
-    """As `Network` has it."""
+class BlockingNet:
+    """As `Net` has it."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline

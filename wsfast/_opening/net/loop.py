@@ -8,15 +8,15 @@ import socket
 from collections.abc import Awaitable, Collection, Coroutine
 from typing import Any, TypeVar
 
-from wsfast._opening.net.network import Addresses
+from wsfast._opening.net.interface import Addresses
 
-__all__ = ["LoopNetwork"]
+__all__ = ["LoopNet"]
 
 T = TypeVar("T")
 
 
-class LoopNetwork:
-    """As `Network` has it. Cancelling the task ends any of these."""
+class LoopNet:
+    """As `Net` has it. Cancelling the task ends any of these."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from wsfast._opening.net.network import Addresses, AddressInfo, Network
+from wsfast._opening.net.interface import Addresses, AddressInfo, Net
 
 __all__ = ["AddressCache", "LookUp", "Resolver", "resolve"]
 
@@ -63,7 +63,7 @@ LookUp = tuple[Resolver | None, AddressCache | None]
 
 
 async def resolve(
-    network: Network,
+    net: Net,
     host: str,
     port: int,
     family: int = 0,
@@ -80,24 +80,24 @@ async def resolve(
     if own:
         return own
     if look_up is None:
-        return await network.getaddrinfo(host, port, family, proto, flags)
+        return await net.getaddrinfo(host, port, family, proto, flags)
     resolver, cache = look_up
     known = [] if cache is None else cache.recall(host, port, family)
-    asking = _ask(network, host, port, family, resolver)
+    asking = _ask(net, host, port, family, resolver)
     if cache is None or not known:
         return await asking
     try:
-        return await network.within(cache.patience, asking)
+        return await net.within(cache.patience, asking)
     except (OSError, asyncio.TimeoutError) as exc:
         if _is_answer(exc):
             raise
         return known
 
 
-async def _ask(network: Network, host: str, port: int, family: int, resolver: Resolver | None) -> Addresses:
+async def _ask(net: Net, host: str, port: int, family: int, resolver: Resolver | None) -> Addresses:
     if resolver is None:
-        return await network.getaddrinfo(host, port, family, 0, 0)
-    returned = await network.value(resolver(host, port), "resolver must return addresses")
+        return await net.getaddrinfo(host, port, family, 0, 0)
+    returned = await net.value(resolver(host, port), "resolver must return addresses")
     return _infos(host, port, family, returned)
 
 

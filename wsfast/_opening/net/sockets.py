@@ -11,7 +11,7 @@ from typing import Any
 
 from wsfast._engine.tuning import SocketOption, set_options
 from wsfast._opening.net.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY
-from wsfast._opening.net.network import Addresses, AddressInfo, Network
+from wsfast._opening.net.interface import Addresses, AddressInfo, Net
 from wsfast._opening.net.resolver import LookUp, resolve
 
 __all__ = ["connect_socket", "connect_to_first", "is_connected", "prepare"]
@@ -22,7 +22,7 @@ _CONNECTING = (errno.EINPROGRESS, errno.EINTR, errno.EAGAIN)
 
 
 async def connect_socket(
-    network: Network,
+    net: Net,
     host: str,
     port: int,
     *,
@@ -50,23 +50,23 @@ async def connect_socket(
     """
     if sock is not None:
         family, proto, flags = sock.family, 0, 0
-    infos = await resolve(network, host, port, family, proto, flags, look_up)
+    infos = await resolve(net, host, port, family, proto, flags, look_up)
     if resolved is not None:
         resolved(host, infos)
     local: Addresses = ()
     if local_addr is not None:
-        local = await resolve(network, *local_addr, family, proto, flags)
+        local = await resolve(net, *local_addr, family, proto, flags)
     if sock is not None:
         infos = infos[:1]  # after a failure it could not try another address everywhere
     elif len(infos) > 1:
         if interleave is None:
             interleave = 0 if happy_eyeballs_delay is None else 1
         infos = _interleaved(infos, interleave) if interleave else infos
-    return await connect_to_first(network, infos, happy_eyeballs_delay, local, sockopts, sock)
+    return await connect_to_first(net, infos, happy_eyeballs_delay, local, sockopts, sock)
 
 
 async def connect_to_first(
-    network: Network,
+    net: Net,
     infos: Addresses,
     delay: float | None = None,
     local: Addresses = (),
@@ -92,7 +92,7 @@ async def connect_to_first(
                     failures.append(exc)
                     continue
                 connecting[attempt.fileno()] = attempt, info
-            fd = await network.first_writable(connecting, delay if waiting else None)
+            fd = await net.first_writable(connecting, delay if waiting else None)
             if fd is None:
                 continue
             attempt, info = connecting[fd]

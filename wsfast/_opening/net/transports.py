@@ -12,15 +12,13 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import aiofastnet
-
-from wsfast._engine.socket import SocketTransport
-from wsfast._engine.tls import TLSSession, TLSTransport
+from wsfast._engine.sockets.socket import SocketTransport
+from wsfast._engine.sockets.tls import TLSSession, TLSTransport
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net import addresses
 from wsfast._opening.net.addresses import SocketFactory
-from wsfast._opening.net.loop import LoopNetwork
+from wsfast._opening.net.loop import LoopNet
 from wsfast._opening.net.sockets import prepare
 from wsfast._opening.net.uvloop_resets import LoopProxy, of_transports
 from wsfast._opening.reaching import reach
@@ -45,7 +43,7 @@ async def open_transport(
     :param kwargs: arguments about TCP and TLS; those that `route` knows better are ignored
     """
     context = route.context()
-    tcp: dict[str, Any] = {"sockopts": tuning.sockopts}
+    tcp: dict[str, Any] = {"sockopts": tuning.socket_options}
     tls: dict[str, Any] = {}
     for name, value in kwargs.items():
         (tcp if name in addresses.ARGUMENTS else tls)[name] = value
@@ -53,7 +51,7 @@ async def open_transport(
     sock = None
     if socket_factory is not None:
         sock = await _socket_of_user(route, socket_factory, tuning)
-    sock = await reach(LoopNetwork(loop), route, sock, tcp)
+    sock = await reach(LoopNet(loop), route, sock, tcp)
     if route.proxy is not None and route.proxy.secure:
         await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tuning, tls)
         return
@@ -72,11 +70,11 @@ async def open_transport(
             if config is not None:
                 await _by_rustls(loop, transport, config, sock, route.port, tls)
                 return
-        connect = (
-            functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
-            if fast
-            else loop.create_connection
-        )
+        connect: Any = loop.create_connection
+        if fast:
+            import aiofastnet  # for a context of the user's only
+
+            connect = functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
         try:
             await connect(lambda: transport, sock=sock, ssl=context, **tls)
         except ssl.SSLCertVerificationError as exc:
@@ -148,7 +146,7 @@ async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) 
         raise TypeError(f"socket_factory must return a socket or None, not {type(sock).__name__}")
     if where is route.uri:
         route.proxy = None
-    return prepare(sock, tuning.sockopts)
+    return prepare(sock, tuning.socket_options)
 
 
 async def _through_tls(
@@ -189,6 +187,8 @@ async def _through_tls(
     create: Any = loop.create_connection
     start: Any = loop.start_tls
     if fast:
+        import aiofastnet
+
         create = functools.partial(aiofastnet.create_connection, _quiet(loop, transport))
         start = functools.partial(aiofastnet.start_tls, _quiet(loop, transport))
     try:

@@ -17,8 +17,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from wsfast._engine.tls import TLSSession
-from wsfast._opening.net.network import Network
+from wsfast._engine.sockets.tls import TLSSession
+from wsfast._opening.net.interface import Net
 from wsfast._opening.net.resolver import resolve
 from wsfast._opening.net.sockets import connect_socket, is_connected
 from wsfast._opening.proxy.settings import Proxy
@@ -37,7 +37,7 @@ _LOST = "the connection to the proxy was lost"
 
 
 async def connect_through(
-    network: Network, route: Route, sock: socket.socket | None, options: dict[str, Any]
+    net: Net, route: Route, sock: socket.socket | None, options: dict[str, Any]
 ) -> socket.socket:
     """Connect to the proxy; if that is no https proxy, have it connect to the server.
 
@@ -50,7 +50,7 @@ async def connect_through(
     if not proxy.resolves:
         route.phase = ("the look-up of", host, ())
         family = socket.AF_INET if proxy.scheme == "socks4" else 0
-        infos = await resolve(network, host, route.port, family, look_up=route.look_up)
+        infos = await resolve(net, host, route.port, family, look_up=route.look_up)
         route.resolved(host, infos)
         host = infos[0][4][0]
     tunnel = route.new_tunnel(host)
@@ -58,18 +58,18 @@ async def connect_through(
     if sock is None or not is_connected(sock):
         try:
             sock = await connect_socket(
-                network, proxy.host, proxy.port, sock=sock, look_up=route.look_up, **options
+                net, proxy.host, proxy.port, sock=sock, look_up=route.look_up, **options
             )
         except OSError as exc:
             raise ProxyError(f"cannot connect to the proxy {proxy}: {exc}") from exc
     route.phase = ("the negotiation with the proxy", str(proxy), ())
     if not proxy.secure:
-        await negotiate(network, sock, proxy, host, route.port, tunnel)
+        await negotiate(net, sock, proxy, host, route.port, tunnel)
     return sock
 
 
 async def negotiate(
-    network: Network,
+    net: Net,
     sock: socket.socket,
     proxy: Proxy,
     host: str,
@@ -85,7 +85,7 @@ async def negotiate(
     """
     try:
         if handshake is not None:
-            await _ask(_PeekedSocket(network, sock), handshake)
+            await _ask(_PeekedSocket(net, sock), handshake)
             return
         from wsfast._opening.proxy import socks
 
@@ -94,7 +94,7 @@ async def negotiate(
             version = ipaddress.ip_address(host.partition("%")[0]).version
             if proxy.scheme == "socks4" and version != 4:
                 raise ProxyError("SOCKS4 knows no IPv6 addresses")
-        await socks.negotiate(network, sock, proxy, host, port)
+        await socks.negotiate(net, sock, proxy, host, port)
     except OSError as exc:
         sock.close()
         raise ProxyError(f"{_LOST}: {exc}") from exc
@@ -146,18 +146,18 @@ def check_nothing_follows(early: bytes | bytearray) -> None:
 class _PeekedSocket:
     """A socket, from which only the bytes of the reply are taken: those of the server stay in the kernel."""
 
-    def __init__(self, network: Network, sock: socket.socket) -> None:
-        self._network = network
+    def __init__(self, net: Net, sock: socket.socket) -> None:
+        self._net = net
         self._sock = sock
         self._peeked = 0
 
     async def send(self, data: bytes) -> None:
-        await self._network.sock_sendall(self._sock, data)
+        await self._net.sock_sendall(self._sock, data)
 
     async def receive(self) -> bytes:
         self.put_back(b"")
         while True:
-            await self._network.readable(self._sock)
+            await self._net.readable(self._sock)
             with contextlib.suppress(BlockingIOError):
                 data = self._sock.recv(_READ, socket.MSG_PEEK)
                 self._peeked = len(data)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import python_socks
 import python_socks.async_.asyncio
 
-from wsfast._opening.net.network import Network
+from wsfast._opening.net.interface import Net
 from wsfast._opening.proxy.settings import Proxy
 from wsfast.exceptions import InvalidProxyMessage, ProxyError
 
@@ -27,14 +27,14 @@ _TYPES = {
 }
 
 
-async def negotiate(network: Network, sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+async def negotiate(net: Net, sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
     """Ask for a connection to the server. Nothing is read of what the server sends.
 
     :raises ProxyError: the proxy refused
     :raises OSError: the connection to the proxy was lost
     """
     try:
-        await _Negotiation(network, sock, proxy)._connect(host, port)
+        await _Negotiation(net, sock, proxy)._connect(host, port)
     except Exception as exc:
         raise _translated(exc) from _cause(exc)
 
@@ -42,7 +42,7 @@ async def negotiate(network: Network, sock: socket.socket, proxy: Proxy, host: s
 class _Negotiation(python_socks.async_.asyncio.Proxy):
     """Without a time limit of its own, which would need an event loop."""
 
-    def __init__(self, network: Network, sock: socket.socket, proxy: Proxy) -> None:
+    def __init__(self, net: Net, sock: socket.socket, proxy: Proxy) -> None:
         super().__init__(
             _TYPES[proxy.scheme],
             proxy.host,
@@ -51,7 +51,7 @@ class _Negotiation(python_socks.async_.asyncio.Proxy):
             proxy.password,
             rdns=True,  # the proxy looks up names; for the others the client has done so
             forward=_Connected(sock),
-            loop=cast(Any, network),
+            loop=cast(Any, net),
         )
 
 

@@ -10,8 +10,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from wsfast._engine.tls import TLSSession
-from wsfast._native import ffi, lib
+from wsfast._engine.sockets.tls import TLSSession
+from wsfast._rust._native import ffi, lib
 from wsfast.exceptions import TLSUnavailable
 from wsfast.tls import TLS
 

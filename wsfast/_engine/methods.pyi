@@ -1,1 +1,0 @@
-"""Types of what is known about methods: Python code has no use for it."""
