@@ -15,8 +15,8 @@ __all__ = [
     "PlainHeaders",
     "basic_auth",
     "check_value",
+    "headers_of_attempt",
     "kept",
-    "made",
     "to_send",
 ]
 
@@ -36,13 +36,12 @@ _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def kept(items: Any) -> Any:
-    """Iterators are used up by the first request, so what they give is kept."""
+    """Return a list of an iterator's items, because the first request would use them up; else `items`."""
     return list(items) if items is not None and isinstance(items, Iterator) else items
 
 
-def made(headers: AwaitedHeadersLike | None) -> Any:
-    """The headers of one attempt to connect, or what is to be awaited for them: by the program's function if it gave
-    one."""
+def headers_of_attempt(headers: AwaitedHeadersLike | None) -> Any:
+    """The headers of one attempt to connect, or an awaitable of them: by the program's function if it gave one."""
     return headers() if callable(headers) else headers
 
 

@@ -12,15 +12,15 @@ from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
 
 __all__ = ["TunnelHandshake"]
 
-# What this module sets itself, or what would announce a body.
+# Headers that this module sets itself, or that would announce a body.
 _RESERVED = ("host", "content-length", "transfer-encoding", "connection", "upgrade")
 
 
 class TunnelHandshake(Exchange):
     """One request for a tunnel.
 
-    After success, ``trailing`` is the server's. What fails raises a ProxyError: InvalidProxyStatus has the reply of a
-    proxy that refused, InvalidProxyMessage says why what it sent is no reply.
+    After success, ``trailing`` are bytes of the server. Failures raise a ProxyError: InvalidProxyStatus has the reply
+    of a proxy that refused, InvalidProxyMessage the reason why its bytes are not a reply.
 
     :param headers: added to the request; Proxy-Authorization and User-Agent replace what would be generated from
         `proxy` and `user_agent`
