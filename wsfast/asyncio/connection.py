@@ -13,9 +13,17 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._common.closing import WSDisconnectInfo, connection_closed, reason_for
-from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
+from wsfast._common.connection import (
+    BYTES_LIKE,
+    ConnectionAttributes,
+    DataLike,
+    Request,
+    State,
+    control_payload,
+    fixed,
+)
 from wsfast._common.logging import guarded
-from wsfast._common.options import Limits, Marks, Overflow, Pinging, Timeouts, no_message
+from wsfast._common.options import Limits, Marks, Overflow, Pinging, no_message
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.threads import lasting, run_soon
@@ -50,7 +58,7 @@ _LOOK = 1.0
 _END: Any = object()
 
 
-class ClientConnection(Connection, Identity):
+class ClientConnection(Connection, ConnectionAttributes):
     """A WebSocket connection. Made by :class:`wsfast.asyncio.client.connect`, not by hand.
 
     ::
@@ -98,6 +106,10 @@ class ClientConnection(Connection, Identity):
         self._pings = Pings(self, self._base_logger, ping_histogram)
         self._keep_alive(Pinging(ping_interval, ping_timeout))
 
+    def _set_close_timeout(self, seconds: float | None) -> None:
+        self._close_timeout = seconds
+        self.protocol._set_close_timeout(seconds)
+
     def _keep_alive(self, pinging: Pinging) -> None:
         self._pinging = pinging
         if pinging.interval is not None:
@@ -126,44 +138,7 @@ class ClientConnection(Connection, Identity):
         """The address of the server: ``(host, port)`` for IPv4, see ``socket.getpeername()``."""
         return self.transport.get_extra_info("peername")
 
-    @property
-    def close_timeout(self) -> float | None:
-        """How long closing may take, in seconds; None is without end. A change counts until closing begins."""
-        return self._close_timeout
-
-    @close_timeout.setter
-    def close_timeout(self, seconds: float | None) -> None:
-        self._close_timeout = Timeouts(None, seconds).close
-        self.protocol._set_close_timeout(self._close_timeout)
-
-    @property
-    def ping_interval(self) -> float | None:
-        """Seconds between PINGs; None sends none. A change counts from now on."""
-        return self._pinging.interval
-
-    @ping_interval.setter
-    def ping_interval(self, seconds: float | None) -> None:
-        self._keep_alive(Pinging(seconds, self._pinging.timeout))
-
-    @property
-    def ping_timeout(self) -> float | None:
-        """Seconds that the answer to a PING may take; None is without end. A change counts from the next PING on."""
-        return self._pinging.timeout
-
-    @ping_timeout.setter
-    def ping_timeout(self, seconds: float | None) -> None:
-        self._keep_alive(Pinging(self._pinging.interval, seconds))
-
-    max_size = fixed()
-    max_queue = fixed()
     write_limit = fixed()
-
-    @property
-    def state(self) -> State:
-        """Open, closing or closed. Rather than look at it, call :meth:`send` and catch :exc:`ConnectionClosed`."""
-        if self._state == _OPEN:
-            return State.OPEN
-        return State.CLOSED if self._state == _CLOSED else State.CLOSING
 
     @property
     def request(self) -> Request:
@@ -184,22 +159,6 @@ class ClientConnection(Connection, Identity):
     def compression(self) -> AgreedDeflate | None:
         """What was agreed on compressing messages; None if they are not."""
         return self.protocol.compression
-
-    @property
-    def close_code(self) -> int | None:
-        """The code that the server closed with, 1006 if it sent none; None until the connection is closed."""
-        if self._state != _CLOSED:
-            return None
-        received: Close | None = self._closes[0]
-        return 1006 if received is None else int(received.code)
-
-    @property
-    def close_reason(self) -> str | None:
-        """The reason that the server gave, "" if it gave none; None until the connection is closed."""
-        if self._state != _CLOSED:
-            return None
-        received: Close | None = self._closes[0]
-        return "" if received is None else received.reason
 
     @property
     def close_info(self) -> WSDisconnectInfo | None:
@@ -230,6 +189,14 @@ class ClientConnection(Connection, Identity):
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.protocol.underlying_transport!r}>"
+
+    def _life(self) -> State:
+        if self._state == _OPEN:
+            return State.OPEN
+        return State.CLOSED if self._state == _CLOSED else State.CLOSING
+
+    def _received_close(self) -> Close | None:
+        return self._closes[0]
 
     # ---- async with
 
