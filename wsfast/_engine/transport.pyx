@@ -46,6 +46,7 @@ from wsfast.exceptions import Close, WSProtocolError
 from wsfast._common.logging import guarded
 from wsfast._common.options import in_words
 from wsfast._engine.keepalive import Keepalive
+from wsfast._engine.frames.frame import close_code_valid
 from wsfast._engine.frames.link import MOVED
 from wsfast._engine.frames.writer import mask_kernel  # no-cython-lint: for Python
 from wsfast._engine.frames.inspection import WSStats
@@ -480,7 +481,7 @@ cdef class WSTransport(PollingReader):
         :param close_message: the reason, ``str`` or UTF-8 bytes, at most 123 bytes
         """
         self._check_thread("send_close")
-        cdef bytes reason = closing.close_reason(close_code, close_message)
+        cdef bytes reason = closing.close_reason(close_code, close_message, close_code_valid)
         if self._state == State.OPEN:
             self._send_close_frame(close_code, reason, State.CLOSING)
 

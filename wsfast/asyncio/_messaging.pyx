@@ -21,6 +21,7 @@ from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, BY_TYPE, decoding
 from wsfast._engine.frames.streams cimport compression
 from wsfast._engine.transport cimport WSTransport
 from wsfast._engine.frames.frame cimport FIN, WSMsgType
+from wsfast._engine.frames.link cimport State
 from wsfast._engine.python cimport PyDescr_NewMethod, PyMethodDescrObject, PyThread_get_thread_ident
 from wsfast.asyncio._awaitable cimport (
     WSF_RETURNED,
@@ -37,8 +38,9 @@ from wsfast.asyncio._awaitable cimport (
 )
 from wsfast.asyncio._inbox cimport Inbox
 
-from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
+from wsfast._common.connection import State as PublicState
 from wsfast._common.options import no_message
+from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
 
 
 cdef enum:
@@ -180,8 +182,13 @@ cdef class Connection:
         self._inbox.read_no_further()
 
     @property
-    def _state(self):
-        return self._transport._state
+    def _is_closed(self):
+        return self._transport._state == State.CLOSED
+
+    def _life(self):
+        if self._transport._state == State.OPEN:
+            return PublicState.OPEN
+        return PublicState.CLOSED if self._transport._state == State.CLOSED else PublicState.CLOSING
 
     @property
     def _is_open(self):

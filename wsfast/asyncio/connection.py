@@ -18,12 +18,12 @@ from wsfast._common.connection import (
     ConnectionAttributes,
     DataLike,
     Request,
-    State,
     control_payload,
     fixed,
 )
 from wsfast._common.logging import guarded
 from wsfast._common.options import Limits, Marks, Overflow, Pinging, no_message
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.threads import lasting, run_soon
@@ -44,12 +44,6 @@ from wsfast.exceptions import (
 from wsfast.tls import TLSInfo
 
 __all__ = ["ClientConnection"]
-
-# Opcode of a text frame (RFC 6455 section 5.2).
-_TEXT = 1
-
-# The engine's states that are one to the user.
-_OPEN, _CLOSED = 1, 5
 
 # Seconds between two looks at a connection on which a send waits for room.
 _LOOK = 1.0
@@ -190,11 +184,6 @@ class ClientConnection(Connection, ConnectionAttributes):
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.protocol.underlying_transport!r}>"
 
-    def _life(self) -> State:
-        if self._state == _OPEN:
-            return State.OPEN
-        return State.CLOSED if self._state == _CLOSED else State.CLOSING
-
     def _received_close(self) -> Close | None:
         return self._closes[0]
 
@@ -231,7 +220,7 @@ class ClientConnection(Connection, ConnectionAttributes):
             )
             raise ConcurrencyError(message) from None
         if decode is None:
-            decode = opcode == _TEXT
+            decode = opcode == WSMsgType.TEXT
         as_view = decode is memoryview
         decoder = codecs.getincrementaldecoder("utf-8")() if decode and not as_view else None
         while True:
@@ -393,7 +382,7 @@ class ClientConnection(Connection, ConnectionAttributes):
         Nobody resumes writing on a lost connection whose end lies behind messages that the program has yet to receive.
         So the wait looks for that, now and then.
         """
-        while self._writing_paused and self._state != _CLOSED:
+        while self._writing_paused and not self._is_closed:
             if self.protocol.underlying_transport.is_closing():
                 await self._raise_closed()
             room = self._loop.create_future()
@@ -402,7 +391,7 @@ class ClientConnection(Connection, ConnectionAttributes):
                 await asyncio.wait([room], timeout=_LOOK)
             finally:
                 self._drains.remove(room)
-        if self._state == _CLOSED:
+        if self._is_closed:
             raise self._closed()
 
     def _resume_writing(self) -> None:
@@ -483,7 +472,7 @@ class ClientConnection(Connection, ConnectionAttributes):
             else:
                 reason = "close during fragmented message"
                 self.protocol._fail(1011, reason, ConcurrencyError(reason))
-        if self._state != _CLOSED:
+        if not self._is_closed:
             self._read_on()
         await self.wait_closed()
 
@@ -511,7 +500,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     def _future_of_loss(self) -> asyncio.Future[None] | None:
         """Done when the connection is closed; None if it is."""
-        if self._lost is None and self._state != _CLOSED:
+        if self._lost is None and not self._is_closed:
             self._lost = self._loop.create_future()
         return self._lost
 

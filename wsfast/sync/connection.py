@@ -27,9 +27,9 @@ from wsfast._common.connection import (
     control_payload,
 )
 from wsfast._common.options import Pinging, no_message, seconds
-from wsfast._common.protocol_numbers import WSMsgType, close_code_on_wire_ok
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.frames.frame import FIN_BIT
+from wsfast._engine.frames.frame import FIN_BIT, close_code_valid
 from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.tuning import Histogram
 from wsfast._native import ffi, lib
@@ -445,7 +445,7 @@ class ClientConnection(Connection, ConnectionAttributes):
         :raises ProtocolError: `code` or `reason` must not be sent
         """
         text = reason.encode()
-        if code is not None and not close_code_on_wire_ok(code):
+        if code is not None and not close_code_valid(code):
             raise ProtocolError(f"invalid close code: {code}")
         if code is None and text:
             raise ProtocolError("cannot send a reason without a code")
