@@ -1,4 +1,4 @@
-"""How a connection ended: the public types that describe it, and the exception for it (RFC 6455 section 7)."""
+"""Ends of connections: the public types that describe one, and the exception for it (RFC 6455 section 7)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def connection_closed(
 ) -> ConnectionClosed:
     """The exception for a call on a connection that is closing or closed, in every face.
 
-    The rule is that of websockets: ConnectionClosedOK if both ends sent a normal code, and no message was lost. `cause`
+    The rule is websockets': ConnectionClosedOK if both ends sent a normal code, and no message was lost. `cause`
     becomes ``__cause__``.
     """
     if rcvd is None or sent is None:

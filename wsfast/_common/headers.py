@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 PlainHeaders = Mapping[str, str] | Iterable[tuple[str, str]]
-# Headers, or what makes those of each attempt to connect.
+# Headers, or a function that makes them for each attempt to connect.
 HeadersLike = PlainHeaders | Callable[[], PlainHeaders]
 AwaitedHeadersLike = HeadersLike | Callable[[], Awaitable[PlainHeaders]]
 
@@ -30,12 +30,12 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # The target of a request is visible ASCII: a blank would end it.
 VISIBLE = re.compile(r"[\x21-\x7e]+")
 
-# What a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
+# Characters that a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def made(headers: AwaitedHeadersLike | None) -> Any:
-    """The headers of one attempt to connect, or what is to be awaited for them: by the program's function if it gave
+    """The headers of one attempt to connect, or an awaitable of them: by the program's function if it gave
     one."""
     return headers() if callable(headers) else headers
 

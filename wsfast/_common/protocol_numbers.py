@@ -72,7 +72,7 @@ _EXPLANATIONS = {
 
 
 def explain(code: int) -> str:
-    """What a close code means, in a few words."""
+    """The meaning of a close code, in a few words."""
     if 3000 <= code <= 3999:
         return "registered"
     if 4000 <= code <= 4999:

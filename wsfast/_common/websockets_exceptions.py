@@ -37,7 +37,7 @@ def look_for_websockets() -> None:
 
 
 class SignatureOfInit:
-    """What inspect.signature() says of a class whose ``__new__`` takes anything, for ``__init__`` to judge."""
+    """The signature of a class whose ``__new__`` takes anything, for ``__init__`` to judge."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         import inspect

@@ -48,7 +48,7 @@ cdef class WSTransport(PollingReader):
         # From the first byte to the upgrade, and from then to the end.
         object _opening             # the opening handshake, until it is over
         WSListener _listener        # until the connection is gone, and it was notified of that
-        object _on_frame            # what is called for frames, if that is Python: the listener's on_ws_frame, say
+        object _on_frame            # the Python function called for frames: the listener's on_ws_frame, say; or None
 
         # Set when the connection opens.
         readonly object request

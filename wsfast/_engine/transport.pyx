@@ -1,7 +1,7 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
 WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
-that a frame passes no layer in between. Cython has no mixins, so what is one object at run time is a chain of classes,
+that a frame passes no layer in between. Cython has no mixins, so one object at run time is a chain of classes,
 each with a file of its own:
 
     aiofastnet's Protocol
@@ -9,7 +9,7 @@ each with a file of its own:
         FrameWriter          writer.pyx   how frames leave
           FrameReader        reader.pyx   how they arrive
             PollingReader    polling.pyx  reading without sleeping
-              WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
+              WSTransport    here         delivers frames; opens and ends a connection (link.pxd: State)
 
 Who refers to what while the connection is open, and lets go of it when it is gone:
 
@@ -188,7 +188,7 @@ cdef class WSTransport(PollingReader):
 
     @property
     def stats(self):
-        """What the connection has done so far, a :class:`WSStats`. Taking it costs less than a microsecond."""
+        """The counters of the connection, a :class:`WSStats`. Taking them costs less than a microsecond."""
         self._check_thread("stats")
         return self._stats()
 

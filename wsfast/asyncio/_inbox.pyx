@@ -48,18 +48,18 @@ cdef extern from "Python.h":
 cdef enum:
     # The ring of a connection that got a message or two.
     SMALLEST_RING = 16
-    # How many bytes the queue may cost for each frame that it may hold, and at least. One message more may come.
+    # The most bytes that the queue may cost: for each frame that it may hold, and at least. One message more may come.
     BYTES_PER_FRAME = 64 * 1024
     LEAST_HIGH_BYTES = 1024 * 1024
-    # What is left of a compressed read waits until there is room: the less the better.
+    # The rest of a compressed read waits until there is room: the less the better.
     COMPRESSED_READ_SIZE = 32 * 1024
 
-# How long a closing connection whose queue is full waits for the receiver to take a message, in seconds.
+# Seconds that a closing connection whose queue is full waits for the receiver to take a message.
 cdef double PATIENCE = WSF_CLOSING_PATIENCE / 1000.0
 
 
 cdef class Policy:
-    """What becomes of messages that arrive faster than the program receives them. See _overflow.pyx."""
+    """Decides about messages that arrive faster than the program receives them. See _overflow.pyx."""
 
     cdef int queued(self, Inbox inbox) except -1:
         return 0
@@ -263,7 +263,7 @@ cdef class Inbox(WSListener):
         return 0
 
     cdef object _ask(self, message):
-        """What the function says that looks at messages."""
+        """Show the message, and return the verdict of the function that looks at messages."""
         cdef:
             bint receiving = self.receiving
             object look = self._look  # a finalizer may end the looking before it is called

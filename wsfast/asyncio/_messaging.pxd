@@ -13,7 +13,7 @@ cdef class Connection:
         public object _successor
         bint _fragmenting           # a fragmented message is being sent: other messages wait for the send lock
 
-        # How long this connection has not let other tasks run.
+        # The time since this connection let other tasks run.
         int _credit
         int _allowance
         bint _iteration_awaited          # the loop will call _loop_iterated()

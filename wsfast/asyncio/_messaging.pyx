@@ -44,10 +44,10 @@ from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
 
 
 cdef enum:
-    # How many awaits may end at once before the clock is read for the first time, and at most between two readings.
+    # The number of awaits that may end at once before the clock is read for the first time, and at most between two readings.
     FIRST_ALLOWANCE = 8
     LARGEST_ALLOWANCE = 64
-    # How long an event loop may be kept from other tasks, in nanoseconds: twice this is a hundred of its iterations.
+    # Nanoseconds that an event loop may be kept from other tasks: twice this is a hundred of its iterations.
     SLICE = 125_000
 
 
@@ -116,7 +116,7 @@ cdef class Connection:
 
     @property
     def last_message(self):
-        """What is known of the last message that was received, a :class:`WSMessageInfo`: its type, when it arrived,
+        """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
         return self._transport._last_message
 
@@ -127,7 +127,7 @@ cdef class Connection:
         raise NotImplementedError
 
     def _send_slowly(self, message, text, int override):
-        """send() of what is not one frame, or not at once."""
+        """send() of anything but one frame that leaves at once."""
         raise NotImplementedError
 
     def _drain(self):
@@ -414,7 +414,7 @@ cdef class Messages:
         return self
 
     async def aclose(self):
-        """End the iteration, as that of an asynchronous generator is ended. The connection stays as it is."""
+        """End the iteration, as ``aclose()`` of an asynchronous generator does. The connection stays as it is."""
         self._closed = True
 
     def __anext__(self):

@@ -113,7 +113,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``
     :param server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout: the same
     :param ssl_incoming_bio_size, ssl_outgoing_bio_size: bytes of aiofastnet's buffers for TLS
-    :param all_errors: accepted for websockets' sake
+    :param all_errors: accepted for compatibility with websockets
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -346,7 +346,7 @@ def unix_connect(
 
 
 class _Target:
-    """Where to connect to, and how: the keyword arguments of ``loop.create_connection``, checked."""
+    """The keyword arguments of ``loop.create_connection``, checked."""
 
     def __init__(self, uri: WebSocketURI, kwargs: Mapping[str, Any]) -> None:
         self.arguments = dict(kwargs)
@@ -375,7 +375,7 @@ class _Target:
 
     @property
     def names(self) -> dict[str, Any]:
-        """What overrides the names of the URI."""
+        """The names that replace those of the URI."""
         return {name: self.arguments.get(name) for name in ("host", "port", "server_hostname")}
 
     def socket_factory(self) -> Callable[[WebSocketURI], Any] | None:

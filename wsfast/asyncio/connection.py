@@ -1,4 +1,4 @@
-"""ClientConnection: what a program has in its hands, but for recv() and send() of whole messages (_messaging.pyx)."""
+"""ClientConnection, except recv() and send() of whole messages, which are compiled (_messaging.pyx)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = ["ClientConnection"]
 # Seconds between two looks at a connection on which a send waits for room.
 _LOOK = 1.0
 
-# What _next() gives at the end of an iterator.
+# The result of _next() at the end of an iterator.
 _END: Any = object()
 
 
@@ -151,7 +151,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def compression(self) -> AgreedDeflate | None:
-        """What was agreed on compressing messages; None if they are not."""
+        """The agreement on compression; None if messages are not compressed."""
         return self.protocol.compression
 
     @property
@@ -161,7 +161,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def stats(self) -> WSStats:
-        """What the connection has done so far. Taking it costs less than a microsecond."""
+        """The counters of the connection. Taking them costs less than a microsecond."""
         return self.protocol.stats
 
     @property
@@ -172,7 +172,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def backlog(self) -> Backlog:
-        """What has arrived and was not received yet, and what `overflow` has dropped."""
+        """The messages that wait to be received, and those that `overflow` has dropped."""
         return Backlog(*backlog(self.listener))
 
     def _above_high_water(self) -> None:
@@ -311,12 +311,12 @@ class ClientConnection(Connection, ConnectionAttributes):
     def cork(self) -> AbstractContextManager[None]:
         """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.
 
-        The body may await; :meth:`recv` in it does not send what is held back.
+        The body may await; :meth:`recv` in it does not send the frames that are held back.
         """
         return self.protocol.cork()
 
     async def _send_slowly(self, message: Any, text: bool | None, override: int) -> None:
-        """send() of what is not one frame, or not at once."""
+        """send() of anything but one frame that leaves at once."""
         if isinstance(message, (str, *BYTES_LIKE)):
             await self._wait_for_send_lock()
             as_text = text is not False if isinstance(message, str) else text is True
@@ -505,7 +505,7 @@ class ClientConnection(Connection, ConnectionAttributes):
         return self._lost
 
     def _closed(self) -> ConnectionClosed:
-        """What a call on the closed connection raises."""
+        """The exception of a call on the closed connection."""
         info = self.protocol.close_info
         return connection_closed(*self._closes, None if info is None else info.cause)
 

@@ -128,7 +128,7 @@ cdef class Connection:
         self._deflater = LockedDeflater(agreed)
         wsf_message_limit(&self._contents, max_message, max_fragment)
 
-    # ---- what is rare: declared for the methods here, and written in ClientConnection
+    # ---- rare events: declared for the methods here, and written in ClientConnection
 
     def _stopped(self, int result, timeout):
         """The crate returned without a message. Returns if it shall go on."""
@@ -352,7 +352,7 @@ cdef class Connection:
 
     @property
     def last_message(self):
-        """What is known of the last message that was received, a :class:`WSMessageInfo`: its type, when it arrived,
+        """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
         return self._last_message
 

@@ -404,7 +404,7 @@ def connect(
     :param local_addr: host and port of this end; `source_address` is another name of it
     :param happy_eyeballs_delay: after so many seconds the next address of the host is tried beside the last one
         (RFC 8305); None tries one after the other
-    :param all_errors: accepted for websockets' sake
+    :param all_errors: accepted for compatibility with websockets
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -417,7 +417,7 @@ def connect(
 
 
 def _signature_of_connect() -> inspect.Signature:
-    """That of reconnect, for help() and editors."""
+    """The signature of `reconnect`, for help() and editors."""
     uri, *options = inspect.signature(reconnect).parameters.values()
     legacy = inspect.signature(connect).parameters["legacy"]
     return inspect.Signature([uri, legacy, *options], return_annotation="ClientConnection")
@@ -490,7 +490,7 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
 
 
 class _Target:
-    """Where to connect to, and how, checked."""
+    """The address to connect to, and the options of the sockets, checked."""
 
     def __init__(self, sock: socket.socket | None, kwargs: dict[str, Any]) -> None:
         self._sock = sock

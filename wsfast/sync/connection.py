@@ -51,7 +51,7 @@ __all__ = ["ClientConnection"]
 
 Data = str | bytes
 
-# How long a thread waits for another one, which receives, before it checks whether that goes on; in seconds.
+# Seconds that a thread waits for another one, which receives, before it checks whether that goes on.
 _NAP = 0.02
 
 _NOTHING = object()
@@ -193,7 +193,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def stats(self) -> WSStats:
-        """What the connection has done so far. ``poll_hits`` and ``poll_misses`` are those of `busy_poll`."""
+        """The counters of the connection. ``poll_hits`` and ``poll_misses`` count attempts of `busy_poll`."""
         counted = ffi.new("wst_stats *")
         lib.wst_get_stats(self._handle, counted)
         # No event loop wakes this face.

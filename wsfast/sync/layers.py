@@ -18,7 +18,7 @@ __all__ = ["Layer", "Raw", "for_crate", "layers"]
 
 
 def layers(route: Route) -> list[Layer]:
-    """From the outside: that of the proxy, that of the server.
+    """The layers from the outside: the proxy's, the server's.
 
     :raises ValueError, OSError: the settings of one make no sense
     """
@@ -48,7 +48,7 @@ class Layer:
         self._of_proxy = of_proxy
         self._step = f"the TLS handshake with {self._name}"
         self.info: TLSInfo | None = None
-        """What was agreed, when it was."""
+        """The negotiated TLS parameters; None before the handshake."""
         self._context = given if isinstance(given, ssl.SSLContext) else None
         self._config: Any = None
         if not isinstance(given, ssl.SSLContext):
@@ -57,7 +57,7 @@ class Layer:
                 self._context = (given or TLS()).context()
 
     def prepare(self, sock: socket.socket | Raw, deadline: Deadline) -> Any:
-        """What is to be done before the crate speaks TLS itself. Returns what `begin` wants.
+        """Do the handshakes that come before the crate's own TLS. Returns the argument for `begin`.
 
         :param sock: that leads to the peer
         """
@@ -107,7 +107,7 @@ class Layer:
 
 
 def _agreed(handle: Any) -> TLSInfo:
-    """What rustls has agreed with the peer of the innermost layer."""
+    """The parameters that rustls negotiated with the peer of the innermost layer."""
     state = ffi.new("wst_stream_state *")
     lib.wst_tls_describe(handle, state)
     der = ffi.new("char **")
@@ -119,7 +119,7 @@ def _agreed(handle: Any) -> TLSInfo:
 
 
 class Raw:
-    """What the crate sends and receives, in the manner of a socket: for `tls.shake_hands`."""
+    """The stream of the crate as a socket, for `tls.shake_hands`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

@@ -70,5 +70,5 @@ cdef class WSFrame(FrameFields):
 
 # A read-only view of bytes in a read buffer, which it keeps.
 cdef object view_of(ReadBuffer buffer, const char *data, Py_ssize_t size)
-# What Python code gave as a WSMsgType; TypeError or ValueError if it is nothing of the sort.
+# The opcode that Python code gave as a WSMsgType; TypeError or ValueError if it is none.
 cdef int opcode_of(msg_type) except -1

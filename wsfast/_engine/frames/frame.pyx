@@ -29,7 +29,7 @@ cdef tuple _msg_types = tuple(
 
 
 def close_code_valid(code):
-    """Whether a CLOSE frame, sent or received, may contain `code`, an int (RFC 6455 section 7.4)."""
+    """True if a CLOSE frame, sent or received, may contain `code`, an int (RFC 6455 section 7.4)."""
     return bool(0 <= code <= 0xFFFF and wsf_close_code_valid(code))
 
 
@@ -60,7 +60,7 @@ cdef class WSFrame(FrameFields):
 
     @property
     def tail_size(self):
-        """How many bytes had already been received behind this frame."""
+        """The number of bytes that had already been received behind this frame."""
         return (<FrameFields>self).tail_size
 
     @property

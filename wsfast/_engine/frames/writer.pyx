@@ -1,4 +1,4 @@
-"""How frames leave: checked, built in one pass, and written at once or gathered.
+"""Sending of frames: checked, built in one pass, and written at once or gathered.
 
 A frame costs no more than one send(2): header and masked payload are built side by side in borrowed memory (see
 memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because

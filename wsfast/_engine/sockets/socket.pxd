@@ -4,7 +4,7 @@ from aiofastnet.transport cimport WritableTransport
 from wsfast._engine.frames.reader cimport FrameReader
 
 
-# What became of an attempt to read the socket.
+# The outcome of an attempt to read the socket.
 cdef enum Attempt:
     RAISED = -1
     NOTHING
