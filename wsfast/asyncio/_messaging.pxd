@@ -1,3 +1,8 @@
+"""The part of an awaitable connection that every message meets.
+
+The supervisor may use, beside public names: _successor _read_on _read_no_further
+"""
+
 from libc.stdint cimport int64_t
 
 from wsfast._engine.transport cimport WSTransport
