@@ -251,7 +251,7 @@ async def ws_connect(
     offers = deflate.offers(compression, extensions)
     logger = as_logger("logger_name", logger_name)
     loop = asyncio.get_running_loop()
-    made: list[tuple[WSTransport, AnyListener]] = []
+    opened: list[tuple[WSTransport, AnyListener]] = []
 
     def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
         handshake = ClientHandshake(
@@ -265,8 +265,8 @@ async def ws_connect(
         )
 
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-            made.append((transport, make_listener(ws_listener_factory, request, response)))
-            receiver = receiver_of(made[0][1], transport, compressed=bool(offers))
+            opened.append((transport, make_listener(ws_listener_factory, request, response)))
+            receiver = receiver_of(opened[0][1], transport, compressed=bool(offers))
             if isinstance(ws_listener_factory, Overseeing):
                 ws_listener_factory.oversee(transport, receiver)
             return receiver
@@ -295,7 +295,7 @@ async def ws_connect(
         tuning=tuning,
         kwargs=kwargs,
     )
-    return made[0]
+    return opened[0]
 
 
 def make_listener(
@@ -376,9 +376,9 @@ def _meant(name: str) -> str | None:
     """The callback that a name resembles: on_frame resembles on_ws_frame."""
     import difflib  # takes a millisecond
 
-    words = {callback.removeprefix("on_ws_"): callback for callback in _NAMED_ON}
-    found = difflib.get_close_matches(name.removeprefix("on_").removeprefix("ws_"), words, 1, 0.8)
-    return words[found[0]] if found else None
+    callbacks = {callback.removeprefix("on_ws_"): callback for callback in _NAMED_ON}
+    similar = difflib.get_close_matches(name.removeprefix("on_").removeprefix("ws_"), callbacks, 1, 0.8)
+    return callbacks[similar[0]] if similar else None
 
 
 def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:

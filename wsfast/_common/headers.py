@@ -15,8 +15,8 @@ __all__ = [
     "PlainHeaders",
     "basic_auth",
     "check_value",
-    "made",
-    "to_send",
+    "checked_headers",
+    "resolve_headers",
 ]
 
 PlainHeaders = Mapping[str, str] | Iterable[tuple[str, str]]
@@ -34,13 +34,15 @@ VISIBLE = re.compile(r"[\x21-\x7e]+")
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
-def made(headers: AwaitedHeadersLike | None) -> Any:
+def resolve_headers(headers: AwaitedHeadersLike | None) -> Any:
     """The headers of one attempt to connect, or an awaitable of them: by the program's function if it gave
     one."""
     return headers() if callable(headers) else headers
 
 
-def to_send(argument: str, headers: PlainHeaders | None, reserved: Sequence[str]) -> list[tuple[str, str]]:
+def checked_headers(
+    argument: str, headers: PlainHeaders | None, reserved: Sequence[str]
+) -> list[tuple[str, str]]:
     """Names and values out of `headers`; None stands for none.
 
     :param argument: the name of `headers`, for errors
@@ -69,7 +71,7 @@ def to_send(argument: str, headers: PlainHeaders | None, reserved: Sequence[str]
 def check_value(argument: str, value: str) -> str:
     """The value of one field, without the blanks around it.
 
-    :raises TypeError, ValueError: as `to_send`
+    :raises TypeError, ValueError: as `checked_headers`
     """
     if not isinstance(value, str):
         raise TypeError(f"{argument} must be str, not {type(value).__name__}")

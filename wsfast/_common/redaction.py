@@ -72,10 +72,12 @@ def shown(url: str) -> str:
     """The URL as a text may show it. It need not be valid, and may have been through here before."""
     scheme = _SCHEME.match(url)
     start = scheme[0] if scheme else ""
-    found = _AUTHORITY.match(url, len(start))
-    if found is None:
+    authority = _AUTHORITY.match(url, len(start))
+    if authority is None:
         return f"{start}{HIDDEN}"
-    return f"{start}{HIDDEN + '@' if found[1] else ''}{found[2]}{shown_target(url[found.end() :])}"
+    return (
+        f"{start}{HIDDEN + '@' if authority[1] else ''}{authority[2]}{shown_target(url[authority.end() :])}"
+    )
 
 
 def shown_target(target: str) -> str:

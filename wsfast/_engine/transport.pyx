@@ -410,12 +410,12 @@ cdef class WSTransport(PollingReader):
         self.compression = agreed
         self._inflater = Inflater(agreed)
         self._deflater = Deflater(agreed) if agreed.can_compress else None
-        self._puts_slowly = self._puts_slowly or agreed.can_compress
+        self._logs_or_deflates = self._logs_or_deflates or agreed.can_compress
 
     def _log_frames(self, debug):
         """Call `debug`, a Logger.debug(), with every frame from now on."""
         self._log = debug
-        self._puts_slowly = self._expect_pong = True  # the flags that each frame is asked about anyway
+        self._logs_or_deflates = self._expect_pong = True  # the flags that each frame is asked about anyway
 
     def _open(self, WSListener listener not None, request, response, subprotocol, int rsv_allowed):
         """The server agreed: deliver to this listener from now on."""

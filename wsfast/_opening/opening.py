@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, made
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, resolve_headers
 from wsfast._common.logging import guarded
 from wsfast._common.options import Pinging, Timeouts, in_words
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
@@ -90,7 +90,7 @@ async def establish(
 async def _made(
     headers: AwaitedHeadersLike | None, end: float | None, timeouts: Timeouts
 ) -> PlainHeaders | None:
-    making = made(headers)
+    making = resolve_headers(headers)
     if inspect.isawaitable(making):
         try:
             async with deadline_at(end):

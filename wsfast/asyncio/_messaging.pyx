@@ -44,7 +44,7 @@ from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
 
 
 cdef enum:
-    # The number of awaits that may end at once before the clock is read for the first time, and at most between two readings.
+    # Awaits that may end at once before the clock is read for the first time, and at most between two readings.
     FIRST_ALLOWANCE = 8
     LARGEST_ALLOWANCE = 64
     # Nanoseconds that an event loop may be kept from other tasks: twice this is a hundred of its iterations.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from wsfast._common.headers import HeadersLike, PlainHeaders, made
+from wsfast._common.headers import HeadersLike, PlainHeaders, resolve_headers
 from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
 from wsfast._common.options import Limits, Marks, Pinging, Timeouts, check_address
 from wsfast._common.upgrade import UpgradeResponse
@@ -290,7 +290,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         return connection
 
     def _made_headers(self) -> PlainHeaders | None:
-        headers = made(self._additional_headers)
+        headers = resolve_headers(self._additional_headers)
         if inspect.isawaitable(headers):
             if inspect.iscoroutine(headers):
                 headers.close()  # it was never awaited, on purpose

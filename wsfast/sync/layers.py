@@ -22,12 +22,12 @@ def layers(route: Route) -> list[Layer]:
 
     :raises ValueError, OSError: the settings of one make no sense
     """
-    found = []
+    result = []
     if route.proxy is not None and route.proxy.secure:
-        found.append(Layer(route.proxy_tls, route.proxy_server_hostname, route.proxy.port, of_proxy=True))
+        result.append(Layer(route.proxy_tls, route.proxy_server_hostname, route.proxy.port, of_proxy=True))
     if route.uri.secure:
-        found.append(Layer(route.tls(), route.server_hostname, route.port))
-    return found
+        result.append(Layer(route.tls(), route.server_hostname, route.port))
+    return result
 
 
 def for_crate(deadline: Deadline, step: str) -> float:
