@@ -3,19 +3,21 @@
 #
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        all checks: linters, C tests, documentation, a short run of the benchmarks, pytest
-#   make test-all    pytest under every CPython found from 3.10 to 3.13, each in a .venv-3.X of its own
+#   make test-all    pytest under every CPython found from 3.10 to 3.15, each in a .venv-3.X of its own;
+#                    PYTHONS="/opt/a/bin /opt/b/bin" are directories to look for them in first
 #   make bench-quick every work of the benchmarks, in three minutes; `make bench` writes docs/benchmarks.md
 #   make hammer      random scenarios, under sanitizers, for HAMMER_SECONDS= each
 #   make chaos       a supervised bot in a bad network, for CHAOS_SECONDS=; make soak does so for SOAK_SECONDS=
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; prints the tools that are missing
 #   make wheels      wheels for other Linux systems, of every CPython found, in dist/; TARGETS= names the systems
+#   make test-wheels installs those for this machine without a compiler, and runs the tests of the clients against them
 #   make test-c test-asan test-debug test-fuzz lint bench docs clean
 #
 #   PYTHON=python3.12 make test     uses another interpreter than python3
 
 PYTHON ?= python3
 VENV ?= .venv
-VERSIONS := 3.10 3.11 3.12 3.13
+VERSIONS ?= 3.10 3.11 3.12 3.13 3.14 3.15
 
 version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 bin := $(VENV)/bin
@@ -25,19 +27,19 @@ testing := $(VENV)/.testing-$(version)
 tools := $(VENV)/.tools-$(version)
 benching := $(VENV)/.benching-$(version)
 built := build/.built-$(version)
-crate := wsfast/_tungstenite
+crate := wsfast/_rust
 # All builds of the crate share this directory, so cargo compiles its dependencies once.
 export CARGO_TARGET_DIR := $(CURDIR)/build/cargo
 # Empty means that Python writes bytecode. Images of containers often forbid it, and then each of the hundreds of processes
 # that the tests start compiles all its modules.
 export PYTHONDONTWRITEBYTECODE :=
-sources := setup.py tools/toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.p[yx][xd] wsfast/*/*/*.p[yx][xd] wsfast/core/*.[ch]) \
-    $(addprefix $(crate)/,wsfast_tungstenite.h binding.py build.rs Cargo.toml Cargo.lock) $(wildcard $(crate)/src/*.rs)
-stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_engine/*/*.pyi wsfast/asyncio/_*.pyi) wsfast/sync/_messaging.pyi))
+sources := setup.py tools/binding.py tools/toolchain.py $(wildcard wsfast/*.pxd wsfast/*/*.p[yx][xd] wsfast/*/*/*.p[yx][xd] wsfast/core/*.[ch]) \
+    $(addprefix $(crate)/,wsfast_rust.h build.rs Cargo.toml Cargo.lock) $(shell find $(crate)/src -name '*.rs')
+stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_engine/*/*.pyi wsfast/asyncio/_*.pyi wsfast/supervisor/_*.pyi) wsfast/sync/_messaging.pyi))
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels third-party
+.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels test-wheels third-party
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -307,7 +309,7 @@ docs: $(tools) $(built)
 	$(bin)/sphinx-build -q -W --keep-going docs build/docs
 
 # The interpreter of $$version, in the shell's variable found; empty if there is none.
-find_python = found=; for python in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
+find_python = found=; for python in $(PYTHONS:%=%/python$$version) python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
 	        if $$python -c "" 2>/dev/null; then found=$$python; break; fi; \
 	    done
 
@@ -320,6 +322,24 @@ wheels: $(installed)
 	    for target in $${found:+$(TARGETS)}; do \
 	        $(bin)/python tools/wheels.py --arch $${target%-*} --libc $${target#*-} dist $$found || exit 1; \
 	    done; \
+	done
+
+# What a user gets: an empty environment, a PATH with nothing else in it, the tests and no sources beside them.
+WHEEL_TESTS ?= engine listener awaitable blocking faces opening
+wheel_tree := $(CURDIR)/build/wheels/tree
+
+test-wheels:
+	@rm -rf $(wheel_tree) && mkdir -p $(wheel_tree) && cp -r tests pyproject.toml $(wheel_tree)
+	@for version in $(VERSIONS); do $(find_python); \
+	    wheel=$$(ls dist/wsfast-*-cp$$(echo $$version | tr -d .)-manylinux*_$$(uname -m).whl 2>/dev/null); \
+	    if [ -z "$$found" ] || [ -z "$$wheel" ]; then echo "$$version: no interpreter or no wheel"; continue; fi; \
+	    wheel_bin=$(CURDIR)/build/wheels/test-$$version/bin; \
+	    $$found -m venv --clear $${wheel_bin%/bin} && \
+	    PATH=$$wheel_bin python -m pip install --quiet --only-binary :all: $$wheel && \
+	    (cd / && PATH=$$wheel_bin python -m wsfast doctor >/dev/null) && \
+	    $$wheel_bin/python -m pip install --quiet --upgrade "pip>=25.1" && \
+	    $$wheel_bin/python -m pip install --quiet --group test && \
+	    (cd $(wheel_tree) && $$wheel_bin/pytest -q -n 2 --dist worksteal $(WHEEL_TESTS:%=tests/%)) || exit 1; \
 	done
 
 # The notices of the Rust packages in a wheel. A test compares their versions with Cargo.lock.

@@ -30,7 +30,7 @@ CORE |= {"wsfast._engine.frames.frame": [FRAME], "wsfast.sync._messaging": MESSA
 CORE["wsfast._engine.frames.writer"] = [FRAME, "wsfast/core/entropy.c", *sorted(glob("wsfast/core/mask*.c"))]
 
 DEBUG, SANITIZE = bool(os.environ.get("WSFAST_DEBUG")), os.environ.get("WSFAST_SANITIZE")
-CRATE = "wsfast/_tungstenite"
+CRATE = "wsfast/_rust"
 # What runs for each frame: -O3 makes the calls inline that -O2 leaves, 1 to 4 % of a message's instructions.
 HOT = [f"_engine.{n}" for n in ("transport", "messages", "frames.reader", "frames.writer")] + [
     "asyncio._messaging"
@@ -53,14 +53,14 @@ DIRECTIVES |= {"boundscheck": False, "wraparound": False, "binding": False, "aut
 
 def extension(path: str) -> Extension:
     name = path.removesuffix(".pyx").replace("/", ".")
-    depends = [*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_tungstenite.h"]
+    depends = [*glob("wsfast/core/*.h"), f"{CRATE}/wsfast_rust.h"]
     level = [] if DEBUG else ["-O3" if name[7:] in HOT else "-Os" if name[7:] in COLD else "-O2"]
     flags = {"extra_compile_args": compile_args + level, "extra_link_args": link_args}
     return Extension(name, [path, *CORE.get(name, [])], ["wsfast/core", CRATE], depends=depends, **flags)
 
 
 class BuildExt(build_ext):
-    """Builds the modules and the crate at the same time. cffi links the crate into a module (its binding.py)."""
+    """Builds the modules and the crate at the same time. cffi links the crate into a module (tools/binding.py)."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -92,7 +92,7 @@ class BuildExt(build_ext):
             ext.extra_link_args = [*ext.extra_link_args, *linking]
 
     def build_extension(self, ext: Extension) -> None:
-        if ext.name == "wsfast._native" and self.crate.wait() != 0:
+        if ext.name == "wsfast._rust._native" and self.crate.wait() != 0:
             sys.exit("cargo could not build wsfast's crate; cargo's messages are above.")
         one = copy.copy(self)  # one directory per module: several modules compile frame.c at the same time
         one.build_temp = f"{self.build_temp}/{ext.name}"
@@ -101,4 +101,4 @@ class BuildExt(build_ext):
 
 if __name__ == "__main__":  # Cython's worker processes import this file where they are not forked
     modules = [extension(path) for path in sorted(glob("wsfast/**/*.pyx", recursive=True))]
-    setup(cmdclass={"build_ext": BuildExt}, cffi_modules=[f"{CRATE}/binding.py:ffi"], ext_modules=modules)
+    setup(cmdclass={"build_ext": BuildExt}, cffi_modules=["tools/binding.py:ffi"], ext_modules=modules)

@@ -90,7 +90,7 @@ def why_none():
 def key():
     """The compilers and libraries that counts depend on."""
     module = next((ROOT / "wsfast").rglob("frame.*.so")).read_bytes()
-    crate = next((ROOT / "wsfast").glob("_native*.so")).read_bytes()
+    crate = next((ROOT / "wsfast" / "_rust").glob("_native*.so")).read_bytes()
     gcc = re.search(rb"(?:GCC: \([^)]*\)|clang version) ([\d.]+)", module)
     rustc = re.search(rb"rustc version ([\d.]+)", crate)
     named = {
@@ -166,6 +166,7 @@ def profiles(rows, layout=0):
             *words,
         ]
         environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "LAYOUT": "x" * 1000 * layout}
+        environment["LD_PRELOAD"] = str(library("still_clock"))
         done = subprocess.run(
             list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )

@@ -18,12 +18,13 @@ import uvloop
 import wsfast
 from bench.clients import listening
 from bench.measure.harness import cpus, echo_server
+from wsfast import Tuning
 
 WARMUP = 2000
 LIBRARIES = {
     "wsfast": (wsfast, {}),
-    "wsfast, busy_poll": (wsfast, {"busy_poll": math.inf}),
-    "wsfast, timestamps": (wsfast, {"timestamps": "kernel"}),
+    "wsfast, busy_poll": (wsfast, {"tuning": Tuning(busy_poll=math.inf)}),
+    "wsfast, timestamps": (wsfast, {"tuning": Tuning(timestamps="kernel")}),
     "picows": (picows, {}),
 }
 

@@ -8,7 +8,7 @@ import sys
 from statistics import median
 from time import perf_counter
 
-from wsfast import WSListener, WSMsgType, ws_connect
+from wsfast import Tuning, WSListener, WSMsgType, ws_connect
 
 URL = "ws://127.0.0.1:8765/"
 ROUNDS = 200
@@ -33,7 +33,7 @@ class Pinger(WSListener):
 
 async def main(url=URL):
     for busy_poll in (0, 0.001):
-        transport, pinger = await ws_connect(Pinger, url, busy_poll=busy_poll)
+        transport, pinger = await ws_connect(Pinger, url, tuning=Tuning(busy_poll=busy_poll))
         await transport.wait_disconnected()
         print(f"busy_poll={busy_poll}: {median(pinger.took) * 1e6:.0f} µs per round trip")
 

@@ -45,6 +45,7 @@ for _opens in (
     wsfast.asyncio.client.connect.__init__,
     wsfast.sync.client.reconnect.__init__,
 ):
+    _opens.__signature__ = inspect.signature(_opens)  # tests of it see the real defaults
     _defaults = inspect.unwrap(_opens).__kwdefaults__
     for _name in {"open_timeout", "close_timeout", "websocket_handshake_timeout"} & _defaults.keys():
         _defaults[_name] = HUNG

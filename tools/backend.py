@@ -8,7 +8,7 @@ import sys
 
 import toolchain
 
-REQUIRES = ["setuptools>=77", "cython>=3.1,<4", "aiofastnet>=1.2,<1.3", "cffi>=1.16"]
+REQUIRES = ["setuptools>=77", "cython>=3.1,<4", "cffi>=1.16"]
 
 
 def get_requires_for_build_sdist(config_settings=None):

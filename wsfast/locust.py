@@ -9,6 +9,7 @@ therefore contain no waiting for greenlets.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,7 @@ from gevent.event import Event
 from gevent.threadpool import ThreadPool
 
 import wsfast
+from wsfast import Network
 from wsfast.asyncio import ClientConnection
 
 __all__ = ["WebSocketClient", "WebSocketUser"]
@@ -107,7 +109,10 @@ class WebSocketClient:
         self._environment = environment
         self._url = url
         self._timeout = timeout
-        self._options = {"resolver": _addresses, **options}
+        network = options.pop("network", None) or Network()
+        if network.resolver is None:
+            network = dataclasses.replace(network, resolver=_addresses)
+        self._options = {"network": network, **options}
         self._ws: ClientConnection | None = None
 
     def connect(self) -> bool:

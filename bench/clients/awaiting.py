@@ -107,7 +107,7 @@ async def deflate(send, recv, size, count, rounds):
     return samples
 
 
-async def openings(connect, url, rounds, ssl):
+async def openings(connect, url, rounds, ssl=None):
     """Time only the opening. Each connection is closed before the next one is opened."""
     samples = []
     for _ in range(rounds):

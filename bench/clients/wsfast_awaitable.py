@@ -6,7 +6,7 @@ from functools import partial
 
 import wsfast.asyncio.client
 from bench.clients import awaiting
-from wsfast import TLS
+from wsfast import TLS, Tuning
 
 REQUIRES = "wsfast"
 
@@ -19,7 +19,7 @@ async def open_one(url, ssl, **options):
     return await wsfast.asyncio.client.connect(url, max_size=None, **options)
 
 
-open_busy_poll = partial(open_one, busy_poll=math.inf)
+open_busy_poll = partial(open_one, tuning=Tuning(busy_poll=math.inf))
 
 request_response, batch, flood, flood_iterated, connect, idle = awaiting.functions(open_one)
 

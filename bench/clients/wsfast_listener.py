@@ -12,7 +12,7 @@ from time import perf_counter_ns as now
 from bench.clients import listening
 from bench.clients.awaiting import same
 from bench.clients.payloads import request
-from wsfast import TLS, WSListener, WSMsgType, ws_connect
+from wsfast import TLS, Tuning, WSListener, WSMsgType, ws_connect
 
 REQUIRES = "wsfast"
 
@@ -43,7 +43,7 @@ async def request_response(url, size, rounds, ssl=None):
 
 
 open_one = ws_connect
-open_busy_poll = awake = partial(ws_connect, busy_poll=math.inf)
+open_busy_poll = awake = partial(ws_connect, tuning=Tuning(busy_poll=math.inf))
 
 
 async def request_response_messages(url, size, rounds, ssl=None):

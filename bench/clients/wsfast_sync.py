@@ -3,7 +3,7 @@
 from functools import partial
 
 from bench.clients import blocking
-from wsfast import TLS
+from wsfast import TLS, Tuning
 from wsfast.sync.client import connect as ws_connect
 
 REQUIRES = "wsfast"
@@ -16,7 +16,7 @@ def open_one(url, ssl, **options):
     return ws_connect(url, ssl=ssl, max_size=None, **options)
 
 
-open_busy_poll = partial(open_one, busy_poll=1)
+open_busy_poll = partial(open_one, tuning=Tuning(busy_poll=1))
 
 
 def request_response(url, size, rounds, ssl=None):

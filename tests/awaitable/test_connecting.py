@@ -90,7 +90,6 @@ def test_the_signatures_are_websockets_and_more():
     ours = dict(inspect.signature(connect).parameters)
     theirs = dict(inspect.signature(websockets.asyncio.client.connect).parameters)
     assert list(ours)[: len(theirs) - 1] == list(theirs)[:-1]
-    assert "kwargs" not in ours  # each is named
     for name in list(theirs)[:-1]:
         assert ours[name].kind == theirs[name].kind, name
         if name not in ("user_agent_header", "process_exception", "reconnect_delays"):
@@ -287,10 +286,10 @@ async def test_loggers_and_ids(caplog):
     [
         ({"compression": "gzip"}, ValueError, "unsupported compression: gzip"),
         ({"extensions": [object()]}, TypeError, "extensions"),
-        ({"write_policy": "sometimes"}, ValueError, "write_policy"),
+        ({"write_policy": "gather"}, TypeError, r"tuning=Tuning\(write_policy=\.\.\.\)"),
         ({"max_queue": (1, 2)}, ValueError, "max_queue"),
         ({"max_queue": (2, -1)}, ValueError, "max_queue"),
-        ({"busy_poll": -1}, ValueError, "busy_poll"),
+        ({"max_queu": 5}, TypeError, "'max_queu'. Did you mean 'max_queue'?"),
         ({"open_timeout": -1}, ValueError, "open_timeout"),
         ({"close_timeout": -1}, ValueError, "close_timeout"),
         ({"ssl": True}, ValueError, "ssl"),

@@ -12,7 +12,7 @@ from support.awaiting import awaitable, beside, feed, finished_at_once, turns
 from support.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Parser, Sent
 from support.servers import websockets_echo
 
-from wsfast import ConnectionClosed
+from wsfast import ConnectionClosed, Tuning
 from wsfast.asyncio.client import connect
 from wsfast.exceptions import ConnectionClosedError
 
@@ -86,7 +86,7 @@ async def test_tasks_that_send_in_one_iteration_share_a_write():
 
 
 async def test_write_policy_immediate_waits_for_nothing():
-    async with awaitable(**PACKETS, write_policy="immediate") as (ws, far):
+    async with awaitable(**PACKETS, tuning=Tuning(write_policy="immediate")) as (ws, far):
         for number in range(5):
             await ws.send(str(number))
             assert writes(far) == [[str(number).encode()]]

@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from wsfast._opening import addresses, blocking
-from wsfast._opening.blocking import Deadline
+from wsfast._opening.net import addresses, blocking
+from wsfast._opening.net.blocking import Deadline
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
 from wsfast.sync.client import connect

@@ -14,16 +14,16 @@ from support.certificates import WAYS, server_context
 from support.memory import until_flat
 from support.servers import websockets_echo
 
-from wsfast import _native
 from wsfast._common.connection import State
+from wsfast._rust import _native
 from wsfast.sync import client
 from wsfast.sync.client import connect
 from wsfast.sync.connection import ClientConnection
 
 ROOT = Path(__file__).parents[2]
-CRATE = ROOT / "wsfast" / "_tungstenite"
-DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_tungstenite.h").read_text(), flags=re.DOTALL)
-BORDER = (CRATE / "src" / "lib.rs").read_text()
+CRATE = ROOT / "wsfast" / "_rust"
+DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_rust.h").read_text(), flags=re.DOTALL)
+BORDER = (CRATE / "src" / "border" / "functions.rs").read_text()
 
 # What a type of the declarations is in Rust.
 TYPES = {
@@ -90,7 +90,7 @@ def test_declarations_are_what_the_crate_defines():
 
 
 def test_declarations_are_what_the_library_exports():
-    library = ROOT / "build" / "cargo" / "release" / "libwsfast_tungstenite.a"
+    library = ROOT / "build" / "cargo" / "release" / "libwsfast_rust.a"
     if shutil.which("readelf") is None or not library.exists():
         pytest.skip("needs readelf, and the library in build/cargo/release")
     # Not nm: it takes what link-time optimisation made for something else, and lists nothing.

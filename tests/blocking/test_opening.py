@@ -114,7 +114,6 @@ def test_wrong_arguments_are_refused_before_anything_is_sent():
         "ping_timeout": -1,
         "close_timeout": -1,
         "open_timeout": -1,
-        "busy_poll": -1,
         "ssl": client_context(),
         "server_hostname": "localhost",
         "client_cert": "file",

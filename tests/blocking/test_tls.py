@@ -368,7 +368,9 @@ def test_a_server_that_wants_answers_and_does_not_read_them(way):
 @pytest.mark.parametrize("option", [None, client_context, client_settings])
 def test_an_openssl_that_is_hidden_is_said_before_anything_is_connected(option, monkeypatch):
     """As where Python was linked with a static one. TLS is one thing that cannot be had then, and the rest works."""
-    monkeypatch.setattr("wsfast._opening.rustls.load_openssl", lambda: "it does not show its SSL_read_ex()")
+    monkeypatch.setattr(
+        "wsfast._opening.tls.rustls.load_openssl", lambda: "it does not show its SSL_read_ex()"
+    )
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         port = server.getsockname()[1]

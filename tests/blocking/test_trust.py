@@ -389,7 +389,7 @@ def test_signals_while_connecting_without_a_time_limit():
 
 
 def test_a_connection_cannot_be_made_of_anything_else():
-    from wsfast._native import ffi
+    from wsfast._rust._native import ffi
 
     for handle in (None, 5, ffi.NULL, ffi.new("int *"), ffi.cast("wst_connection *", 0)):
         with pytest.raises(TypeError):

@@ -28,6 +28,7 @@ from support.frames import (
     text,
 )
 
+from wsfast import Tuning
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
 from wsfast.sync.client import connect
 
@@ -136,9 +137,8 @@ def test_times_beyond_reason():
             ws.send("y")
             assert ws.recv(timeout=float("inf")) == "y"
     for far in (1e19, float("inf")):
-        options = dict.fromkeys(
-            ("open_timeout", "ping_interval", "ping_timeout", "close_timeout", "busy_poll"), far
-        )
+        options = dict.fromkeys(("open_timeout", "ping_interval", "ping_timeout", "close_timeout"), far)
+        options["tuning"] = Tuning(busy_poll=far)
         with scripted(echo) as server, connect(server.url, **options) as ws:
             ws.send("x")
             assert ws.recv(timeout=far) == "x"
@@ -152,7 +152,7 @@ def test_busy_poll(busy_poll, tls):
     server_options, options = contexts(tls)
     with (
         scripted(echo, **server_options) as server,
-        connect(server.url, busy_poll=busy_poll, **options) as ws,
+        connect(server.url, tuning=Tuning(busy_poll=busy_poll), **options) as ws,
     ):
         for size in (10, 1000, 100_000):
             ws.send(bytes(size))
@@ -425,7 +425,7 @@ def test_handlers_run_while_recv_waits(alarms, tls, busy_poll):
 
     with (
         scripted(script, **server_options) as server,
-        connect(server.url, busy_poll=busy_poll, **options) as ws,
+        connect(server.url, tuning=Tuning(busy_poll=busy_poll), **options) as ws,
     ):
         alarms.count = 0
         alarms.enough.clear()
@@ -672,7 +672,7 @@ def test_a_forked_child_that_ends_leaves_the_connection_to_its_parent():
         assert done.returncode == 0
         pid = os.fork()
         if pid == 0:
-            from wsfast._native import lib
+            from wsfast._rust._native import lib
 
             lib.wst_free(ws._handle)
             os._exit(0)
@@ -735,7 +735,7 @@ def test_the_end_of_a_cork_waits_for_what_recv_has_left():
         return len(peer.frame().payload)
 
     small = (socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    with scripted(script, buffer=4096) as server, connect(server.url, sockopts=[small]) as ws:
+    with scripted(script, buffer=4096) as server, connect(server.url, tuning=Tuning(sockopts=[small])) as ws:
         with ws.cork():
             ws.send(bytes(60_000))  # held back: the cork gathers 64 KiB
             with pytest.raises(TimeoutError):
@@ -760,7 +760,7 @@ def test_ctrl_c_in_the_histogram_leaves_no_connection_half_ended():
 
     with (
         scripted(script) as server,
-        connect(server.url, ping_histogram=Interrupting(), ping_interval=None) as ws,
+        connect(server.url, tuning=Tuning(ping_histogram=Interrupting()), ping_interval=None) as ws,
     ):
         first = ws.ping()
         second = ws.ping(ack_on_close=True)

@@ -11,7 +11,7 @@ from support.listeners import Scripted
 from support.mock import Wire
 from support.pair import pair
 
-from wsfast import ConnectionClosedError, WSMsgType
+from wsfast import ConnectionClosedError, Tuning, WSMsgType
 
 KIB = 1024
 
@@ -37,7 +37,7 @@ async def test_write_buffer_size_is_what_was_sent_and_the_kernel_did_not_take(us
 
 
 async def test_write_buffer_size_counts_what_is_gathered_behind_what_is_queued():
-    async with pair(write_policy="gather") as (transport, _, far):
+    async with pair(tuning=Tuning(write_policy="gather")) as (transport, _, far):
         total = fill(transport)
         with transport.cork():
             transport.send(WSMsgType.TEXT, "x" * 100)

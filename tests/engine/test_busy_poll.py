@@ -18,7 +18,7 @@ from support.listeners import Recorder, Scripted
 from support.pair import pair
 from support.servers import serve, websockets_echo
 
-from wsfast import WSMsgType, connect, ws_connect
+from wsfast import Tuning, WSMsgType, connect, ws_connect
 
 # polling.pyx: how often a turn reads in vain, and how many connections are read directly.
 ATTEMPTS, DIRECT = 16, 4
@@ -64,8 +64,8 @@ async def polled(transport, listener, far) -> bool:
 @pytest.mark.parametrize("busy_poll", [-1, -0.001, math.nan, -math.inf])
 async def test_a_window_that_makes_no_sense_is_refused(busy_poll):
     for refused in (
-        ws_connect(Recorder, "ws://127.0.0.1:9/", busy_poll=busy_poll),
-        asyncio.to_thread(connect, "ws://127.0.0.1:9/", busy_poll=busy_poll),
+        ws_connect(Recorder, "ws://127.0.0.1:9/", tuning=Tuning(busy_poll=busy_poll)),
+        asyncio.to_thread(connect, "ws://127.0.0.1:9/", tuning=Tuning(busy_poll=busy_poll)),
     ):
         with pytest.raises(ValueError, match="busy_poll must not be negative"):
             await refused
@@ -73,7 +73,7 @@ async def test_a_window_that_makes_no_sense_is_refused(busy_poll):
 
 @pytest.mark.parametrize("busy_poll", [0.2, math.inf])
 async def test_what_arrives_is_read_without_being_announced(busy_poll):
-    async with pair(busy_poll=busy_poll) as (transport, listener, far):
+    async with pair(tuning=Tuning(busy_poll=busy_poll)) as (transport, listener, far):
         for _ in range(10):
             assert await polled(transport, listener, far)
         assert listener.payloads == [b"a"] * len(listener.frames)
@@ -93,7 +93,9 @@ async def test_the_loop_stays_awake_within_the_window_and_sleeps_after_it(tls):
     context = certificates.server_context() if tls else None
     client = tls and tls()
     async with websockets_echo(context) as url:
-        transport, listener = await ws_connect(Recorder, url, ssl_context=client, busy_poll=0.1)
+        transport, listener = await ws_connect(
+            Recorder, url, ssl_context=client, tuning=Tuning(busy_poll=0.1)
+        )
 
         async def answer():
             transport.send(WSMsgType.TEXT, "a")
@@ -111,7 +113,10 @@ async def test_the_loop_stays_awake_within_the_window_and_sleeps_after_it(tls):
 
 
 async def test_the_loop_sleeps_when_the_last_connection_that_polls_for_ever_is_gone():
-    async with pair(busy_poll=math.inf) as (staying, _, _), pair(busy_poll=math.inf) as (going, _, _):
+    async with (
+        pair(tuning=Tuning(busy_poll=math.inf)) as (staying, _, _),
+        pair(tuning=Tuning(busy_poll=math.inf)) as (going, _, _),
+    ):
         going.abort()
         await going.wait_disconnected()
         misses = staying.stats.poll_misses
@@ -123,7 +128,10 @@ async def test_the_loop_sleeps_when_the_last_connection_that_polls_for_ever_is_g
 
 
 async def test_a_connection_that_goes_takes_its_window_along():
-    async with pair(busy_poll=0.001) as (staying, _, far), pair(busy_poll=math.inf) as (going, _, _):
+    async with (
+        pair(tuning=Tuning(busy_poll=0.001)) as (staying, _, far),
+        pair(tuning=Tuning(busy_poll=math.inf)) as (going, _, _),
+    ):
         far.sock.send(text("a"))
         await asyncio.sleep(0.01)
         assert staying.stats.frames_received == 1
@@ -134,7 +142,7 @@ async def test_a_connection_that_goes_takes_its_window_along():
 
 @pytest.mark.parametrize("awaken", ["send", "receive"])
 async def test_an_event_opens_the_window_again(awaken):
-    async with pair(busy_poll=0.02) as (transport, listener, far):
+    async with pair(tuning=Tuning(busy_poll=0.02)) as (transport, listener, far):
         await asyncio.sleep(0.05)
         misses = transport.stats.poll_misses
         await asyncio.sleep(0.05)
@@ -153,7 +161,7 @@ async def test_an_event_opens_the_window_again(awaken):
 
 
 async def test_a_turn_is_short_and_leaves_the_loop_to_others():
-    async with pair(busy_poll=math.inf) as (transport, _, _):
+    async with pair(tuning=Tuning(busy_poll=math.inf)) as (transport, _, _):
         await turns(3)
         misses = transport.stats.poll_misses
         fired = asyncio.Event()
@@ -166,7 +174,7 @@ async def test_a_turn_is_short_and_leaves_the_loop_to_others():
 
 async def test_of_many_connections_a_few_are_read_directly_and_all_are_served():
     async with AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(pair(busy_poll=math.inf)) for _ in range(30)]
+        opened = [await stack.enter_async_context(pair(tuning=Tuning(busy_poll=math.inf))) for _ in range(30)]
         await turns(5)
         before = [transport.stats.poll_misses for transport, _, _ in opened]
         await turns(50)
@@ -186,7 +194,10 @@ async def test_of_many_connections_a_few_are_read_directly_and_all_are_served():
 
 
 async def test_two_connections_are_read_by_turns():
-    async with pair(busy_poll=math.inf) as (one, _, _), pair(busy_poll=math.inf) as (other, _, _):
+    async with (
+        pair(tuning=Tuning(busy_poll=math.inf)) as (one, _, _),
+        pair(tuning=Tuning(busy_poll=math.inf)) as (other, _, _),
+    ):
         await turns(3)
         before = one.stats.poll_misses, other.stats.poll_misses
         await turns(20)
@@ -194,7 +205,7 @@ async def test_two_connections_are_read_by_turns():
 
 
 async def test_nothing_is_read_while_reading_is_paused():
-    async with pair(busy_poll=math.inf) as (transport, listener, far):
+    async with pair(tuning=Tuning(busy_poll=math.inf)) as (transport, listener, far):
         await turns(3)
         transport.underlying_transport.pause_reading()
         far.sock.send(text("a"))
@@ -207,9 +218,9 @@ async def test_nothing_is_read_while_reading_is_paused():
 
 async def test_a_callback_may_drop_another_connection_that_is_polled():
     async with AsyncExitStack() as stack:
-        others = [await stack.enter_async_context(pair(busy_poll=math.inf)) for _ in range(3)]
+        others = [await stack.enter_async_context(pair(tuning=Tuning(busy_poll=math.inf))) for _ in range(3)]
         listener = Scripted(on_ws_frame=lambda self, t, frame: [other.abort() for other, _, _ in others])
-        _, _, far = await stack.enter_async_context(pair(listener, busy_poll=math.inf))
+        _, _, far = await stack.enter_async_context(pair(listener, tuning=Tuning(busy_poll=math.inf)))
         for _, _, other in others:
             other.sock.send(text("too late or not"))
         far.sock.send(text("drop"))
@@ -224,7 +235,7 @@ async def test_a_callback_may_drop_another_connection_that_is_polled():
 @pytest.mark.parametrize("how", ["abort", "disconnect"])
 async def test_a_callback_may_end_its_own_connection(how):
     listener = Scripted(on_ws_frame=lambda self, transport, frame: getattr(transport, how)())
-    async with pair(listener, busy_poll=math.inf) as (transport, _, far):
+    async with pair(listener, tuning=Tuning(busy_poll=math.inf)) as (transport, _, far):
         far.sock.send(text("go"))
         await listener.received(1)
         far.sock.send(frames.close(1000))
@@ -238,8 +249,8 @@ async def test_an_exception_in_a_callback_ends_its_connection_and_polling_goes_o
         raise LookupError("mine")
 
     async with (
-        pair(Scripted(on_ws_frame=explode), busy_poll=math.inf) as (failing, _, far),
-        pair(busy_poll=math.inf) as (transport, listener, other),
+        pair(Scripted(on_ws_frame=explode), tuning=Tuning(busy_poll=math.inf)) as (failing, _, far),
+        pair(tuning=Tuning(busy_poll=math.inf)) as (transport, listener, other),
     ):
         far.sock.send(text("a"))
         assert (await far.frames(1))[0].opcode == CLOSE
@@ -258,7 +269,7 @@ async def test_the_end_of_the_stream_is_noticed(reset):
             peer.reset()
 
     async with serve(end) as server:
-        transport, _ = await ws_connect(Recorder, server.url, busy_poll=math.inf)
+        transport, _ = await ws_connect(Recorder, server.url, tuning=Tuning(busy_poll=math.inf))
         if reset:
             transport.send(WSMsgType.TEXT, "a")
         await transport.wait_disconnected()
@@ -274,9 +285,9 @@ def test_an_interrupt_in_a_callback_leaves_the_loop_and_polling_goes_on(new_loop
         raise KeyboardInterrupt
 
     async def until_interrupted():
-        connection = pair(Scripted(on_ws_frame=interrupt), busy_poll=math.inf)
+        connection = pair(Scripted(on_ws_frame=interrupt), tuning=Tuning(busy_poll=math.inf))
         _, _, far = await connection.__aenter__()
-        staying = pair(busy_poll=math.inf)
+        staying = pair(tuning=Tuning(busy_poll=math.inf))
         opened.extend([connection, staying, *await staying.__aenter__()])
         far.sock.send(text("a"))
         await asyncio.get_running_loop().create_future()
@@ -304,7 +315,7 @@ async def test_callbacks_run_in_the_context_of_the_opening_as_they_do_without():
     for busy_poll in (0, math.inf):
         listener = Scripted(on_ws_frame=lambda self, transport, frame: seen.append(color.get()))
         color.set("red")
-        async with pair(listener, busy_poll=busy_poll) as (_, _, far):
+        async with pair(listener, tuning=Tuning(busy_poll=busy_poll)) as (_, _, far):
             color.set("blue")
             far.sock.send(text("a"))
             await listener.received(1)
@@ -328,7 +339,7 @@ async def test_on_ws_disconnected_runs_in_the_context_of_the_opening_too(tls, en
         context = certificates.server_context() if tls else None
         color.set("red")
         async with serve(handler, ssl_context=context) as server:
-            options = {"ssl_context": tls and tls(), "busy_poll": busy_poll}
+            options = {"ssl_context": tls and tls(), "tuning": Tuning(busy_poll=busy_poll)}
             transport, _ = await ws_connect(lambda listener=listener: listener, server.url, **options)
             color.set("blue")
             go.set()
@@ -337,7 +348,7 @@ async def test_on_ws_disconnected_runs_in_the_context_of_the_opening_too(tls, en
 
 
 async def test_the_loop_s_own_transports_are_kept_awake_too():
-    async with pair(busy_poll=0.05, use_aiofastnet=False) as (_, listener, far):
+    async with pair(tuning=Tuning(busy_poll=0.05), use_aiofastnet=False) as (_, listener, far):
 
         async def news():
             far.sock.send(text("a"))
@@ -352,7 +363,7 @@ async def test_the_loop_s_own_transports_are_kept_awake_too():
 async def test_the_awaitable_client_polls_too(tls):
     context = certificates.server_context() if tls else None
     options = {"ssl": tls()} if tls else {}
-    async with websockets_echo(context) as url, connect(url, busy_poll=0.05, **options) as ws:
+    async with websockets_echo(context) as url, connect(url, tuning=Tuning(busy_poll=0.05), **options) as ws:
         for number in range(10):
             await ws.send(f"{number}")
             assert await ws.recv() == f"{number}"

@@ -14,7 +14,7 @@ from support.listeners import Recorder
 from support.pair import pair
 from support.servers import Peer, serve
 
-from wsfast import WSMsgType, ws_connect
+from wsfast import Tuning, WSMsgType, ws_connect
 
 pytestmark = pytest.mark.memory
 
@@ -194,7 +194,7 @@ async def keeps_what_was_read(loop: Interrupted, size: int) -> None:
         far.sock.send(pieces[-1])
         assert transport.poll(5)
 
-    async with pair(busy_poll=1e-6) as (transport, listener, far):
+    async with pair(tuning=Tuning(busy_poll=1e-6)) as (transport, listener, far):
         for piece in pieces[:-1]:
             await asyncio.sleep(0.005)  # the poller sleeps
             if piece is pieces[-2]:

@@ -460,29 +460,6 @@ async def test_measurements_end_with_the_connection(end):
             await transport.measure_roundtrip_time(1)
 
 
-@pytest.mark.parametrize("end", ["disconnect", "violation"])
-async def test_measurements_end_when_no_frame_is_looked_at_any_more(end):
-    """The server neither answers nor closes, and closing has no deadline."""
-    violate = asyncio.Event()
-
-    async def handler(peer: Peer) -> None:
-        await peer.accept()
-        await violate.wait()
-        peer.send(frames.frame(frames.CONTINUATION, b"of nothing"))
-        await peer.rest()
-
-    async with serve(handler) as server:
-        transport, _, tasks = await measuring(server, close_timeout=None)
-        transport.disconnect() if end == "disconnect" else violate.set()
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            assert isinstance(result, ConnectionClosed)
-            assert result.sent.code == (1000 if end == "disconnect" else 1002)
-        assert not transport.is_disconnected
-        transport.abort()
-        violate.set()
-        await asyncio.gather(transport.wait_disconnected(), return_exceptions=True)
-
-
 async def test_measurements_that_the_server_ends_tell_its_code():
     async def handler(peer: Peer) -> None:
         await peer.accept()

@@ -24,7 +24,7 @@ from support.listeners import Recorder, Scripted
 from support.pair import pair
 from support.servers import Peer, break_off, serve
 
-from wsfast import ConnectionClosed, WSListener, WSMsgType, ws_connect
+from wsfast import ConnectionClosed, Tuning, WSListener, WSMsgType, ws_connect
 
 
 async def test_a_frame_is_delivered_before_poll_returns():
@@ -181,7 +181,11 @@ async def test_what_wsfast_takes_for_itself_is_no_frame():
 
 @pytest.mark.parametrize("how", ["cork", "gather"])
 async def test_what_waits_to_be_sent_is_sent_first(how):
-    async with pair(write_policy="gather" if how == "gather" else "immediate") as (transport, _, far):
+    async with pair(tuning=Tuning(write_policy="gather" if how == "gather" else "immediate")) as (
+        transport,
+        _,
+        far,
+    ):
         if how == "cork":
             with transport.cork():
                 transport.send(WSMsgType.TEXT, "a")

@@ -14,7 +14,7 @@ from support.listeners import Recorder
 from support.pair import pair
 from support.servers import websockets_echo
 
-from wsfast import WSListener, WSMsgType, WSStats, ws_connect
+from wsfast import Tuning, WSListener, WSMsgType, WSStats, ws_connect
 
 
 def since(before: WSStats, after: WSStats) -> WSStats:
@@ -116,7 +116,7 @@ async def test_round_trips_of_pings_are_in_the_histogram_which_serves_several_co
     histogram = HdrHistogram(1, 60_000_000_000, 3)
     async with websockets_echo() as url:
         for _ in range(2):
-            transport, _ = await ws_connect(Recorder, url, ping_histogram=histogram)
+            transport, _ = await ws_connect(Recorder, url, tuning=Tuning(ping_histogram=histogram))
             times = await transport.measure_roundtrip_time(5)
             transport.disconnect()
             await transport.wait_disconnected()
@@ -128,7 +128,7 @@ async def test_round_trips_of_pings_are_in_the_histogram_which_serves_several_co
 async def test_pings_by_the_clock_are_in_the_histogram_too():
     histogram = HdrHistogram(1, 60_000_000_000, 3)
     options = {"auto_ping_idle_timeout": 0.01, "auto_ping_reply_timeout": 0.01}
-    async with pair(enable_auto_ping=True, ping_histogram=histogram, **options) as (_, _, far):
+    async with pair(enable_auto_ping=True, tuning=Tuning(ping_histogram=histogram), **options) as (_, _, far):
         ping = (await far.frames(1))[0]
         await far.send(frames.frame(PONG, ping.payload))
         await far.frames(1)
@@ -155,7 +155,11 @@ async def test_the_steady_state_makes_nothing_for_the_garbage_collector(busy_pol
     """A collection starts when so many tracked objects were made more than were freed: here not one is left over."""
     collections = []
     answer = frames.binary(b"tick")
-    async with pair(Answering(3000), busy_poll=busy_poll, timestamps="user") as (transport, listener, far):
+    async with pair(Answering(3000), tuning=Tuning(busy_poll=busy_poll, timestamps="user")) as (
+        transport,
+        listener,
+        far,
+    ):
 
         def server() -> None:
             far.sock.recv(1000)

@@ -14,7 +14,7 @@ from support.listeners import Recorder, Scripted
 from support.pair import pair
 from support.servers import Peer, serve
 
-from wsfast import ws_connect
+from wsfast import Tuning, ws_connect
 
 
 class Stamps(Recorder):
@@ -40,7 +40,7 @@ async def test_there_are_none_unless_asked_for():
 @pytest.mark.parametrize("busy_poll", [0, math.inf])
 @pytest.mark.parametrize("use_aiofastnet", [None, False])
 async def test_a_frame_says_when_the_read_that_completed_it_returned(busy_poll, use_aiofastnet):
-    options = {"timestamps": "user", "busy_poll": busy_poll, "use_aiofastnet": use_aiofastnet}
+    options = {"tuning": Tuning(timestamps="user", busy_poll=busy_poll), "use_aiofastnet": use_aiofastnet}
     async with pair(Stamps(), **options) as (transport, listener, far):
         before = time.monotonic_ns()
         await far.send(text("a") + text("b") + text("c")[:2])
@@ -56,7 +56,7 @@ async def test_a_frame_says_when_the_read_that_completed_it_returned(busy_poll, 
 
 
 async def test_measuring_a_round_trip_does_not_turn_stamps_off():
-    async with pair(Stamps(), timestamps="user") as (transport, listener, far):
+    async with pair(Stamps(), tuning=Tuning(timestamps="user")) as (transport, listener, far):
         measuring = asyncio.ensure_future(transport.measure_roundtrip_time(1))
         await far.frames(1)
         measuring.cancel()
@@ -82,7 +82,7 @@ async def test_a_poll_inside_a_callback_stamps_each_read():
                 transport.poll(1)
 
     stamps = []
-    async with pair(Scripted(on_ws_frame=poll), timestamps="user") as (_, listener, far):
+    async with pair(Scripted(on_ws_frame=poll), tuning=Tuning(timestamps="user")) as (_, listener, far):
         await far.send(text("a") + text("b"))
         await listener.received(3)
         assert stamps[0] == stamps[1] < stamps[2]
@@ -94,7 +94,7 @@ async def test_a_poll_that_sleeps_does_so_with_the_kernel_s_stamps():
         await peer.rest()
 
     async with serve(say_nothing) as server:
-        transport, _ = await ws_connect(Recorder, server.url, timestamps="kernel")
+        transport, _ = await ws_connect(Recorder, server.url, tuning=Tuning(timestamps="kernel"))
         assert transport.poll(0.3, sleep=True) is False
         assert transport.stats.poll_misses <= 5
         transport.abort()
@@ -115,7 +115,9 @@ async def test_the_kernel_s_stamp_tells_how_long_the_bytes_waited(busy_poll):
         return before, after
 
     async with serve(say_and_dawdle) as server:
-        transport, listener = await ws_connect(Stamps, server.url, timestamps="kernel", busy_poll=busy_poll)
+        transport, listener = await ws_connect(
+            Stamps, server.url, tuning=Tuning(timestamps="kernel", busy_poll=busy_poll)
+        )
         while not listener.kept or listener.kept[-1].kernel_time_ns is None:  # it takes a while to begin
             transport.send_ping()
             await listener.received(len(listener.kept) + 1)
@@ -139,7 +141,7 @@ async def test_with_kernel_stamps_the_end_of_the_stream_and_errors_are_noticed_a
 
     async with serve(end) as server:
         for payload, cause in (("end", EOFError), ("reset", ConnectionResetError)):
-            transport, listener = await ws_connect(Recorder, server.url, timestamps="kernel")
+            transport, listener = await ws_connect(Recorder, server.url, tuning=Tuning(timestamps="kernel"))
             await listener.received(1)
             assert transport.poll(0) is False
             transport.send_ping(payload)
@@ -150,13 +152,15 @@ async def test_with_kernel_stamps_the_end_of_the_stream_and_errors_are_noticed_a
 @pytest.mark.parametrize("timestamps", ["hardware", True, 0])
 async def test_other_stamps_are_refused(timestamps):
     with pytest.raises(ValueError, match="timestamps must be"):
-        await ws_connect(Recorder, "ws://127.0.0.1:9/", timestamps=timestamps)
+        await ws_connect(Recorder, "ws://127.0.0.1:9/", tuning=Tuning(timestamps=timestamps))
 
 
 async def test_the_kernel_cannot_stamp_tls():
     context = certificates.client_context()
     with pytest.raises(ValueError, match="plain TCP"):
-        await ws_connect(Recorder, "wss://127.0.0.1:9/", ssl_context=context, timestamps="kernel")
+        await ws_connect(
+            Recorder, "wss://127.0.0.1:9/", ssl_context=context, tuning=Tuning(timestamps="kernel")
+        )
 
 
 @pytest.mark.parametrize("ours", [False, True])
@@ -170,7 +174,7 @@ async def test_the_kernel_s_stamps_need_a_tcp_socket_that_wsfast_reads(ours):
                 "ws://localhost/",
                 socket_factory=lambda uri: unix if ours else tcp,
                 use_aiofastnet=ours,
-                timestamps="kernel",
+                tuning=Tuning(timestamps="kernel"),
             )
         assert (unix if ours else tcp).fileno() == -1
         (tcp if ours else unix).close()

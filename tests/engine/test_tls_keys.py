@@ -14,7 +14,7 @@ from support.servers import serve
 from support.tls_peer import TLSPeer
 
 import wsfast
-from wsfast import ConnectionClosed, ConnectionClosedError, WSListener, WSMsgType, ws_connect
+from wsfast import ConnectionClosed, ConnectionClosedError, Tuning, WSListener, WSMsgType, ws_connect
 from wsfast._engine.sockets.tls import TLSSession
 
 pytestmark = pytest.mark.memory
@@ -65,7 +65,9 @@ async def listener(url):
 
 
 async def awaitable(url):
-    async with wsfast.connect(url, ssl=certificates.client_settings(), write_policy="immediate") as ws:
+    async with wsfast.connect(
+        url, ssl=certificates.client_settings(), tuning=Tuning(write_policy="immediate")
+    ) as ws:
         wear_out(ws.transport)
         sent = 0
         with pytest.raises(ConnectionClosedError) as told:  # noqa: PT012 - likewise

@@ -10,7 +10,7 @@ from support import certificates, tls_peer
 from support.frames import pattern
 
 from wsfast._engine.sockets.tls import TLSSession
-from wsfast._opening import rustls
+from wsfast._opening.tls import rustls
 
 pytestmark = pytest.mark.memory
 

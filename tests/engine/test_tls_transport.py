@@ -17,9 +17,9 @@ from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
 from support.tls_peer import WRONG, TLSPeer, cut, text, until_it_ends
 
-from wsfast import TLS, ConnectionClosed, WSMsgType, ws_connect
+from wsfast import TLS, ConnectionClosed, Tuning, WSMsgType, ws_connect
 from wsfast._engine.sockets.tls import TLSSession, TLSTransport
-from wsfast._opening import rustls
+from wsfast._opening.tls import rustls
 
 pytestmark = pytest.mark.memory
 
@@ -112,7 +112,7 @@ async def test_many_records_at_once(context, max_read_size):
 
     if max_read_size == 1:
         payloads[300] = frames.pattern(3000)
-    options = {} if max_read_size is None else {"max_read_size": max_read_size}
+    options = {} if max_read_size is None else {"tuning": Tuning(max_read_size=max_read_size)}
     listener = Recorder()
     async with connected(listener, script, context=context and context(), **options) as (transport, served):
         await listener.received(len(payloads))
@@ -361,7 +361,10 @@ async def test_a_callback_that_ends_it(how, size):
                 getattr(transport, how)()
 
     listener = Scripted(on_ws_frame=end)
-    async with connected(listener, script, max_read_size=size, close_timeout=0.05) as (transport, served):
+    async with connected(listener, script, tuning=Tuning(max_read_size=size), close_timeout=0.05) as (
+        transport,
+        served,
+    ):
         await transport.wait_disconnected()
         await served.result()
     if how in ("disconnect", "abort"):
@@ -380,7 +383,7 @@ async def test_a_callback_that_polls(size):
             assert transport.poll(5)
 
     listener = Scripted(on_ws_frame=nested)
-    async with connected(listener, script, max_read_size=size) as (transport, served):
+    async with connected(listener, script, tuning=Tuning(max_read_size=size)) as (transport, served):
         await listener.received(20)
         assert listener.payloads == [b"%d" % number for number in range(20)]
         await finish(transport)
@@ -403,7 +406,7 @@ async def test_a_callback_that_pauses_reading(size, end):
             transport.underlying_transport.pause_reading()
 
     listener = Scripted(on_ws_frame=pause)
-    async with connected(listener, script, max_read_size=size) as (transport, served):
+    async with connected(listener, script, tuning=Tuning(max_read_size=size)) as (transport, served):
         await listener.received(3)
         for _ in range(10):
             await asyncio.sleep(0.001)
@@ -431,7 +434,7 @@ async def test_a_callback_that_sends_before_an_error_is_told():
         await until_it_ends(server)
 
     listener = Scripted(on_ws_frame=lambda self, transport, frame: transport.send(TEXT, bytes(frame)))
-    async with connected(listener, script, max_read_size=50) as (transport, served):
+    async with connected(listener, script, tuning=Tuning(max_read_size=50)) as (transport, served):
         transport.send(TEXT, "go")
         await transport.wait_disconnected()
         await served.result()
@@ -699,7 +702,9 @@ async def test_without_tls_there_is_nothing_to_tell():
 
 
 async def test_where_openssl_hides_the_present_transport_serves(monkeypatch):
-    monkeypatch.setattr("wsfast._opening.rustls.load_openssl", lambda: "it does not show its SSL_read_ex()")
+    monkeypatch.setattr(
+        "wsfast._opening.tls.rustls.load_openssl", lambda: "it does not show its SSL_read_ex()"
+    )
     async with serve(echo, ssl_context=certificates.server_context()) as served:
         transport, listener = await ws_connect(
             Recorder, served.url, ssl_context=certificates.client_settings()

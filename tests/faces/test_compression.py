@@ -28,6 +28,7 @@ from wsfast import (
     NegotiationError,
     PayloadTooBig,
     ProtocolError,
+    Tuning,
     ws_connect,
 )
 from wsfast.asyncio.client import connect
@@ -332,7 +333,7 @@ async def test_a_cancelled_send_takes_nothing_away():
 
 @pytest.mark.parametrize("policy", ["gather", "immediate"])
 async def test_what_is_sent_by_many_tasks_stays_in_order(policy):
-    options = {"write_policy": policy, "compression": PerMessageDeflate(threshold=10)}
+    options = {"tuning": Tuning(write_policy=policy), "compression": PerMessageDeflate(threshold=10)}
     async with COMPRESSING["websockets"]() as url, connect(url, **options) as ws:
         messages = [f"message {i} " * (i % 5) for i in range(300)]
         await asyncio.gather(*(ws.send(message) for message in messages))

@@ -9,6 +9,7 @@ import pytest
 from support.faces import FACES
 from support.servers import echo, serve
 
+from wsfast import Tuning
 from wsfast.exceptions import InvalidStatus
 
 FACES_WITH_SOCK = pytest.mark.parametrize("face", ["awaitable", "blocking"])
@@ -26,7 +27,7 @@ async def refused(face, sock, error, **options):
     [
         (ValueError, {"max_size": -1}),
         (TypeError, {"nonsense": 1}),
-        (TypeError, {"sockopts": 1}),
+        (TypeError, {"tuning": 1}),
         (ValueError, {"subprotocols": ["a b"]}),
     ],
 )
@@ -46,7 +47,7 @@ async def test_a_socket_whose_option_the_kernel_refuses_is_closed(face):
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as sock,
     ):
-        await refused(face, sock, OSError, sockopts=[(socket.SOL_SOCKET, 9999, 1)])
+        await refused(face, sock, OSError, tuning=Tuning(sockopts=[(socket.SOL_SOCKET, 9999, 1)]))
         assert sock.fileno() == -1
 
 

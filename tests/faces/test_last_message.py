@@ -17,7 +17,7 @@ from support.surface import connected
 
 import wsfast
 import wsfast.sync.client
-from wsfast import ConnectionClosed, WSMessageInfo, WSMsgType, ws_connect
+from wsfast import ConnectionClosed, Tuning, WSMessageInfo, WSMsgType, ws_connect
 from wsfast.deflate import PerMessageDeflate
 
 every_face = pytest.mark.parametrize("face", FACES)
@@ -79,7 +79,7 @@ async def test_it_says_what_arrived_how_and_when(face):
         await peer.frames_until_close()
         return times
 
-    async with serve(handler) as server, noting(face, server.url, timestamps="user") as handle:
+    async with serve(handler) as server, noting(face, server.url, tuning=Tuning(timestamps="user")) as handle:
         got = []
         for expected, replies in (("a", 0), (b"b", 1), ("c", 2), ("def", 1)):
             got.append(await receive(handle))
@@ -121,7 +121,7 @@ async def test_it_says_whether_the_server_compressed_it(face):
         )
         await peer.rest()
 
-    options = {"timestamps": "user", "compression": PerMessageDeflate()}
+    options = {"tuning": Tuning(timestamps="user"), "compression": PerMessageDeflate()}
     async with serve(handler) as server, noting(face, server.url, **options) as handle:
         got = [await receive(handle) for _ in range(3)]
         assert [(message, info.compressed) for message, info in got] == [
@@ -145,7 +145,10 @@ async def test_the_kernel_says_when_it_had_the_bytes(face):
         await peer.answer_close()
         return before, after
 
-    async with serve(say_and_dawdle) as server, noting(face, server.url, timestamps="kernel") as handle:
+    async with (
+        serve(say_and_dawdle) as server,
+        noting(face, server.url, tuning=Tuning(timestamps="kernel")) as handle,
+    ):
         info = None
         while info is None or info.kernel_time_ns is None:  # it takes a while to begin
             await handle.client.send("?")
@@ -170,7 +173,7 @@ async def test_over_tls_reads_are_stamped(face):
     context = certificates.client_context()
     async with (
         serve(handler, ssl_context=certificates.server_context()) as server,
-        noting(face, server.url, context=context, timestamps="user") as handle,
+        noting(face, server.url, context=context, tuning=Tuning(timestamps="user")) as handle,
     ):
         infos = [(await receive(handle))[1] for _ in range(2)]
         assert [info.last_in_buffer for info in infos] == [False, True]
@@ -180,15 +183,15 @@ async def test_over_tls_reads_are_stamped(face):
 @pytest.mark.parametrize("connect", [wsfast.connect, wsfast.sync.client.connect])
 def test_the_kernel_cannot_stamp_tls(connect):
     with pytest.raises(ValueError, match="plain TCP"):
-        connect("wss://127.0.0.1:9/", timestamps="kernel")
+        connect("wss://127.0.0.1:9/", tuning=Tuning(timestamps="kernel"))
     with pytest.raises(ValueError, match="timestamps must be"):
-        connect("ws://127.0.0.1:9/", timestamps="hardware")
+        connect("ws://127.0.0.1:9/", tuning=Tuning(timestamps="hardware"))
 
 
 def test_the_kernel_s_stamps_need_a_tcp_socket():
     ours, far = socket.socketpair()
     with far, pytest.raises(ValueError, match="TCP socket"):
-        wsfast.sync.client.connect("ws://localhost/", sock=ours, timestamps="kernel")
+        wsfast.sync.client.connect("ws://localhost/", sock=ours, tuning=Tuning(timestamps="kernel"))
     assert ours.fileno() == -1
 
 
@@ -198,14 +201,17 @@ async def test_frames_have_it_themselves():
         peer.send(texts("a"))
         await peer.rest()
 
-    async with serve(handler) as server, TAKING_FRAMES["frames"](server.url, timestamps="user") as client:
+    async with (
+        serve(handler) as server,
+        TAKING_FRAMES["frames"](server.url, tuning=Tuning(timestamps="user")) as client,
+    ):
         assert await client.recv() == "a"
         assert client.transport.last_message is None
         assert client.transport.last_received > 0
 
 
 @every_face
-@pytest.mark.parametrize("options", [{"timestamps": "user"}, {"ping_interval": 60}])
+@pytest.mark.parametrize("options", [{"tuning": Tuning(timestamps="user")}, {"ping_interval": 60}])
 @pytest.mark.parametrize("tls", [False, True])
 async def test_when_bytes_were_last_received(face, options, tls):
     """Control frames count, too: any byte is a sign of life."""
@@ -240,7 +246,7 @@ async def test_when_bytes_were_received_is_not_noted_unless_asked_for(face):
 
 async def test_messages_that_wait_keep_theirs():
     """However they leave the queue: whole, as fragments, as what nobody may have."""
-    async with awaitable(timestamps="user", close_timeout=0.1) as (ws, far):
+    async with awaitable(tuning=Tuning(timestamps="user"), close_timeout=0.1) as (ws, far):
         far.sock.send(texts(*range(40)))
         assert ws.poll(1)
         first = ws.protocol.last_message
@@ -282,7 +288,7 @@ def test_a_blocking_connection_streams_and_queues():
 
             def program():
                 with wsfast.sync.client.connect(
-                    server.url, timestamps="user", compression=None, close_timeout=1
+                    server.url, tuning=Tuning(timestamps="user"), compression=None, close_timeout=1
                 ) as ws:
                     ws.send("go")
                     assert ws.ping().wait(HUNG)  # meanwhile "a" is queued
@@ -305,4 +311,4 @@ def test_a_blocking_connection_streams_and_queues():
 
 async def test_other_stamps_are_refused():
     with pytest.raises(ValueError, match="timestamps must be"):
-        await ws_connect(Noting, "ws://127.0.0.1:9/", timestamps="hardware")
+        await ws_connect(Noting, "ws://127.0.0.1:9/", tuning=Tuning(timestamps="hardware"))

@@ -16,7 +16,7 @@ from support.memory import until_flat
 from support.mock import Wire
 from support.servers import Peer, echo, serve
 
-from wsfast import WSMsgType, ws_connect
+from wsfast import Tuning, WSMsgType, ws_connect
 
 
 class Mine(Recorder):
@@ -136,7 +136,7 @@ async def test_no_cycle_keeps_a_connection_that_is_over(end, kind):
         "TLS": {"ssl_context": certificates.client_settings()},
         "OpenSSL": {"ssl_context": certificates.client_context()},
         "auto-ping": {"enable_auto_ping": True},
-        "gather": {"write_policy": "gather"},
+        "gather": {"tuning": Tuning(write_policy="gather")},
         "the loop's": {"use_aiofastnet": False},
     }[kind]
     async with serve(

@@ -14,7 +14,7 @@ from support.mock import Wire
 from support.servers import serve
 from support.surface import connected
 
-from wsfast import WSMsgType
+from wsfast import Tuning, WSMsgType
 from wsfast.exceptions import ConnectionClosed
 
 every_face = pytest.mark.parametrize("face", FACES)
@@ -247,7 +247,9 @@ async def test_a_bug_of_the_histogram_is_logged_and_ends_no_connection(face, cap
 
     async with (
         serve(handler) as server,
-        connected(face, server.url, ping_histogram=Broken(), ping_interval=None, logger="test") as handle,
+        connected(
+            face, server.url, tuning=Tuning(ping_histogram=Broken()), ping_interval=None, logger="test"
+        ) as handle,
     ):
         assert len(await handle.call(handle.own.measure_roundtrip_time, 3)) == 3
         assert await handle.client.recv() == "done"

@@ -1,12 +1,12 @@
 """Every option of every face: what is wrong is refused by its name, before anything is connected; what is right is not.
 
-The options are found by the signatures, so one without a row here fails.
+The options are those that each face takes, and the fields of Tuning and Network, so one without a row here fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import dataclasses
 import logging
 import math
 import socket
@@ -20,7 +20,8 @@ from support.kinds import kind_of
 
 import wsfast.asyncio.client
 import wsfast.sync.client
-from wsfast import TLS, AddressCache, WSListener, WSMsgType, ws_connect
+from wsfast import TLS, AddressCache, Network, Tuning, WSListener, WSMsgType, ws_connect
+from wsfast._common.option_names import names_of
 
 # Nobody listens there: whoever gets as far as to connect is refused.
 PLAIN, SECURE = "ws://127.0.0.1:1/", "wss://127.0.0.1:1/"
@@ -113,7 +114,12 @@ CREATE_CONNECTION = {
 CONTEXT = [5, "x", False, object()]
 SECONDS = ([*NO_NUMBERS, None, 0, -1, NAN, -INF], [10.5, INF])
 
+OBJECTS = {field.name: kind for kind in (Tuning, Network) for field in dataclasses.fields(kind)}
+
 ALL = {
+    "tuning": ([5, "x", {}], [None, Tuning()]),
+    "network": ([5, "x", {}], [None, Network()]),
+    "write_policy": (["later", 1], [None, "immediate"]),
     "open_timeout": TIMEOUT,
     "close_timeout": TIMEOUT,
     "subprotocols": (["chat", 0, False, 5, [1], ["a b"], ["a", "a"]], [None, [], ["a", "b"]]),
@@ -182,7 +188,6 @@ ROWS = {
         "read_buffer_init_size": ([*NUMBER, None], [0, 1]),
         "socket_factory": (CALLABLE, [None]),
         "use_aiofastnet": ([0, "x"], [None, True]),
-        "write_policy": ([None, "later", 1], ["immediate", "gather"]),
         **CREATE_CONNECTION,
     },
     "awaitable": {
@@ -193,7 +198,6 @@ ROWS = {
         "overflow": ([None, 5, "x", "conflate"], ["pause", "drop_oldest", "drop_newest", "fail"]),
         "conflate_key": ([*CALLABLE, len], [None]),
         "on_high_water": (CALLABLE, [None, print]),
-        "write_policy": ([None, "later", 1], ["immediate", "gather"]),
         **CREATE_CONNECTION,
         "sock": ([5, "x", False], [None]),
     },
@@ -226,7 +230,8 @@ def cases(which):
 
 
 def call(face, name, value, url=None):
-    options = {name: value}
+    kind = OBJECTS.get(name)
+    options = {kind.__name__.lower(): kind(**{name: value})} if kind else {name: value}
     if url is not None:
         options["url" if face == "listener" else "uri"] = url
     if name in NEEDS_TLS and (value is not None or name in CREATE_CONNECTION):
@@ -238,7 +243,7 @@ def call(face, name, value, url=None):
 
 @pytest.mark.parametrize("face", FACES)
 def test_every_option_has_a_row(face):
-    options = set(inspect.signature(FACES[face][1]).parameters)
+    options = {*names_of(FACES[face][1]), *OBJECTS}
     assert options - set(ROWS[face]) == options & set(ELSEWHERE)
 
 
@@ -296,3 +301,8 @@ def test_the_same_option_is_judged_alike_by_every_face():
                 assert [ascii(value) for value in seen.setdefault(name, wrong)] == [
                     ascii(value) for value in wrong
                 ]
+
+
+def test_the_blocking_client_cannot_gather():
+    with pytest.raises(ValueError, match=r"write_policy='gather': .* cork\(\)"):
+        wsfast.sync.client.connect(PLAIN, tuning=Tuning(write_policy="gather"))

@@ -12,7 +12,7 @@ import pytest
 from support import certificates, frames
 from support.upgrade import acceptance
 
-from wsfast import ConnectionClosedError, WSListener, connect, ws_connect
+from wsfast import ConnectionClosedError, Tuning, WSListener, connect, ws_connect
 
 pytestmark = pytest.mark.parametrize("secure", certificates.WAYS.values(), ids=certificates.WAYS)
 
@@ -59,7 +59,9 @@ async def test_messages_are_delivered_and_the_end_is_told(secure, count, max_que
 
     with server(secure, script) as (thread, url):
         tls = {"ssl": secure()} if secure else {}
-        ws = await connect(url, max_queue=max_queue, max_read_size=8000, ping_interval=None, **tls)
+        ws = await connect(
+            url, max_queue=max_queue, tuning=Tuning(max_read_size=8000), ping_interval=None, **tls
+        )
         await ws.send("now")
         thread.join()  # the loop finds data and reset together
         for _ in range(count):
@@ -91,7 +93,7 @@ async def test_what_is_held_back_comes_without_more_from_the_server(secure):
 
     with server(secure, script) as (_, url):
         tls = {"ssl": secure()} if secure else {}
-        ws = await connect(url, max_queue=2, max_read_size=8000, ping_interval=None, **tls)
+        ws = await connect(url, max_queue=2, tuning=Tuning(max_read_size=8000), ping_interval=None, **tls)
         try:
             await ws.send("now")
             for _ in range(10_000):
@@ -123,7 +125,7 @@ async def test_poll_finds_what_is_held_back_when_reading_resumes(secure):
     paused = asyncio.get_running_loop().create_future()
     with server(secure, script) as (_, url):
         tls = {"ssl_context": secure()} if secure else {}
-        transport, listener = await ws_connect(Pausing, url, max_read_size=8000, **tls)
+        transport, listener = await ws_connect(Pausing, url, tuning=Tuning(max_read_size=8000), **tls)
         try:
             transport.send(frames.TEXT, "now")
             await paused

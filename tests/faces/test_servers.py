@@ -10,7 +10,7 @@ from support import certificates, frames
 from support.listeners import Recorder, Scripted
 from support.servers import PEERS, Peer, serve
 
-from wsfast import WSAutoPingStrategy, WSListener, WSMsgType, ws_connect
+from wsfast import Tuning, WSAutoPingStrategy, WSListener, WSMsgType, ws_connect
 
 peers = pytest.mark.parametrize("peer", PEERS)
 TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
@@ -28,7 +28,9 @@ async def test_messages_of_all_kinds_and_sizes_come_back_in_order(peer, tls, wri
     messages: list[str | bytes] = ["", "Grüße", b"", b"\x00\xff", "\U0001f600" * 100]
     messages += [frames.pattern(size) for size in (125, 126, 127, 65535, 65536, 131072, 1 << 20)]
     async with PEERS[peer](theirs) as url:
-        transport, listener = await ws_connect(Recorder, url, ssl_context=ours, write_policy=write_policy)
+        transport, listener = await ws_connect(
+            Recorder, url, ssl_context=ours, tuning=Tuning(write_policy=write_policy)
+        )
         assert transport.is_secure is tls
         for message in messages:
             transport.send(WSMsgType.TEXT if isinstance(message, str) else WSMsgType.BINARY, message)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 from support import frames
 from support.blocking import echo as blocking_echo
@@ -12,6 +10,7 @@ from support.servers import serve
 
 import wsfast.asyncio.client
 import wsfast.sync.client
+from wsfast._common.option_names import names_of
 from wsfast.asyncio.client import connect
 from wsfast.sync.client import reconnect
 
@@ -58,7 +57,7 @@ def test_a_wrong_value_is_refused_and_leaves_the_right_one(make, name, value):
 @pytest.mark.parametrize("make", [connect, reconnect])
 def test_what_does_not_count_is_refused(make):
     connecter = make(URI)
-    for name in sorted(set(inspect.signature(make).parameters) - {*COUNT, "logger"}):
+    for name in sorted(names_of(make) - {*COUNT, "logger"}):
         with pytest.raises(AttributeError):
             setattr(connecter, name, None)
 

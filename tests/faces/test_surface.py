@@ -32,6 +32,7 @@ from wsfast import (
     ConnectionClosed,
     KeepaliveTimeout,
     PayloadTooBig,
+    Tuning,
     WSDisconnectInfo,
     WSListener,
     WSStats,
@@ -314,6 +315,54 @@ async def test_a_server_that_answers_no_ping_is_left_in_time(face):
         assert await server.result() == (frames.PING, (1011).to_bytes(2, "big"))
 
 
+async def fail_here(handle):
+    if handle.face == "listener":
+        handle.own.disconnect()
+    elif handle.face == "awaitable":
+        await handle.own.send(["a", 5])
+    else:  # in another thread than that which waits for the PONG
+        await asyncio.to_thread(handle.own.send, ["a", 5])
+
+
+@every_face
+@pytest.mark.parametrize("end", ["here", "violation", "close"])
+async def test_a_ping_fails_as_soon_as_no_frame_is_looked_at_any_more(face, end):
+    """The server neither answers nor closes the connection, and closing has no deadline."""
+
+    async def handler(peer):
+        await peer.accept()
+        assert (await peer.frame()).opcode == frames.PING
+        pinged.set()
+        if end != "here":
+            peer.send(
+                frames.frame(frames.CONTINUATION, b"of nothing") if end == "violation" else frames.close(1000)
+            )
+        await over.wait()
+
+    pinged, over = asyncio.Event(), asyncio.Event()
+    async with (
+        serve(handler) as server,
+        connected(face, server.url, close_timeout=None, ping_interval=None) as handle,
+    ):
+        measuring = asyncio.ensure_future(handle.call(handle.own.measure_roundtrip_time, 1))
+        await pinged.wait()
+        failing = asyncio.ensure_future(fail_here(handle)) if end == "here" else None
+        with pytest.raises(ConnectionClosed) as caught:
+            await measuring
+        codes = [
+            None if close is None else int(close.code) for close in (caught.value.rcvd, caught.value.sent)
+        ]
+        if end == "close":
+            assert codes == [1000, 1000]
+        else:
+            assert codes == [None, 1002 if end == "violation" else 1000 if face == "listener" else 1011]
+        assert handle.own.close_info is None  # it has not ended
+        over.set()
+        handle.own.abort()
+        if failing is not None:
+            await asyncio.gather(failing, return_exceptions=True)
+
+
 @every_face
 async def test_max_size_is_that_of_a_message(face):
     async def handler(peer):
@@ -370,7 +419,9 @@ def socket_of(handle):
 async def test_options_of_the_socket_are_set(face):
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77)]
     async with serve(echo) as server:
-        async with connected(face, server.url, sockopts=options, quickack=True, max_read_size=7) as handle:
+        async with connected(
+            face, server.url, tuning=Tuning(sockopts=options, quickack=True, max_read_size=7)
+        ) as handle:
             sock = socket_of(handle)
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 77
@@ -382,7 +433,7 @@ async def test_options_of_the_socket_are_set(face):
             assert after.bytes_received - before.bytes_received == 70
             assert after.reads - before.reads >= 10
         with pytest.raises(OSError, match="setsockopt"):
-            async with connected(face, server.url, sockopts=[(socket.SOL_SOCKET, 999, 1)]):
+            async with connected(face, server.url, tuning=Tuning(sockopts=[(socket.SOL_SOCKET, 999, 1)])):
                 pass
 
 
@@ -420,10 +471,7 @@ def test_address_is_host_and_port_at_once():
 
 def test_help_shows_the_parameters_of_every_face():
     for connect in (ws_connect, wsfast.connect, wsfast.sync.client.connect):
-        parameters = inspect.signature(connect).parameters
-        assert {"open_timeout", "local_addr", "max_size", "max_frame_size", "server_hostname"} <= set(
-            parameters
-        )
+        assert {"open_timeout", "proxy", "tuning", "network"} <= set(inspect.signature(connect).parameters)
     assert "happy_eyeballs_delay" in pydoc.render_doc(wsfast.sync.client.connect)
 
 
@@ -717,7 +765,9 @@ async def test_every_round_trip_is_in_the_histogram(face):
 
     async with (
         serve(handler) as server,
-        connected(face, server.url, ping_interval=0.02, ping_timeout=1, ping_histogram=histogram) as handle,
+        connected(
+            face, server.url, ping_interval=0.02, ping_timeout=1, tuning=Tuning(ping_histogram=histogram)
+        ) as handle,
     ):
         assert await handle.client.recv() == "done"
     assert histogram.get_total_count() == 3

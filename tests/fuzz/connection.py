@@ -24,6 +24,7 @@ from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
 from fuzz.handshake import ACCEPT, KEY
 from fuzz.pieces import cut
 from wsfast import WSListener, WSMsgType, WSTransport
+from wsfast._common.options import Limits, Pinging
 from wsfast.asyncio.client import ClientConnection
 from wsfast.deflate import AgreedDeflate, PerMessageDeflate
 from wsfast.exceptions import ConnectionClosed, WSProtocolError
@@ -42,6 +43,12 @@ BAD_GATEWAY = b"\x03\xf6"
 
 QUIET = logging.Logger("quiet", logging.CRITICAL)
 OPTIONS: Any = {"ping_interval": None, "max_queue": None, "max_size": MAX_SIZE, "logger": QUIET}
+CHECKED: Any = {
+    "limits": Limits(MAX_SIZE, None, 2**15),
+    "pinging": Pinging(None, None),
+    "close_timeout": 10,
+    "logger": QUIET,
+}
 
 
 class Verdict(NamedTuple):
@@ -265,7 +272,7 @@ async def _awaited(pieces: list[bytes], compression: AgreedDeflate | None) -> Ve
     made: list[ClientConnection] = []
 
     def make_listener(transport: WSTransport) -> WSListener:
-        made.append(ClientConnection(transport, **OPTIONS))
+        made.append(ClientConnection(transport, **CHECKED))
         return made[0].listener
 
     wire = Wire(asyncio.get_running_loop(), make_listener, compression=compression, logger=QUIET)
@@ -297,7 +304,7 @@ def blocked(pieces: list[bytes], deflated: bool = False) -> Verdict:
         extension = b"Sec-WebSocket-Extensions: permessage-deflate\r\n" if deflated else b""
         theirs.sendall(b"".join([REPLY, extension, b"\r\n", *pieces[:1]]))
         compression = "deflate" if deflated else None
-        with mock.patch("wsfast._opening.handshake.generate_nonce", return_value=KEY):
+        with mock.patch("wsfast._opening.http.handshake.generate_nonce", return_value=KEY):
             # While a connection waits for the server to close it, nobody is there to do it: no time for that.
             ws = connect("ws://localhost/", sock=ours, close_timeout=0, compression=compression, **OPTIONS)
         try:

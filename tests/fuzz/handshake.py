@@ -17,8 +17,8 @@ from support.kinds import kind_of
 
 from fuzz.pieces import cut
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._opening.exchange import MAX_BODY, MAX_HEADER, Exchange
-from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER, Exchange
+from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidHandshake, SecurityError
 
@@ -29,7 +29,7 @@ URI = parse_uri("ws://localhost/chat")
 
 
 def new_handshake() -> ClientHandshake:
-    with mock.patch("wsfast._opening.handshake.generate_nonce", return_value=KEY):
+    with mock.patch("wsfast._opening.http.handshake.generate_nonce", return_value=KEY):
         return ClientHandshake(
             URI, subprotocols=SUBPROTOCOLS, extra_headers={"Sec-WebSocket-Extensions": EXTENSIONS}
         )

@@ -6,7 +6,7 @@ Input: a byte that chooses the server that redirects, then the value of its Loca
 from __future__ import annotations
 
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.redirects import Redirects, is_public
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.exceptions import InvalidHandshake, InvalidStatus

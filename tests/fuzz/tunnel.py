@@ -13,9 +13,9 @@ from support.kinds import kind_of
 
 from fuzz.handshake import check_is_over
 from fuzz.pieces import cut
-from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
-from wsfast._opening.proxy import parse_proxy
-from wsfast._opening.tunnel import TunnelHandshake
+from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
+from wsfast._opening.proxy.settings import parse_proxy
+from wsfast._opening.proxy.tunnel import TunnelHandshake
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus, ProxyError
 
 PROXY = parse_proxy("http://user:hunter2@proxy.example:3128")

@@ -14,7 +14,8 @@ from support.listeners import Recorder, Scripted
 from support.servers import Peer, echo, serve
 
 import wsfast
-from wsfast import WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import Tuning, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast._common.option_names import names_of
 
 
 async def hello(peer: Peer) -> bytes:
@@ -346,7 +347,7 @@ async def test_a_logger_adapter_will_do(caplog):
 @pytest.mark.parametrize("write_policy", ["immediate", "gather"])
 async def test_the_write_policy_says_when_frames_leave(write_policy):
     async with serve(echo) as server:
-        transport, listener = await ws_connect(Recorder, server.url, write_policy=write_policy)
+        transport, listener = await ws_connect(Recorder, server.url, tuning=Tuning(write_policy=write_policy))
         with transport.cork():
             assert transport.write_buffer_size == 0
         transport.send(WSMsgType.TEXT, "a")
@@ -413,7 +414,7 @@ async def test_auto_pong_can_be_turned_off():
 def test_every_keyword_of_picows_that_concerns_a_client_is_accepted():
     import picows
 
-    ours = inspect.signature(ws_connect).parameters
+    ours = names_of(ws_connect)
     missing = [name for name in inspect.signature(picows.ws_connect).parameters if name not in ours]
     assert missing in (["kwargs"], ["conn_kwargs"])
 
@@ -422,7 +423,11 @@ def test_every_keyword_of_picows_that_concerns_a_client_is_accepted():
 BAD = [
     ({"url": "http://127.0.0.1/"}, wsfast.InvalidURI, "http"),
     ({"url": "ws://"}, wsfast.InvalidURI, ""),
-    ({"write_policy": "later"}, ValueError, "write_policy"),
+    ({"busy_poll": 1}, TypeError, "busy_poll is a field of Tuning: tuning=Tuning(busy_poll=...)"),
+    ({"netrc": True}, TypeError, "netrc is a field of Network: network=Network(netrc=...)"),
+    ({"max_frame_sise": 5}, TypeError, "'max_frame_sise'. Did you mean 'max_frame_size'?"),
+    ({"tuning": 5}, TypeError, "tuning must be Tuning"),
+    ({"network": 5}, TypeError, "network must be Network"),
     ({"max_frame_size": 0}, ValueError, "max_frame_size"),
     ({"max_frame_size": -1}, ValueError, "max_frame_size"),
     ({"max_frame_size": "1"}, TypeError, ""),

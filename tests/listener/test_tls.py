@@ -13,7 +13,7 @@ from support.listeners import Recorder
 from support.servers import Peer, echo, is_fast, serve
 
 from wsfast import InvalidMessage, WSMsgType, tls, ws_connect
-from wsfast._opening import rustls
+from wsfast._opening.tls import rustls
 
 transports = pytest.mark.parametrize(
     ("client_context", "use_aiofastnet"),

@@ -11,10 +11,11 @@ from support import certificates, proxies
 from support.faces import FACES
 from support.servers import serve
 
-from wsfast import InvalidHandshake, InvalidStatus, connect
-from wsfast._opening import proxied, tls_handshake
-from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
-from wsfast._opening.handshake import ClientHandshake
+from wsfast import InvalidHandshake, InvalidStatus, Tuning, connect
+from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
+from wsfast._opening.http.handshake import ClientHandshake
+from wsfast._opening.proxy.settings import negotiation
+from wsfast._opening.tls import handshake as tls_handshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidProxyStatus
 
@@ -144,7 +145,7 @@ async def test_the_event_loop_reads_a_reply_in_small_pieces(monkeypatch, max_rea
     monkeypatch.setattr(ClientHandshake, "feed", count)
     async with serve(handler) as server:
         with pytest.raises(InvalidStatus):
-            await connect(server.url, max_read_size=max_read_size)
+            await connect(server.url, tuning=Tuning(max_read_size=max_read_size))
     assert max(sizes) <= (max_read_size or 4096)
 
 
@@ -164,7 +165,7 @@ async def test_the_event_loop_runs_between_two_reads_of_a_proxy_with_tls(monkeyp
         return await receive(sock, size)
 
     monkeypatch.setattr(loop, "sock_recv", sock_recv)
-    for module in (proxied, tls_handshake):
+    for module in (negotiation, tls_handshake):
         monkeypatch.setattr(module, "_READ", 64)
     refusal = b"HTTP/1.1 407 No\r\nContent-Length: 8000\r\n\r\n" + bytes(8000)
     with proxies.http(certificates.server_context(), refusal=refusal) as proxy:

@@ -15,8 +15,8 @@ from multidict import CIMultiDict
 from support.kinds import kind_of
 
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, WSUpgradeRequest, WSUpgradeResponse
-from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
-from wsfast._opening.handshake import MAX_HEADERS, MAX_LINE, USER_AGENT, ClientHandshake
+from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
+from wsfast._opening.http.handshake import MAX_HEADERS, MAX_LINE, USER_AGENT, ClientHandshake
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.exceptions import (
     HeaderLineTooLong,

@@ -8,6 +8,7 @@ import pytest
 from support.faces import FACES
 
 from opening.test_redirecting import arrive, headers_of, sites
+from wsfast import Network
 from wsfast._opening.credentials import from_netrc
 
 faces = pytest.mark.parametrize("face", FACES)
@@ -28,9 +29,9 @@ def sent(site, at=-1):
 @faces
 async def test_of_a_path(face, netrc):
     async with sites() as (site, _):
-        await arrive(face, site.url, netrc=netrc)
+        await arrive(face, site.url, network=Network(netrc=netrc))
         assert sent(site) == "me:hunter2"
-        await arrive(face, site.url, netrc=str(netrc))
+        await arrive(face, site.url, network=Network(netrc=str(netrc)))
         assert sent(site) == "me:hunter2"
 
 
@@ -39,20 +40,20 @@ async def test_of_the_environment(face, netrc, monkeypatch):
     monkeypatch.setenv("NETRC", str(netrc))
     async with sites() as (site, _):
         for given, credentials in (True, "me:hunter2"), (False, None), (None, None):
-            await arrive(face, site.url, netrc=given)
+            await arrive(face, site.url, network=Network(netrc=given))
             assert sent(site) == credentials
         monkeypatch.setenv("NETRC", str(netrc.parent / "missing"))
-        await arrive(face, site.url, netrc=True)
+        await arrive(face, site.url, network=Network(netrc=True))
         assert sent(site) is None
 
 
 @faces
 async def test_credentials_of_the_program_come_first(face, netrc):
     async with sites() as (site, _):
-        await arrive(face, site.url.replace("//", "//user:word@"), netrc=netrc)
+        await arrive(face, site.url.replace("//", "//user:word@"), network=Network(netrc=netrc))
         assert sent(site) == "user:word"
         header = {"Authorization": "Basic " + base64.b64encode(b"a:b").decode()}
-        await arrive(face, site.url, netrc=netrc, **headers_of(face, header))
+        await arrive(face, site.url, network=Network(netrc=netrc), **headers_of(face, header))
         assert sent(site) == "a:b"
 
 
@@ -62,7 +63,7 @@ async def test_they_stay_with_their_origin(face, netrc):
     async with sites() as (first, second):
         first.to = {"/": "/a", "/a": second.url}
         second.to = {"/": first.url + "end"}
-        await arrive(face, first.url, netrc=netrc)
+        await arrive(face, first.url, network=Network(netrc=netrc))
         assert [sent(first, at) for at in range(3)] == ["me:hunter2", "me:hunter2", None]
         assert sent(second) is None
 
@@ -71,15 +72,15 @@ async def test_they_stay_with_their_origin(face, netrc):
 async def test_a_file_that_cannot_be_read(face, tmp_path):
     path = tmp_path / "netrc"
     with pytest.raises(FileNotFoundError):
-        await arrive(face, "ws://127.0.0.1:9/", netrc=path)
+        await arrive(face, "ws://127.0.0.1:9/", network=Network(netrc=path))
     path.write_text("machine 127.0.0.1 login me password\nhunter2 hunter3\n")
     with pytest.raises(ValueError, match=r"netrc: .* line \d") as caught:
-        await arrive(face, "ws://127.0.0.1:9/", netrc=path)
+        await arrive(face, "ws://127.0.0.1:9/", network=Network(netrc=path))
     assert "hunter" not in str(caught.value)
     assert caught.value.__context__ is None
     path.write_bytes(b"machine \xff login me password hunter2")
     with pytest.raises(ValueError, match="netrc: ") as caught:
-        await arrive(face, "ws://127.0.0.1:9/", netrc=path)
+        await arrive(face, "ws://127.0.0.1:9/", network=Network(netrc=path))
 
 
 def test_entries(tmp_path):

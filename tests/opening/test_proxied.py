@@ -10,8 +10,8 @@ from support import proxies, through
 from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.through import PING
 
-from wsfast._opening import socks
-from wsfast._opening.proxy import parse_proxy
+from wsfast._opening.proxy import socks
+from wsfast._opening.proxy.settings import parse_proxy
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus, ProxyError
 
 NAME = "exchange.test"  # which only the proxies know
@@ -285,7 +285,7 @@ def test_a_byte_at_a_time_does_not_move_the_deadline():
         made = parse_proxy("http://proxy")
         handshake = through.TunnelHandshake(made, NAME, 443)
         with peer, pytest.raises(TimeoutError, match="proxy's reply"):
-            through.proxied.connect_blocking(sock, made, NAME, 443, handshake, left)
+            through.negotiation.connect_blocking(sock, made, NAME, 443, handshake, left)
     assert len(calls) == 6
 
 
@@ -300,7 +300,7 @@ def test_cancelled(loop, scheme, phase):
         made = parse_proxy(served.url)
         handshake = None if made.is_socks else through.TunnelHandshake(made, proxies.HOST, origin.port)
         connecting = asyncio.ensure_future(
-            through.proxied.connect(sock, made, proxies.HOST, origin.port, handshake)
+            through.negotiation.connect(sock, made, proxies.HOST, origin.port, handshake)
         )
         await asyncio.get_running_loop().run_in_executor(None, served.stalled.wait, 5)
         connecting.cancel()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsfast._opening.proxy import Proxy, _is_exempt, parse_proxy
+from wsfast._opening.proxy.settings import Proxy, _is_exempt, parse_proxy
 from wsfast._opening.route import Route, Routing, may_name_a_proxy
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidProxy

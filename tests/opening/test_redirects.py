@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsfast._common.upgrade import UpgradeResponse
-from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.redirects import MAX_REDIRECTS, Redirects, is_public, is_redirect
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import (

@@ -8,8 +8,9 @@ import pytest
 from support.faces import FACES
 from support.servers import echo, serve
 
+from wsfast import Network
 from wsfast._opening import redirects
-from wsfast._opening.resolver import AddressCache, resolve, resolve_blocking
+from wsfast._opening.net.resolver import AddressCache, resolve, resolve_blocking
 from wsfast.exceptions import SecurityError
 
 HOST, PORT = "exchange.test", 443
@@ -203,7 +204,7 @@ async def test_a_resolver_of_the_users(face):
         return ["127.0.0.1"]
 
     async with serve(echo) as server:
-        await arrive(face, f"ws://{HOST}:{server.port}/", resolver=resolver)
+        await arrive(face, f"ws://{HOST}:{server.port}/", network=Network(resolver=resolver))
         assert asked == [(HOST, server.port)]
 
 
@@ -214,7 +215,7 @@ async def test_a_resolver_that_every_face_awaits(face):
         return ["127.0.0.1"]
 
     async with serve(echo) as server:
-        await arrive(face, f"ws://{HOST}:{server.port}/", resolver=resolver)
+        await arrive(face, f"ws://{HOST}:{server.port}/", network=Network(resolver=resolver))
 
 
 @every
@@ -223,7 +224,7 @@ async def test_what_a_resolver_raises_is_raised(face):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await arrive(face, f"ws://{HOST}/", resolver=resolver)
+        await arrive(face, f"ws://{HOST}/", network=Network(resolver=resolver))
 
 
 @every
@@ -237,11 +238,11 @@ async def test_the_cache_knows_where_the_last_connection_went(face):
 
     async with serve(echo) as server:
         url = f"ws://{HOST}:{server.port}/"
-        await arrive(face, url, resolver=resolver, address_cache=cache)
+        await arrive(face, url, network=Network(resolver=resolver, address_cache=cache))
         assert addresses(cache.recall(HOST, server.port)) == ["127.0.0.1", "127.0.0.9"]
-        await arrive(face, url, resolver=resolver, address_cache=cache)
+        await arrive(face, url, network=Network(resolver=resolver, address_cache=cache))
         with pytest.raises(socket.gaierror):
-            await arrive(face, url, resolver=resolver)
+            await arrive(face, url, network=Network(resolver=resolver))
 
 
 @every
@@ -257,4 +258,4 @@ async def test_a_redirect_does_not_get_around_the_rules_by_a_cache(face, monkeyp
     cache.remember(HOST, 80, resolve_blocking("127.0.0.1", 80))
     async with serve(redirect, host="127.0.0.2") as server:
         with pytest.raises(SecurityError, match="127.0.0.1, which is private"):
-            await arrive(face, server.url, resolver=fails(DOWN), address_cache=cache)
+            await arrive(face, server.url, network=Network(resolver=fails(DOWN), address_cache=cache))

@@ -18,6 +18,7 @@ from support.servers import serve
 import wsfast
 from opening.test_redirecting import headers_of
 from opening.test_through_proxies import options, proxy
+from wsfast import Network
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import SecurityError
 
@@ -268,7 +269,7 @@ async def test_by_the_url(face, wrong, caplog):
         {"headers": {f"X-Key: {SECRET}": ""}},
         {"headers": {"Host": SECRET, "host": SECRET}},
         {"origin": f"https://{SECRET}\n"},
-        {"proxy": f"http://me:{SECRET}@127.0.0.1:1", "proxy_headers": {"X": f"{SECRET}\n"}},
+        {"proxy": f"http://me:{SECRET}@127.0.0.1:1", "network": Network(proxy_headers={"X": f"{SECRET}\n"})},
         {"proxy": f"http://me:{SECRET}@127.0.0.1:1".encode()},
     ],
     ids=str,
@@ -334,5 +335,5 @@ def test_arguments_of_a_wrong_type_are_not_repeated():
     assert not SECRETS.search("".join(texts_of(raised.value)))
     for netrc in ("me", SECRET), {"me": SECRET}:
         with pytest.raises(TypeError, match="netrc must be") as raised:
-            wsfast.sync.client.connect(url, netrc=netrc)
+            wsfast.sync.client.connect(url, network=Network(netrc=netrc))
         assert not SECRETS.search("".join(texts_of(raised.value)))

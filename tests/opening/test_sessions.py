@@ -25,7 +25,7 @@ import wsfast.asyncio.client
 import wsfast.sync.client
 from wsfast import TLS
 from wsfast._engine.sockets.tls import TLSSession
-from wsfast._opening import rustls
+from wsfast._opening.tls import rustls
 from wsfast.sync.client import connect
 
 NAME, OTHER = "one.example", "two.example"

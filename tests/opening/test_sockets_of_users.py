@@ -12,8 +12,9 @@ from support.faces import FACES
 from support.servers import serve
 
 from opening.test_redirecting import Site, arrive
-from wsfast import AddressCache
-from wsfast._opening import blocking, redirects
+from wsfast import AddressCache, Network
+from wsfast._opening import redirects
+from wsfast._opening.net import blocking
 from wsfast.exceptions import SecurityError
 
 faces = pytest.mark.parametrize("face", FACES)
@@ -44,7 +45,7 @@ async def test_host_and_port(face):
 async def test_resolver_and_address_cache(face):
     cache = AddressCache()
     async with serve(Site()) as server:
-        where = {"resolver": lambda host, port: ["127.0.0.1"], "address_cache": cache}
+        where = {"network": Network(resolver=lambda host, port: ["127.0.0.1"], address_cache=cache)}
         await arrive(face, f"ws://{NAME}:{server.port}/", **where, **by(face, socket.socket()))
     assert [info[4] for info in cache.recall(NAME, server.port)] == [("127.0.0.1", server.port)]
 
@@ -82,7 +83,7 @@ async def test_a_public_server_leads_it_into_no_private_network(monkeypatch):
         made.append(socket.socket())
         return made[-1]
 
-    where = {"resolver": lambda host, port: ["127.0.0.1"], "socket_factory": factory}
+    where = {"network": Network(resolver=lambda host, port: ["127.0.0.1"]), "socket_factory": factory}
     with socket.create_server(("127.0.0.1", 0)) as private:
         public.to = {"/": f"ws://{NAME}:{private.getsockname()[1]}/end"}
         async with serve(public, host="127.0.0.2") as server:

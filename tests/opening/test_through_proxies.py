@@ -13,7 +13,7 @@ from support.faces import FACES
 from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.servers import Peer, serve
 
-from wsfast import TLS
+from wsfast import TLS, Network
 from wsfast._opening.reconnecting import process_exception
 from wsfast.exceptions import (
     InvalidMessage,
@@ -97,7 +97,9 @@ async def test_connects(face, scheme, secure, piece):
 async def test_headers_of_the_user_s(face, scheme):
     async with serve(echo) as server:
         with proxy(scheme) as served:
-            given = options(face, scheme, served.url, proxy_headers={"X-Key": "a", "User-Agent": "b"})
+            given = options(
+                face, scheme, served.url, network=Network(proxy_headers={"X-Key": "a", "User-Agent": "b"})
+            )
             async with connect(face, server.url, **given) as client:
                 await talk(client)
             (request,) = served.requests
@@ -360,7 +362,7 @@ async def test_trying_again(face, scheme, behaviour, again):
         ({"proxy": "http://proxy", "tls": True}, "proxy_ssl"),
         ({"proxy": "socks5://proxy", "tls": True}, "proxy_ssl"),
         ({"proxy": "https://proxy", "tls": None}, "proxy_ssl.*=None is incompatible with an https:// proxy"),
-        ({"proxy": "socks5://proxy", "proxy_headers": {"a": "b"}}, "proxy_headers"),
+        ({"proxy": "socks5://proxy", "network": Network(proxy_headers={"a": "b"})}, "proxy_headers"),
     ],
 )
 @pytest.mark.parametrize("by", ["argument", "environment"])
@@ -369,7 +371,7 @@ async def test_contradictions(face, given, match, by, monkeypatch):
     given = dict(given)
     if "tls" in given:
         given["proxy_ssl_context" if face == "listener" else "proxy_ssl"] = given.pop("tls")
-    if by == "environment" and "proxy_headers" not in given:
+    if by == "environment" and "network" not in given:
         monkeypatch.setenv("all_proxy", given.pop("proxy"))
     with pytest.raises(ValueError, match=match):
         async with connect(face, "ws://exchange.invalid/", **given):

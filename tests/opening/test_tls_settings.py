@@ -12,7 +12,7 @@ import trustme
 from support.certificates import authority, client_context
 
 from wsfast import TLS
-from wsfast._opening import rustls
+from wsfast._opening.tls import rustls
 from wsfast.tls import as_context, check_tls, server_name
 
 

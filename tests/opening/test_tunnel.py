@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsfast._opening.exchange import MAX_BODY, MAX_HEADER
-from wsfast._opening.proxy import parse_proxy
-from wsfast._opening.tunnel import TunnelHandshake
+from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
+from wsfast._opening.proxy.settings import parse_proxy
+from wsfast._opening.proxy.tunnel import TunnelHandshake
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
 
 PROXY = parse_proxy("http://proxy.example")

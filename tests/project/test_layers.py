@@ -3,12 +3,10 @@
 import ast
 import functools
 import graphlib
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
-from aiofastnet.transport import WritableTransport
 
 PACKAGE = Path(__file__).parents[2] / "wsfast"
 
@@ -25,8 +23,13 @@ LAYERS = [
     {"_engine"},
     {"_engine.sockets"},
     {"_engine.frames"},
-    {"_engine.core", "_engine.python", "_engine.crate"},  # declarations of C and Rust
-    {"_tungstenite"},  # the crate, of which only binding.py is Python
+    {
+        "_engine.base",
+        "_engine.core",
+        "_engine.python",
+        "_engine.crate",
+    },  # what all of it stands on; C and Rust
+    {"_rust"},  # the crate
     {"_common", "deflate", "exceptions", "tls"},  # what every client uses
 ]
 # A face does not know another one.
@@ -34,8 +37,13 @@ STRANGERS = {("listener", "asyncio"), ("listener", "sync"), ("asyncio", "sync"),
 NO_INPUT_OR_OUTPUT = {"deflate", "exceptions"} | {
     f"_common.{path.stem}" for path in (PACKAGE / "_common").glob("*.py") if path.stem != "logging"
 }
-NO_INPUT_OR_OUTPUT |= {"_opening.exchange", "_opening.reply", "_opening.uri", "_opening.handshake"}
-NO_INPUT_OR_OUTPUT |= {"_opening.proxy", "_opening.tunnel", "_opening.redirects"}
+NO_INPUT_OR_OUTPUT |= {
+    "_opening.http.exchange",
+    "_opening.http.reply",
+    "_opening.uri",
+    "_opening.http.handshake",
+}
+NO_INPUT_OR_OUTPUT |= {"_opening.proxy.settings", "_opening.proxy.tunnel", "_opening.redirects"}
 LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
 LIBC |= {"unistd.h"}
@@ -116,6 +124,61 @@ def test_what_is_below_imports_nothing_above():
             assert (part, below) not in STRANGERS, f"{module} imports {other}"
 
 
+CRATE = PACKAGE / "_rust" / "src"
+# The folders of the crate, from the top; those of one row do not know each other.
+CRATE_LAYERS = [{"border"}, {"connection"}, {"parts"}, {"tls", "protocol"}, {"io"}]
+
+
+def rust_graph(crate):
+    """The modules that each module of the crate uses, without its tests. A mod.rs that only lists modules is none."""
+    codes = {}
+    for path in crate.glob("*/*.rs"):
+        name = "::".join(path.relative_to(crate).with_suffix("").parts).removesuffix("::mod")
+        code = re.sub(r"//[^\n]*", "", path.read_text()).split("#[cfg(test)]\nmod tests {")[0]
+        if not path.stem.endswith(("tests", "_for_miri")) and (path.stem != "mod" or "use " in code):
+            codes[name] = code
+    modules = {}
+    for name, code in codes.items():
+        assert not re.search("^use super::", code, re.MULTILINE), "paths are absolute"
+        modules[name] = set()
+        for used in re.findall(r"\bcrate((?:::\w+)+)", code):
+            parts = used[2:].split("::")
+            prefixes = ("::".join(parts[:size]) for size in range(len(parts), 0, -1))
+            modules[name] |= {next(prefix for prefix in prefixes if prefix in codes)} - {name}
+    return modules
+
+
+def upward_uses(modules):
+    level = {folder: depth for depth, row in enumerate(CRATE_LAYERS) for folder in row}
+    for module, used in modules.items():
+        for other in used:
+            here, there = module.split("::")[0], other.split("::")[0]
+            if level[there] < level[here] or (level[there] == level[here] and here != there):
+                yield module, other
+
+
+def test_the_crate_has_layers_and_no_circle():
+    modules = rust_graph(CRATE)
+    assert {"parts::wire", "tls::channel"} <= modules["connection"] | modules["parts::wire"]
+    tuple(graphlib.TopologicalSorter(modules).static_order())  # raises CycleError, which names them
+    assert list(upward_uses(modules)) == []
+
+
+def test_a_circle_in_the_crate_is_found(tmp_path):
+    for path, code in {
+        "io/block.rs": "use crate::io::errno::{self, Errno};\n#[cfg(test)]\nmod tests {\nuse crate::tls::x::Y;}\n",
+        "io/errno.rs": "pub fn f() { crate::io::block::g(); }\n",
+        "tls/x.rs": "// crate::border::y\nuse crate::parts::mod_y::Z;\n",
+        "parts/mod_y.rs": "",
+    }.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(code)
+    modules = rust_graph(tmp_path)
+    with pytest.raises(graphlib.CycleError):
+        tuple(graphlib.TopologicalSorter(modules).static_order())
+    assert list(upward_uses(modules)) == [("tls::x", "parts::mod_y")]
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_module(path):
     outside = {name.split(".")[0] for name in imports(path)}
@@ -125,7 +188,6 @@ def test_module(path):
         assert not outside & {"asyncio", "socket", "ssl", "select", "threading", "aiofastnet"}
     if path.suffix != ".py":
         allowed = {
-            "aiofastnet",
             "asyncio",
             "contextvars",
             "copyreg",
@@ -135,6 +197,8 @@ def test_module(path):
             "io",
             "libc",
             "socket",
+            "sys",
+            "warnings",
         }
         assert outside <= allowed | {"threading", "weakref", "wsfast"}
 
@@ -155,11 +219,10 @@ def test_the_search_finds_imports():
     assert {"wsfast._common.closing", "wsfast._engine.sockets.polling.PollingReader"} <= found
     found = imports(engine / "frames" / "writer.pyx")
     assert {"wsfast._engine.frames.link.State", "wsfast._engine.core.wsf_mask_key"} <= found
-    assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "handshake.py")
+    assert "wsfast._opening.uri" in imports(PACKAGE / "_opening" / "http" / "handshake.py")
     assert "wsfast._engine.frames.reader" in graph()["wsfast._engine.sockets.polling"]
 
 
-AIOFASTNET = Path(importlib.util.find_spec("aiofastnet").origin).parent
 # Fields whose comment names another module that sets them.
 SET_BY_OTHERS = {"_notifies_poller", "_stage", "_head"}
 
@@ -189,8 +252,7 @@ def undeclared_calls(code, declared):
 def test_a_compiled_base_class_declares_what_it_calls():
     """Its subclass in Python overrides it. mypy sees to classes in Python."""
     ours = cython_code(path for path in sources() if path.suffix != ".py")
-    theirs = methods_declared_in(cython_code(AIOFASTNET.glob("*.pxd"))) | set(dir(WritableTransport))
-    declared = methods_declared_in(ours) | fields_declared_in(ours) | theirs
+    declared = methods_declared_in(ours) | fields_declared_in(ours)
     assert undeclared_calls(ours, declared) == set()
     assert undeclared_calls("        self._only_a_subclass_has_it()", declared)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import wsfast
+from wsfast._common.option_names import names_of
 from wsfast._opening import arguments
 from wsfast.asyncio import client as awaitable
+from wsfast.supervisor.arguments import OwnOptions
 from wsfast.sync import client as blocking
 
 ROOT = Path(__file__).parents[2]
@@ -25,9 +27,10 @@ import ssl
 from typing import Optional
 
 import wsfast
+import wsfast.sync
 from wsfast.asyncio import client as awaitable
 from wsfast.sync import client as blocking
-from wsfast import TLS, WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import TLS, Network, Tuning, WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 class Listener(WSListener):
     own = 5
@@ -105,6 +108,12 @@ async def listens() -> None:
     await ws_connect(Takes, "ws://a/", max_size=None, ssl=True, proto=6)
     await ws_connect(Takes, "ws://a/", max_frame_sise=5)  # wrong
     await ws_connect(Takes, "ws://a/", max_size="5")  # wrong
+    await ws_connect(Takes, "ws://a/", tuning=Tuning(busy_poll=0.1, write_policy="gather"), network=Network(netrc=True))
+    await ws_connect(Takes, "ws://a/", busy_poll=0.1)  # wrong
+    await ws_connect(Takes, "ws://a/", tuning=Tuning(busy_pol=0.1))  # wrong
+    await ws_connect(Takes, "ws://a/", tuning=Tuning(write_policy="later"))  # wrong
+    await ws_connect(Takes, "ws://a/", network=Network(resolver=5))  # wrong
+    await ws_connect(Takes, "ws://a/", network=Tuning())  # wrong
     ws_connect(Takes, "ws://a/")  # wrong
     transport, listener = ws_connect(Takes, "ws://a/")  # wrong
 
@@ -148,6 +157,25 @@ def blocks() -> None:
     blocking.connect("ws://a/", legacy=False).recv()  # wrong
     with awaitable.connect("ws://a/"):  # wrong
         pass
+
+async def supervises() -> None:
+    async with wsfast.supervise("ws://a/", max_silence=30, max_queue=5, tuning=Tuning(busy_poll=0.1)) as feed:
+        feed.subscribe("book", key="book")
+    wsfast.supervise(["ws://a/", "ws://b/"], Takes, max_frame_size=None, enable_auto_ping=True, key=len)
+    wsfast.supervise("ws://a/", listener_factory=Listener, window=(5, 1.0))
+    wsfast.supervise("ws://a/", max_silense=30)  # wrong
+    wsfast.supervise("ws://a/", max_silence="30")  # wrong
+    wsfast.supervise("ws://a/", max_queu=5)  # wrong
+    wsfast.supervise("ws://a/", max_queue="5")  # wrong
+    wsfast.supervise("ws://a/", enable_auto_ping=True)  # wrong
+    wsfast.supervise("ws://a/", Takes, max_queue=5)  # wrong
+    wsfast.supervise("ws://a/", Takes, max_silense=30)  # wrong
+    wsfast.supervise("ws://a/", TakesNothing(), max_silence=30)  # wrong
+    with wsfast.sync.supervise("ws://a/", max_silence=30, ping_interval=None) as blocking_feed:
+        blocking_feed.recv(timeout=1)
+    wsfast.sync.supervise("ws://a/", max_silense=30)  # wrong
+    wsfast.sync.supervise("ws://a/", window=5)  # wrong
+    wsfast.sync.supervise("ws://a/", listener_factory=Takes)  # wrong
 """
 
 
@@ -190,17 +218,20 @@ def test_what_type_checkers_accept(check, tmp_path):
 @pytest.mark.parametrize(
     ("function", "others", "options"),
     [
-        (wsfast.ws_connect, arguments.ListenersOthers, None),
+        (wsfast.ws_connect, arguments.ListenersOthers, arguments.ListenersOptions),
         (awaitable.connect, arguments.AwaitablesOthers, arguments.AwaitablesOptions),
         (blocking.reconnect, arguments.BlockingOthers, arguments.BlockingOptions),
     ],
 )
 def test_type_checkers_know_all_options(function, others, options):
-    shown = inspect.signature(function).parameters
-    own = inspect.signature(inspect.unwrap(function.__init__ if isinstance(function, type) else function))
-    assert others.__optional_keys__ == shown.keys() - own.parameters.keys()
-    if options is not None:
-        assert options.__optional_keys__ == shown.keys() - {"uri"}
+    names = names_of(function)
+    assert others.__optional_keys__ == names - inspect.signature(function).parameters.keys()
+    assert options.__optional_keys__ == names - {"uri", "url", "ws_listener_factory"}
+
+
+def test_type_checkers_know_all_options_of_the_supervisor():
+    shown = inspect.signature(wsfast.supervise).parameters.keys()
+    assert OwnOptions.__optional_keys__ == shown - {"url", "listener_factory", "options"}
 
 
 def stubbed(cls):

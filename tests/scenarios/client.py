@@ -18,6 +18,7 @@ from scenarios.program import Action, Program
 from wsfast import (
     TLS,
     ConnectionClosed,
+    Tuning,
     WSFrame,
     WSListener,
     WSMsgType,
@@ -427,7 +428,7 @@ async def play(program: Program, loop: Loop) -> list[str]:
                 socket_factory=lambda uri: ours,
                 close_timeout=CLOSE_TIMEOUT,
                 logger_name=logger,
-                write_policy="gather" if program.gather else "immediate",
+                tuning=Tuning(write_policy="gather" if program.gather else "immediate"),
                 use_aiofastnet=None if program.use_aiofastnet else False,
                 compression="deflate" if program.compressed else None,
             )

@@ -1,9 +1,10 @@
 """Random scenarios of several connections that read inside each other's reads, and of loops that change threads.
 
-The connections have different transports: wsfast's own, plain and by rustls, aiofastnet's with OpenSSL, asyncio's. The
-servers send records that describe themselves. Each callback, each log record of a loop in debug mode, and each
-finalizer may have a server send more and may poll any connection of the thread. Each listener checks each byte when it
-is delivered, and again what it kept.
+The connections are of listeners and awaitable ones. Their transports are wsfast's own, plain and by rustls,
+aiofastnet's with OpenSSL, those of asyncio and of uvloop. Both sides send records that describe themselves. Each
+callback, each task that has received, each log record of a loop in debug mode, and each finalizer may have a server
+send more, may send, and may poll any connection of the thread. Each connection checks each byte when it is delivered,
+and again what it kept; each server checks what it got.
 
 In every third scenario another loop runs in another thread. Either its connections were opened there, and everything
 arrives; or they were opened in this thread, and the first read in the other one ends them. Meanwhile this thread sleeps
@@ -19,16 +20,20 @@ import asyncio
 import gc
 import logging
 import random
+import re
 import socket
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import uvloop
 from support import certificates, frames
 
 from scenarios.peer import Peer, record, records
-from wsfast import ConnectionClosed, WSFrame, WSListener, WSTransport, ws_connect
+from wsfast import ConnectionClosed, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast.asyncio.client import ClientConnection, connect
 
 DEPTH = 4  # of reads inside reads
 BUDGET = 120  # the most polls of a scenario
@@ -38,15 +43,16 @@ KINDS = ("plain", "rustls", "openssl", "openssl", "the loop's", "the loop's open
 MOVED = "the event loop has moved"
 
 
-class Connection(WSListener):
+class Connection:
     """One connection, its server, and what it has received."""
+
+    transport: WSTransport = None  # type: ignore[assignment]
 
     def __init__(self, scenario: Scenario, kind: str) -> None:
         self.scenario = scenario
         self.kind = kind
-        self.sent = self.got = 0
-        self.kept: list[tuple[WSFrame, bytes]] = []
-        self.transport: WSTransport = None  # type: ignore[assignment]
+        self.sent = self.got = self.said = 0
+        self.kept: list[tuple[Callable[[], bytes], bytes]] = []
         ours, theirs = socket.socketpair()
         for sock in (ours, theirs):
             sock.setblocking(False)
@@ -59,48 +65,135 @@ class Connection(WSListener):
         if self.secure:
             rustls = self.kind == "rustls"
             tls = certificates.client_settings() if rustls else certificates.client_context()
-        connecting = asyncio.ensure_future(
-            ws_connect(
-                lambda: self,
-                f"ws{'s' * self.secure}://localhost/",
-                ssl_context=tls,
-                socket_factory=lambda uri: self.ours,
-                use_aiofastnet=False if self.kind.startswith("the loop's") else None,
-                close_timeout=1,
-            )
-        )
+        connecting = asyncio.ensure_future(self.connect(f"ws{'s' * self.secure}://localhost/", tls))
         while not connecting.done():
-            self.peer.read(100_000)
+            self.hear()
             await asyncio.sleep(0)
-        self.transport, _ = await connecting
+        await connecting
+
+    async def connect(self, url: str, tls: Any) -> None:
+        raise NotImplementedError
 
     def serve(self, size: int, count: int) -> None:
-        for _ in range(count):
-            self.peer.write(frames.binary(record(self.sent, size)))
-            self.sent += 1
+        """Have the server send records; if none, those that the kernel did not take."""
+        with self.scenario.unarmed():
+            for _ in range(count):
+                self.peer.write(frames.binary(record(self.sent, size)))
+                self.sent += 1
+            self.peer.write(b"")
 
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+    def hear(self) -> None:
+        """Have the server read, and check."""
+        with self.scenario.unarmed():
+            self.peer.read(1 << 22)
+
+    def new_record(self) -> bytes:
+        """For the server, which need not get them in this order: a callback inside a send may send."""
+        with self.scenario.unarmed():
+            self.said += 1
+            return record(self.said - 1, self.scenario.rng.choice(SIZES))
+
+    def received(self, payload: bytes, again: Callable[[], bytes]) -> None:
+        """Check a message. `again` reads the same bytes once more, from the object that was delivered."""
         scenario = self.scenario
-        armed, scenario.armed = scenario.armed, False
-        payload = frame.get_payload_as_bytes()
         try:
             numbers: Any = records(payload)
         except (AssertionError, ValueError) as exc:
             numbers = exc
         if numbers != [self.got]:
-            scenario.faults.append(f"{self.kind}: message {self.got} is {numbers}")
+            scenario.faults.append(f"{self}: message {self.got} is {numbers}")
         self.got += 1
         if scenario.rng.random() < 0.5:
-            self.kept.append((frame, payload))
+            self.kept.append((again, payload))
         if len(self.kept) > 8:
             self.check_kept()
+
+    def check_kept(self) -> None:
+        if any(again() != payload for again, payload in self.kept):
+            self.scenario.faults.append(f"{self}: what was kept has changed")
+        self.kept.clear()
+
+    def check_server(self) -> None:
+        self.hear()
+        got = sorted(self.peer.numbers)
+        if len(set(got)) != len(got) or not set(got) <= set(range(self.said)):
+            self.scenario.faults.append(f"{self}: the server got {got}")
+
+    async def end(self) -> None:
+        self.transport.abort()
+        await self.transport.wait_disconnected()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}, {self.kind}"
+
+
+class Listening(Connection, WSListener):
+    async def connect(self, url: str, tls: Any) -> None:
+        self.transport, _ = await ws_connect(
+            lambda: self,
+            url,
+            ssl_context=tls,
+            socket_factory=lambda uri: self.ours,
+            use_aiofastnet=False if self.kind.startswith("the loop's") else None,
+            close_timeout=1,
+        )
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        scenario = self.scenario
+        armed, scenario.armed = (
+            scenario.armed,
+            False,
+        )  # at once, or a nested read would be checked before this one
+        self.received(frame.get_payload_as_bytes(), frame.get_payload_as_bytes)
         scenario.armed = armed
         scenario.meddle()
 
-    def check_kept(self) -> None:
-        if any(frame.get_payload_as_bytes() != payload for frame, payload in self.kept):
-            self.scenario.faults.append(f"{self.kind}: a kept frame has changed")
-        self.kept.clear()
+
+class Awaiting(Connection):
+    """An awaitable connection: a task receives, and perhaps another one sends."""
+
+    async def connect(self, url: str, tls: Any) -> None:
+        rng = self.scenario.rng
+        self.ws: ClientConnection = await connect(
+            url,
+            ssl=tls,
+            sock=self.ours,
+            close_timeout=1,
+            compression=None,
+            max_queue=rng.choice([2, 16, None]),
+        )
+        self.transport = self.ws.protocol
+        self.tasks = [asyncio.ensure_future(self.receive())]
+        if rng.random() < 0.5:
+            self.tasks.append(asyncio.ensure_future(self.send()))
+
+    async def receive(self) -> None:
+        rng = self.scenario.rng
+        with suppress(ConnectionClosed):
+            while True:
+                if rng.random() < 0.1:
+                    parts = [part async for part in self.ws.recv_streaming(decode=False)]
+                    payload: Any = b"".join(parts)
+                else:
+                    payload = await self.ws.recv(rng.choice([None, memoryview]))
+                with self.scenario.unarmed():
+                    self.received(bytes(payload), memoryview(payload).tobytes)
+                self.scenario.meddle()
+                if rng.random() < 0.1:
+                    await asyncio.sleep(0)
+
+    async def send(self) -> None:
+        with suppress(ConnectionClosed):
+            while not self.scenario.finishing:
+                await self.ws.send(self.new_record())
+                self.hear()
+                await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        await super().end()
+        for outcome in await asyncio.gather(*self.tasks, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
 
 
 class Garbage:
@@ -133,24 +226,39 @@ class Scenario:
         self.budget = BUDGET
         self.thread = threading.get_ident()
         self.debug = self.rng.random() < 0.6
-        self.connections = [Connection(self, self.rng.choice(KINDS)) for _ in range(self.rng.randint(2, 4))]
+        self.finishing = False
+        self.connections: list[Connection] = [
+            self.rng.choice([Listening, Awaiting])(self, self.rng.choice(KINDS))
+            for _ in range(self.rng.randint(2, 4))
+        ]
+
+    @contextmanager
+    def unarmed(self) -> Iterator[None]:
+        armed, self.armed = self.armed, False
+        try:
+            yield
+        finally:
+            self.armed = armed
 
     def meddle(self) -> None:
         """Amid whatever is going on, have a server send something, and poll a connection."""
         if self.depth >= DEPTH or self.budget <= 0 or threading.get_ident() != self.thread:
             return
         self.depth += 1
-        armed, self.armed = self.armed, False
         try:
-            for _ in range(self.rng.randrange(3)):
-                self.budget -= 1
-                one = self.rng.choice(self.connections)
-                if one.transport is None:
-                    return
-                one.serve(self.rng.choice(SIZES), self.rng.randrange(3))
-                self.poll(one)
+            with self.unarmed():
+                for _ in range(self.rng.randrange(3)):
+                    self.budget -= 1
+                    one = self.rng.choice(self.connections)
+                    if one.transport is None:
+                        return
+                    one.serve(self.rng.choice(SIZES), self.rng.randrange(3))
+                    if self.rng.random() < 0.2:
+                        with suppress(ConnectionClosed):
+                            one.transport.send(WSMsgType.BINARY, one.new_record())
+                        one.hear()
+                    self.poll(one)
         finally:
-            self.armed = armed
             self.depth -= 1
 
     def poll(self, one: Connection, timeout: float = 0) -> None:
@@ -163,7 +271,7 @@ class Scenario:
         except RuntimeError as exc:
             # Over transports of the loop's own; amid a read of that connection itself.
             if not str(exc).startswith("poll() "):
-                self.faults.append(f"{one.kind}: {exc!r}")
+                self.faults.append(f"{one}: {exc!r}")
         finally:
             self.armed = armed
 
@@ -190,22 +298,23 @@ class Scenario:
     async def finish(self) -> None:
         """Everything arrives, and the connections end."""
         self.budget = 0
+        self.finishing = True
         deadline = asyncio.get_running_loop().time() + 30
         for one in self.connections:
             while one.got < one.sent and not one.transport.is_disconnected:
-                one.peer.write(b"")
+                one.serve(0, 0)
                 await asyncio.sleep(0)
                 if asyncio.get_running_loop().time() > deadline:
                     break
             if one.got < one.sent:
                 info = one.transport.close_info
-                self.faults.append(f"{one.kind}: {one.got} of {one.sent} messages arrived; {info}")
+                self.faults.append(f"{one}: {one.got} of {one.sent} messages arrived; {info}")
             one.check_kept()
-            one.transport.abort()
+            one.check_server()
             try:
-                await one.transport.wait_disconnected()
+                await one.end()
             except Exception as exc:
-                self.faults.append(f"{one.kind}: ended with {exc!r}")
+                self.faults.append(f"{one}: ended with {exc!r}")
 
 
 class Elsewhere(Scenario):
@@ -217,7 +326,7 @@ class Elsewhere(Scenario):
     def __init__(self, seed: int, moved: bool) -> None:
         super().__init__(~seed & 0xFFFFFFFF)
         self.moved = moved
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_loop(self.rng)
         if moved:
             self.loop.run_until_complete(self.open())
         self.over = threading.Event()
@@ -230,11 +339,11 @@ class Elsewhere(Scenario):
 
     def run(self) -> None:
         self.thread = threading.get_ident()
-        # The one sentence, and no other.
+        # The one sentence, and no other; or uvloop's, of a get_buffer() that raises.
         self.loop.set_exception_handler(
             lambda loop, context: (
                 None
-                if MOVED in str(context.get("exception"))
+                if re.search(f"{MOVED}|get_buffer\\(\\)", str(context.get("exception")))
                 else self.faults.append(f"reached the loop: {context}")
             )
         )
@@ -248,7 +357,7 @@ class Elsewhere(Scenario):
             for one in self.connections:
                 if one.sent - one.got < 20 and not one.transport.is_disconnected:
                     one.serve(self.rng.choice(SIZES), 3)
-                one.peer.write(b"")
+                one.serve(0, 0)
             await asyncio.sleep(0)
         if not self.moved:
             await self.finish()
@@ -259,7 +368,7 @@ class Elsewhere(Scenario):
                 await asyncio.sleep(0)
             info = one.transport.close_info
             if one.got or MOVED not in str(info.cause):
-                self.faults.append(f"{one.kind}: moved, {one.got} messages, {info}")
+                self.faults.append(f"{one}: moved, {one.got} messages, {info}")
 
     def join(self) -> list[str]:
         self.over.set()
@@ -267,10 +376,14 @@ class Elsewhere(Scenario):
         return self.faults
 
 
+def new_loop(rng: random.Random) -> asyncio.AbstractEventLoop:
+    return uvloop.new_event_loop() if rng.random() < 0.4 else asyncio.new_event_loop()
+
+
 def run(seed: int) -> list[str]:
     """Play a scenario, and return the faults."""
     scenario = Scenario(seed)
-    loop = asyncio.new_event_loop()
+    loop = new_loop(scenario.rng)
     handler = Handler(scenario)
     loggers = [logging.getLogger(name) for name in ("aiofastnet", "asyncio")]
     before = [(logger.level, logger.propagate) for logger in loggers]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from wsfast import InvalidStatus
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast.supervisor import RTT, Heartbeat, Rollover, Window, full_jitter
+from wsfast.supervisor._inspector import Keys
 from wsfast.supervisor.backoff import Backoff
-from wsfast.supervisor.line import Keys
 from wsfast.supervisor.subscriptions import Subscription
 from wsfast.supervisor.targets import Decision, Targets
 from wsfast.supervisor.window import Sent
@@ -184,7 +184,7 @@ def test_keys_are_remembered_for_long_enough_and_not_without_end(keys, remember)
         last = [*(one for one in last if one != key), key][-remember:]
         assert all(one in remembered for one in last)
         assert remembered.last == key
-        assert len(remembered._keys) + len(remembered._before) <= 2 * remember
+        assert len(remembered) <= 2 * remember
 
 
 # ---- options, targets, histograms

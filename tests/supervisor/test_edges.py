@@ -15,7 +15,7 @@ from support.frames import CLOSE, TEXT, text
 from support.servers import serve
 from support.sessions import close, idle, say, sessions, supervise
 
-from wsfast import WSListener
+from wsfast import Tuning, WSListener
 from wsfast.supervisor import Heartbeat, Rollover, State
 
 
@@ -164,7 +164,7 @@ async def test_a_subscription_that_was_replaced_is_not_the_new_one():
 
 # ---- a queue that is full
 
-narrow = {"max_queue": 4, "max_read_size": 4096}
+narrow = {"max_queue": 4, "tuning": Tuning(max_read_size=4096)}
 
 
 def behind(number, *after):
@@ -230,7 +230,11 @@ async def test_a_reply_that_waits_in_the_socket_is_no_missed_heartbeat():
         return message == "pong"
 
     replied = asyncio.Event()
-    options = {"heartbeat": Heartbeat(0.05, "ping", is_reply), "max_queue": None, "max_read_size": 4096}
+    options = {
+        "heartbeat": Heartbeat(0.05, "ping", is_reply),
+        "max_queue": None,
+        "tuning": Tuning(max_read_size=4096),
+    }
     async with sessions(script) as server, supervise(server.url, **options) as feed:
         await feed.recv()
         time.sleep(0.2)  # noqa: ASYNC251
@@ -252,7 +256,7 @@ async def test_a_topic_that_waits_in_the_socket_is_not_silent():
         return message[0]
 
     heard = asyncio.Event()
-    options = {"topic": topic, "max_queue": None, "max_read_size": 4096}
+    options = {"topic": topic, "max_queue": None, "tuning": Tuning(max_read_size=4096)}
     async with sessions(script) as server, supervise(server.url, **options) as feed:
         feed.subscribe("a", key="a", max_silence=0.1)
         assert await feed.recv() == "a"

@@ -224,3 +224,153 @@ async def test_a_message_of_more_fragments_than_a_queue_takes():
         play.lines.end(1)
         await play.until("1000000000")
         assert play.feed.gaps == 0
+
+
+class Odd(str):
+    """A key that can be hashed, and not compared."""
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        raise ZeroDivisionError
+
+
+async def test_a_key_that_cannot_be_compared_is_none():
+    async with Played(
+        "awaitable", key=lambda message: Odd() if "odd" in message else number(message)
+    ) as play:
+        play.lines.say(1, "odd 0", "1")
+        await play.until("1")
+        await play.roll()
+        play.lines.say(2, "odd 1", "odd 2", "2")
+        play.lines.say(1, "odd 1", "odd 2", "2", "3")
+        await closing(play, 1)
+        await play.until("3")
+        play.lines.end(1)
+        play.lines.say(2, "odd 3", "3", "4")
+        await play.until("4")
+        odd = ["odd 1", "odd 2"]
+        assert [message for message, _ in play.data] == ["odd 0", "1", *odd, "2", "3", *odd, "odd 3", "4"]
+        assert play.feed.stats.callback_errors > 0
+        assert play.feed.stats.gaps == 0
+
+
+async def test_keys_are_forgotten_where_nothing_proved_an_overlap():
+    async with Played("awaitable", key=number, rollover=Rollover(timeout=0.01)) as play:
+        await play.roll()
+        play.lines.say(1, "1", "2", "3")
+        await play.until("3")
+        await closing(play, 1)
+        play.lines.end(1)
+        await until(lambda: play.feed._life.feed.merger is None)
+        play.lines.say(2, "1", "2", "3")
+        await until(lambda: len(play.data) == 6)
+        assert play.data[3:] == [("1", 1), ("2", 1), ("3", 1)]
+
+
+async def test_a_program_that_receives_nothing_does_not_keep_the_old_connection():
+    async with Played("awaitable", rollover=Rollover(timeout=1000)) as play:
+        await play.until("ack")
+        await stop_receiving(play)
+        play.lines.say(1, "a", "b")
+        await play.roll()
+        merging = play.feed._life.feed.merger
+        await until(lambda: play.feed.stats.backlog == 3)
+        await play.feed.recv()
+        merging._expire()
+        assert merging.phase is merger.Phase.HOLDING
+        merging._expire()
+        await closing(play, 1)
+        play.lines.end(1)
+        assert [(await play.feed.recv(), play.feed.gaps) for _ in range(2)] == [("b", 0), ("ack", 1)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_the_program_drops_is_the_connection_that_it_hears(fails):
+    """It hears the old one until that has ended."""
+    async with Played("awaitable", key=number) as play:
+        await play.roll()
+        play.feed.drop("wrong checksum")
+        if fails:
+            play.lines.peers[1].reset()
+        else:
+            play.lines.say(2, "1")
+            play.lines.say(1, "1")
+            await closing(play, 1)
+            play.lines.end(1)
+        await until(lambda: play.feed._life.feed.merger is None)
+        if fails:
+            await play.lines.until(lambda lines: (3, "sub") in lines.sent)
+            assert play.feed.stats.failures["ConnectionAbortedError"] == 1
+        else:
+            play.lines.say(2, "2")
+            await play.until("2")
+            assert play.feed.stats.connects == 2
+
+
+async def too_much(play):
+    """The new connection brings more than may be held before its subscription is in. Returns the rollover."""
+    rolling = asyncio.ensure_future(play.feed.roll_over())
+    await play.lines.until(lambda lines: (2, "sub") in lines.sent)
+    play.lines.say(2, *(f"{n}" for n in range(10, 40)))
+    await until(lambda: play.feed._life.feed.merger._lacks_held)
+    return rolling
+
+
+@pytest.mark.parametrize("key", [None, number])
+@pytest.mark.parametrize("face", ["awaitable", "listener"])
+async def test_too_much_before_the_subscriptions_are_in(monkeypatch, face, key):
+    """The old connection must bring all of it, and does."""
+    monkeypatch.setattr(merger, "_MOST_HELD", 4096)
+    async with Played(face, key=key) as play:
+        rolling = await too_much(play)
+        play.lines.say(2, "ack", "41", "42", "43", "44")
+        assert await rolling
+        play.lines.say(1, *(f"{n}" for n in range(1, 44)))
+        await closing(play, 1)
+        await play.until("43")
+        play.lines.end(1)
+        await play.until("44")
+        assert [message for message, _ in play.data][:43] == [str(n) for n in range(1, 44)]
+        assert play.feed.stats.gaps == 0
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_too_much_before_the_subscriptions_are_in_and_no_proof(monkeypatch, ends):
+    """What was dropped may have begun with a snapshot, so the new connection is of no use."""
+    monkeypatch.setattr(merger, "_MOST_HELD", 4096)
+    async with Played("awaitable", key=number, rollover=Rollover(timeout=0.1 if not ends else 1000)) as play:
+        rolling = await too_much(play)
+        play.lines.say(2, "ack")
+        assert await rolling
+        if ends:
+            play.lines.peers[0].reset()
+            await play.lines.until(lambda lines: (3, "sub") in lines.sent)
+            play.lines.say(3, "50")
+        else:
+            await until(lambda: play.feed.stats.rollovers_failed == 1)
+            play.lines.say(1, "50")
+        await play.until("50")
+        assert [message for message, _ in play.data] == ["50"]
+        assert bool(play.feed.gaps) == ends
+        assert play.feed.stats.failures["QueueOverflow"] == 1
+
+
+async def test_a_subscription_that_is_made_when_the_new_connection_is_not_read(monkeypatch):
+    monkeypatch.setattr(merger, "_MOST_HELD", 4096)
+    async with Played("awaitable", key=number) as play:
+        await play.roll()
+        play.lines.say(2, *(f"{n}" for n in range(10, 40)))
+        await until(lambda: play.feed._life.line._is_paused)
+        play.feed.subscribe("more", ack=lambda message: message == "more is in")
+        await play.lines.until(lambda lines: {(1, "more"), (2, "more")} <= set(lines.sent))
+        play.lines.say(2, "more is in", "40")
+        play.lines.say(1, *(f"{n}" for n in range(10, 40)), "more is in", "40")
+        await closing(play, 1)
+        await play.until("40")
+        play.lines.end(1)
+        play.lines.say(2, "41")
+        await play.until("41")
+        assert [message for message, _ in play.data if message.isdigit()] == [str(n) for n in range(10, 42)]
+        assert play.feed.stats.gaps == 0

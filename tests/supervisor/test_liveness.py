@@ -151,7 +151,7 @@ async def test_topics_are_bounded_by_the_subscriptions():
     async with sessions(script) as server, supervise(server.url, topic=topic) as feed:
         feed.subscribe("sub", key="7", max_silence=60)
         assert [await feed.recv() for _ in range(100)] == list(map(str, range(100)))
-        assert feed._life.line.liveness._heard <= {"7"}
+        assert feed._life.line.liveness.heard <= {"7"}
         assert feed.stats.callback_errors == 2
 
 

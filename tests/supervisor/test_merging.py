@@ -11,7 +11,7 @@ from support import frames
 from support.frames import CLOSE, TEXT, text
 from support.sessions import idle, say, sessions, supervise
 
-from wsfast import ConnectionClosedError, WSListener
+from wsfast import ConnectionClosedError, Tuning, WSListener
 from wsfast.supervisor import Decision, Heartbeat, Rollover, State, lifecycle
 
 
@@ -233,7 +233,9 @@ async def test_fragments_are_held_in_their_order():
 @pytest.mark.parametrize("decode", [None, True, False, memoryview])
 async def test_what_was_held_is_received_as_the_program_wants_it(decode):
     async with sessions(say("x"), say("a", "b")) as server:
-        async with supervise(server.url, rollover=Rollover(timeout=0.01), timestamps="user") as feed:
+        async with supervise(
+            server.url, rollover=Rollover(timeout=0.01), tuning=Tuning(timestamps="user")
+        ) as feed:
             assert await feed.recv(decode) == (b"x" if decode in (False, memoryview) else "x")
             assert await feed.roll_over()
             got = [await feed.recv(decode) for _ in range(2)]

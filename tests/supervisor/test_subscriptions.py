@@ -10,7 +10,7 @@ from support import frames
 from support.frames import CLOSE, PING, PONG, TEXT, frame, text
 from support.sessions import answer, close, idle, sessions, supervise
 
-from wsfast import ConnectionClosed, ConnectionClosedOK, WSListener
+from wsfast import ConnectionClosed, ConnectionClosedOK, Tuning, WSListener
 from wsfast.supervisor import Window
 from wsfast.supervisor.errors import SubscriptionTimeout
 
@@ -141,7 +141,7 @@ async def test_nothing_is_shown_once_all_is_acknowledged():
         await feed.ready()
         await feed.send("b")
         assert [await feed.recv() for _ in range(4)] == ["ack a", "data a 1", "ack b", "data b 1"]
-        assert not feed._life.line._shown_to
+        assert not feed._life.line._shown_for
     assert shown == ["ack a"]
 
 
@@ -264,7 +264,7 @@ async def test_the_window_holds_and_the_program_goes_first(write_policy):
     recorder = Recorder()
     window = Window(3, 0.3, reserve=0)
     async with sessions(recorder) as server:
-        async with supervise(server.url, window=window, write_policy=write_policy) as feed:
+        async with supervise(server.url, window=window, tuning=Tuning(write_policy=write_policy)) as feed:
             for number in range(8):
                 feed.subscribe(str(number))
             await feed.send("urgent")

@@ -18,7 +18,7 @@ import wsfast.asyncio.client
 import wsfast.sync.client
 from support import HUNG
 from wsfast import TLS, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
-from wsfast._native import lib
+from wsfast._rust._native import lib
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import ConnectionClosed
 from wsfast.tls import TLSInfo

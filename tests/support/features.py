@@ -10,12 +10,11 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-import aiofastnet.transport
-
 import wsfast
 import wsfast.asyncio.client
 import wsfast.sync.client
 from support import behaviours
+from wsfast._common.option_names import names_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
@@ -65,7 +64,6 @@ OPTIONS = {
     "max_redirects": "picows' name; for the others see {doc}`howto/proxies`",
     "read_buffer_init_size": "accepted for picows' sake",
     "use_aiofastnet": "of the listener, for tests of an event loop",
-    "write_policy": "a blocking `send` returns when the kernel has it: see `cork()`",
     "process_exception": RECONNECTING,
     "reconnect_delays": RECONNECTING,
     "max_queue": QUEUE,
@@ -116,18 +114,21 @@ MEMBERS = {
 INTERNAL = {
     "connection_made",
     "connection_lost",
+    "data_received",
     "eof_received",
+    "get_buffer",
+    "buffer_updated",
+    "is_buffered_protocol",
     "pause_writing",
     "resume_writing",
     "listener",
 }
 INTERNAL |= {"max_size", "max_queue"}
-ASYNCIO = set(dir(aiofastnet.transport.Protocol))
 
 
 def options() -> list[set[str]]:
-    faces = (wsfast.ws_connect, wsfast.asyncio.client.connect, wsfast.sync.client.connect)
-    return [set(inspect.signature(face).parameters) for face in faces]
+    blocking = {"legacy", *names_of(wsfast.sync.client.reconnect)}
+    return [set(names_of(wsfast.ws_connect)), set(names_of(wsfast.asyncio.client.connect)), blocking]
 
 
 def members() -> list[set[str]]:
@@ -136,7 +137,7 @@ def members() -> list[set[str]]:
 
 
 def _names(kind: type[Any]) -> set[str]:
-    found = set(dir(kind)) - ASYNCIO
+    found = set(dir(kind))
     for base in kind.__mro__:
         found |= set(inspect.get_annotations(base))
     return {name for name in found if not name.startswith("_")}
@@ -179,7 +180,9 @@ HEAD = """# Features of each face
 `tests/support/features.py` writes this page from signatures and classes. A test fails when one face gains an option, an
 attribute or a method that another lacks, unless the reason is given here.
 
-Two names in one cell are names of the same thing. A call with both raises `TypeError`.
+Two names in one cell are names of the same thing. A call with both raises `TypeError`. The fields of `tuning` and
+`network` are the same for all clients ({doc}`reference`). Only `write_policy="gather"` is not for the blocking one: its
+`send` returns when the kernel has the message.
 """
 
 OPENING = """
@@ -197,7 +200,7 @@ TAIL = """
 
 `dir()` shows more of a `WSTransport`. asyncio and aiofastnet call these methods, and programs do not:
 `connection_made`, `connection_lost`, `data_received`, `eof_received`, `get_buffer`, `buffer_updated`, `pause_writing`,
-`resume_writing`, `is_buffered_protocol`, `get_local_write_buffer_size`. A `WSTransport` is the protocol of its
+`resume_writing`, `is_buffered_protocol`. A `WSTransport` is the protocol of its
 connection: see {doc}`architecture`.
 """
 

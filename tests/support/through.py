@@ -22,9 +22,9 @@ import uvloop
 
 from support import proxies
 from support.tls_stream import SocketStream, TLSStream
-from wsfast._opening import proxied
-from wsfast._opening.proxy import Proxy, parse_proxy
-from wsfast._opening.tunnel import TunnelHandshake
+from wsfast._opening.proxy import negotiation
+from wsfast._opening.proxy.settings import Proxy, parse_proxy
+from wsfast._opening.proxy.tunnel import TunnelHandshake
 
 PING = b"ping"
 
@@ -55,7 +55,7 @@ def blocking(served: proxies.Served, host: str, port: int, timeout: float = 10) 
     with closing(socket.create_connection((proxies.HOST, served.port))) as sock:
         handshake = _handshake(proxy, host, port)
         try:
-            proxied.connect_blocking(sock, proxy, host, port, handshake, deadline(timeout))
+            negotiation.connect_blocking(sock, proxy, host, port, handshake, deadline(timeout))
         except BaseException:
             assert sock.fileno() == -1
             raise
@@ -76,7 +76,7 @@ async def _await(served: proxies.Served, host: str, port: int, timeout: float = 
         sock.setblocking(False)
         handshake = _handshake(proxy, host, port)
         try:
-            await asyncio.wait_for(proxied.connect(sock, proxy, host, port, handshake), timeout)
+            await asyncio.wait_for(negotiation.connect(sock, proxy, host, port, handshake), timeout)
         except BaseException as exc:
             assert sock.fileno() == -1
             if (
@@ -131,7 +131,7 @@ def blocking_tls(
     proxy = parse_proxy(served.url)
     with closing(socket.create_connection((proxies.HOST, served.port))) as sock:
         stream: Any = TLSStream(SocketStream(sock, deadline(timeout)), proxy_context, proxy.host)
-        got = proxied.shake_hands(stream.send, stream.recv, TunnelHandshake(proxy, host, port))
+        got = negotiation.shake_hands(stream.send, stream.recv, TunnelHandshake(proxy, host, port))
         if context is not None:
             assert not got
             stream = TLSStream(stream, context, host)
@@ -184,7 +184,7 @@ async def _await_tls(
     sock.setblocking(False)
     handshake = TunnelHandshake(proxy, host, port)
     receiver = Receiver()
-    connecting = proxied.connect_tls(
+    connecting = negotiation.connect_tls(
         functools.partial(aiofastnet.create_connection, loop) if fast else loop.create_connection,
         functools.partial(aiofastnet.start_tls, loop) if fast else loop.start_tls,
         sock,

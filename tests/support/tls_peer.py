@@ -16,8 +16,8 @@ from support import certificates, frames
 from support.frames import Parser
 from support.servers import Peer
 from support.upgrade import acceptance
-from wsfast._native import ffi
-from wsfast._opening.rustls import connection_of
+from wsfast._opening.tls.rustls import connection_of
+from wsfast._rust._native import ffi
 
 _KEY_UPDATE_REQUESTED = 1
 _SET_MAX_SEND_FRAGMENT = 52

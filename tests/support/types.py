@@ -32,8 +32,9 @@ import wsfast.asyncio.client
 import wsfast.sync.client
 from support import certificates, frames
 from support.servers import Peer, serve
+from wsfast import Tuning
 from wsfast._engine.sockets.tls import TLSSession
-from wsfast._opening import rustls
+from wsfast._opening.tls import rustls
 
 HEAP_TYPE = 1 << 9
 # The offset of tp_clear in a PyTypeObject, in pointers (CPython's Include/cpython/object.h): the same from 3.10 to
@@ -171,7 +172,7 @@ async def live_graph() -> list[Any]:
     async with serve(say_much) as server:
         kept: list[Any] = []
         for make in (Keeping, KeepingMessages):
-            transport, listener = await wsfast.ws_connect(make, server.url, busy_poll=1e-6)
+            transport, listener = await wsfast.ws_connect(make, server.url, tuning=Tuning(busy_poll=1e-6))
             kept += [transport, listener, transport.cork()]
         for step in range(6):
             ws = await wsfast.asyncio.client.connect(server.url, compression=None, max_queue=1)

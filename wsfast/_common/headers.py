@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "basic_auth",
     "check_value",
     "checked_headers",
+    "kept",
     "resolve_headers",
 ]
 
@@ -32,6 +33,11 @@ VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 # Characters that a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+
+def kept(items: Any) -> Any:
+    """Iterators are used up by the first request, so what they give is kept."""
+    return list(items) if items is not None and isinstance(items, Iterator) else items
 
 
 def resolve_headers(headers: AwaitedHeadersLike | None) -> Any:

@@ -1,8 +1,8 @@
-"""Keyword arguments that a function takes by more than one name, or passes on: told by its signature, checked once.
+"""The options of an entry point by all their names: those in its signature, and those that it takes besides.
 
-picows and websockets have different names for the same option. Each face keeps those of the library that it follows and
-takes the others as well. Which of two names a call has used is known only before Python binds its arguments, so a
-decorator looks at them.
+picows and websockets have different names for the same option. The signature of a client has those of the library that
+it follows; it takes the others as well. Which of two names a call has used is known only before Python binds its
+arguments, so a decorator looks at them, and refuses what is no option.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["NOT_GIVEN", "Fixed", "NotGiven", "keywords"]
+__all__ = ["NOT_GIVEN", "Fixed", "NotGiven", "names_of", "takes_options", "unexpected"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,35 +31,48 @@ class NotGiven(Enum):
 NOT_GIVEN: Final = NotGiven.NOT_GIVEN
 
 
-def keywords(
-    aliases: Mapping[str, str],
+def takes_options(
+    called: str,
+    second_names: Mapping[str, str],
     *,
-    passed_on: Iterable[str] = (),
+    besides: Iterable[str] = (),
     alternatives: tuple[Iterable[str], Iterable[str]] = ((), ()),
+    objects: Iterable[type] = (),
 ) -> Callable[[Function], Function]:
-    """Decorate a function that has ``**kwargs``: take options by other names, too, and show all in its signature.
+    """Decorate a function that has ``**kwargs``: it takes options by their second names, too, and refuses all others.
 
-    :param aliases: the other name of an option, and its own; a call that has both raises TypeError
-    :param passed_on: what the function looks for in its ``kwargs``
+    :param called: the name of the function in errors
+    :param second_names: the second name of an option, and its own; a call that has both raises TypeError
+    :param besides: the function looks for these in its ``kwargs``
     :param alternatives: two groups of options of which a call may have only one
+    :param objects: classes of options. Their fields were never options of their own, and an error says where they are
     """
-    one, other = (tuple(group) for group in alternatives)
-    seldom = frozenset([*aliases, *one, *other])
-
-    def translate(options: dict[str, Any]) -> dict[str, Any]:
-        if seldom.isdisjoint(options):
-            return options
-        for alias in [name for name in options if name in aliases]:
-            name = aliases[alias]
-            if name in options:
-                raise TypeError(f"{alias} is another name of {name}: give one of them")
-            options[name] = options.pop(alias)
-        given = [[name for name in group if name in options] for group in (one, other)]
-        if all(given):
-            raise TypeError(f"{given[0][0]} cannot be combined with {given[1][0]}: give one of them")
-        return options
+    one, other = (frozenset(group) for group in alternatives)
+    grouped = one | other
 
     def decorate(function: Function) -> Function:
+        code = function.__code__
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        all_names = frozenset([*own, *besides, *second_names]) - {"self"}
+        plain = all_names - grouped - second_names.keys()
+
+        def translate(options: dict[str, Any]) -> dict[str, Any]:
+            if options.keys() <= plain:
+                return options
+            for name in [name for name in options if name not in plain]:
+                if name not in all_names:
+                    raise unexpected(called, name, all_names, objects)
+                first = second_names.get(name)
+                if first is None:
+                    continue
+                if first in options:
+                    raise TypeError(f"{name} is another name of {first}: give one of them")
+                options[first] = options.pop(name)
+            given = [[name for name in options if name in group] for group in (one, other)]
+            if all(given):
+                raise TypeError(f"{given[0][0]} cannot be combined with {given[1][0]}: give one of them")
+            return options
+
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
             return function(*args, **translate(options))
@@ -69,27 +82,35 @@ def keywords(
             return await function(*args, **translate(options))
 
         wrapper: Any = call_async if inspect.iscoroutinefunction(function) else call
-        wrapper.__signature__ = _signature(inspect.signature(function), passed_on, aliases)
+        wrapper.option_names = all_names
         return wrapper  # type: ignore[no-any-return]
 
     return decorate
 
 
-def _signature(
-    signature: inspect.Signature, passed_on: Iterable[str], aliases: Mapping[str, str]
-) -> inspect.Signature:
-    """With a parameter for each keyword instead of ``**kwargs``."""
-    shown = {
-        name: parameter for name, parameter in signature.parameters.items() if parameter.kind is not _KWARGS
-    }
-    for name in passed_on:
-        shown[name] = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=NOT_GIVEN)
-    for alias, name in aliases.items():
-        shown[alias] = shown[name].replace(name=alias)
-    return signature.replace(parameters=list(shown.values()))
+def names_of(function: Any) -> frozenset[str]:
+    """All names of the options of an entry point."""
+    if isinstance(function, type):
+        function = vars(function)["__init__"]
+    names: frozenset[str] = function.option_names
+    return frozenset(name for name in names if not name.startswith("_"))
 
 
-_KWARGS = inspect.Parameter.VAR_KEYWORD
+def unexpected(called: str, name: str, names: Iterable[str], objects: Iterable[type] = ()) -> TypeError:
+    """The error for what is no option, with a hint: where it belongs, or which option it resembles.
+
+    :param names: all options
+    """
+    for kind in objects:
+        if name in kind.__dataclass_fields__:  # type: ignore[attr-defined]
+            where = kind.__name__
+            return TypeError(f"{name} is a field of {where}: {where.lower()}={where}({name}=...)")
+    import difflib  # takes a millisecond
+
+    public = sorted(n for n in names if not n.startswith("_"))
+    nearest = difflib.get_close_matches(name, public, 1) or [n for n in public if n.startswith(name)]
+    hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
+    return TypeError(f"{called}() got an unexpected keyword argument {name!r}{hint}")
 
 
 class Fixed:

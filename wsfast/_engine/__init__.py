@@ -1,21 +1,6 @@
-"""The engine: the code that runs once per frame, compiled. transport.pyx is its head, and says who owns what.
-
-The engine calls aiofastnet through C structures. Their layout may change from one minor version to the next, so the
-installed aiofastnet must be of the version that the engine was compiled for.
-"""
+"""The engine: the code that runs once per frame, compiled. transport.pyx is its head, and says who owns what."""
 
 from pathlib import Path
-
-import aiofastnet
-
-# The minor version in pyproject.toml; a test compares the two.
-AIOFASTNET = "1.2"
-
-if aiofastnet.__version__.split(".")[:2] != AIOFASTNET.split("."):
-    raise ImportError(
-        f"wsfast was compiled for aiofastnet {AIOFASTNET}.x, and aiofastnet {aiofastnet.__version__} is installed: "
-        f"pip install 'aiofastnet=={AIOFASTNET}.*'"
-    )
 
 try:
     from wsfast._engine.transport import WSListener as WSListener

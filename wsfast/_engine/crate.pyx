@@ -1,11 +1,11 @@
 """Functions of the Rust crate by their addresses: a call costs less than through cffi.
 
-The crate is linked into _native, by cffi, and exists once. A caller knows the types from wsfast_tungstenite.h.
+The crate is linked into _native, by cffi, and exists once. A caller knows the types from wsfast_rust.h.
 """
 
 from libc.stdint cimport uintptr_t
 
-import wsfast._native as _native
+import wsfast._rust._native as _native
 
 
 cdef void *address_of(name) except NULL:

@@ -1,4 +1,4 @@
-"""The head of the engine. Programs say ``from wsfast cimport WSListener, WSTransport``; what else may be used is here.
+"""The head of the engine. Programs say ``from wsfast cimport WSListener, WSTransport``; the rest is here.
 
 Subclass WSListener and override its cpdef methods: they are then called without Python in between, and so is
 WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own, but for these, which the
@@ -42,6 +42,8 @@ cdef class WSListener:
 
     # For C only, and only if the transport's _notifies_read_done is set.
     cdef int _read_done(self, WSTransport transport) except -1
+    # For C only.
+    cdef int _frames_end(self) except -1
 
 
 cdef class WSTransport(PollingReader):
@@ -107,5 +109,6 @@ cdef class WSTransport(PollingReader):
     cdef int _close_frame_received(self, WSFrame frame) except -1
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
     cdef int _start_close_timer(self) except -1
+    cdef int _give_up_pings(self) except -1
     cdef int _drain(self) except -1
     cdef int _drop(self) except -1

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, final
 
-from aiofastnet.transport import Protocol
 from typing_extensions import Buffer, disjoint_base
 
 from wsfast._common.closing import WSCloseHandshake, WSDisconnectInfo
@@ -37,7 +36,7 @@ class WSListener:
     def resume_writing(self) -> None: ...
 
 @final
-class WSTransport(Protocol):
+class WSTransport(asyncio.BufferedProtocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

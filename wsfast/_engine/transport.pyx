@@ -1,15 +1,14 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
-WSTransport is both the protocol that aiofastnet's transport reads into and the object that a listener sends with, so
+WSTransport is both the protocol that the transport beneath reads into and the object that a listener sends with, so
 that a frame passes no layer in between. Cython has no mixins, so one object at run time is a chain of classes,
 each with a file of its own:
 
-    aiofastnet's Protocol
-      Link                   link.pyx     the state, the loop, the thread, the transport beneath
-        FrameWriter          writer.pyx   how frames leave
-          FrameReader        reader.pyx   how they arrive
-            PollingReader    polling.pyx  reading without sleeping
-              WSTransport    here         delivers frames; opens and ends a connection (link.pxd: State)
+    Link                   link.pyx     the state, the loop, the thread, the transport beneath
+      FrameWriter          writer.pyx   how frames leave
+        FrameReader        reader.pyx   how they arrive
+          PollingReader    polling.pyx  reading without sleeping
+            WSTransport    here         delivers frames; opens and ends a connection (link.pxd: State)
 
 Who refers to what while the connection is open, and lets go of it when it is gone:
 
@@ -24,11 +23,11 @@ From CLOSING on a timer runs: after close_timeout the connection is aborted, wha
 import asyncio
 
 cimport cython
-from aiofastnet.transport cimport Transport
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
+from wsfast._engine.base cimport BaseTransport
 from wsfast._engine.core cimport (
     wsf_close, wsf_close_code_valid, wsf_message_forget, wsf_message_limit, wsf_read_close, wsf_status)
 from wsfast._engine.frames.streams cimport Deflater, Inflater
@@ -38,8 +37,8 @@ from wsfast._engine.frames.link cimport State
 from wsfast._engine.subclasses cimport enter_method, python_override, reduce_listener
 from wsfast._engine.sockets.polling cimport PollingReader
 from wsfast._engine.python cimport PyThread_get_thread_ident
-from wsfast._engine.sockets.socket cimport SocketTransport, acknowledge_at_once
 from wsfast._engine.frames.violation cimport violation, violation_reason
+from wsfast._engine.sockets.socket cimport acknowledge_at_once
 
 from wsfast._common import closing
 from wsfast.exceptions import Close, WSProtocolError
@@ -110,6 +109,9 @@ cdef class WSListener:
     cdef int _read_done(self, WSTransport transport) except -1:
         """The frames of one read are all dispatched."""
 
+    cdef int _frames_end(self) except -1:
+        """No data and no PONG will be delivered any more. May be called several times."""
+
     def __reduce__(self):
         return reduce_listener(self, WSListener)
 
@@ -159,10 +161,10 @@ cdef class WSTransport(PollingReader):
         self._disconnect_on_exception = disconnect_on_exception
         self._close_timeout = close_timeout
         tuning = tuning or Tuning()
-        self._gather = tuning.gather
+        self._gather = tuning.write_policy == "gather"
         self._busy_poll = tuning.busy_poll
         self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
-        (<object>self)._read_at_most(tuning.max_read_size)
+        (<object>self)._read_at_most(tuning.read_limit)
         self._notifies_read_done = self._quickack = tuning.quickack
         self._ping_histogram = tuning.ping_histogram
         self._state = State.CONNECTING
@@ -284,7 +286,7 @@ cdef class WSTransport(PollingReader):
     cdef int _require_receiving(self) except -1:
         if self._state > State.CLOSING or self._close_received is not None:
             self._raise_closed()
-        if self._fast is not None and (self._fast._closing or self._fast._finalizing_close):
+        if not self._is_carried():
             self._raise_closed()  # the transport beneath has failed, and will say so in a moment
         return 0
 
@@ -304,11 +306,10 @@ cdef class WSTransport(PollingReader):
         if self._opening is None:
             raise RuntimeError("the transport was not initialised, or has been connected")
         self.underlying_transport = transport
-        if isinstance(transport, Transport):
+        if isinstance(transport, BaseTransport):
             self._fast = transport
-            if not isinstance(transport, SocketTransport):
-                # aiofastnet logs, for one, amid a read. Its C interface does not say when a read is over; a view does.
-                self._fast._protocol_aiofn = False
+        elif type(transport).__module__.partition(".")[0] == "aiofastnet":
+            self._aiofastnet = transport
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:
@@ -348,13 +349,21 @@ cdef class WSTransport(PollingReader):
 
     def _disconnected_callbacks(self):
         """Notify all but wait_disconnected(), and let go of them: they refer to each other."""
+        self._give_up_pings()
         if self._keepalive is not None:
-            self._keepalive.give_up(self._closed())
             self._keepalive.stop()
             self._keepalive = None
             self._expect_pong = False
         listener, self._listener, self._on_frame = self._listener, None, None
         self._notify(listener, "on_ws_disconnected")
+
+    cdef int _give_up_pings(self) except -1:
+        """No frame is looked at any more, so no PING will be answered."""
+        if self._keepalive is not None:
+            self._keepalive.give_up(self._closed())
+        if self._listener is not None:
+            self._listener._frames_end()
+        return 0
 
     def _notify(self, listener, str callback):
         if listener is None:
@@ -378,6 +387,7 @@ cdef class WSTransport(PollingReader):
         if self._held is None:
             self._start_close_timer()
             self._state = max(self._state, <int>State.DRAINING)  # the server would not receive a frame that is sent now
+            self._give_up_pings()
         return False
 
     cdef int _catch_up(self) except -1:
@@ -519,6 +529,7 @@ cdef class WSTransport(PollingReader):
                     self._flush()
             if self._state <= State.CLOSING:
                 self._state = State.DRAINING
+            self._give_up_pings()
             if self._disconnecting:
                 self._drain()
         return 0
@@ -572,8 +583,7 @@ cdef class WSTransport(PollingReader):
             self._state = State.DRAINING
         wsf_message_forget(&self._message)
         self._start_close_timer()
-        if self._keepalive is not None:
-            self._keepalive.give_up(self._closed())
+        self._give_up_pings()
         if self._writing:
             self._drain_owed = self._owed = True
             return 0

@@ -1,17 +1,17 @@
-"""The options that affect latency: gathering, polling, socket options, time stamps.
-
-This module checks them before wsfast connects.
-"""
+"""The options that affect latency, in one object: gathering, polling, socket options, time stamps."""
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from wsfast._common.logging import guarded
-from wsfast._common.options import check_bools, count, seconds
+from wsfast._common.options import check_bools, check_types, count, seconds
+
+__all__ = ["Histogram", "SocketOption", "Tuning", "record", "set_options", "tuning_of"]
 
 SocketOption = tuple[int, int, int | bytes]
 
@@ -23,7 +23,7 @@ _MAX_INT = 2**31 - 1
 
 
 class Histogram(Protocol):
-    """The interface of ``ping_histogram``; ``HdrHistogram`` of the package hdrhistogram has it."""
+    """The interface of :attr:`Tuning.ping_histogram`; ``HdrHistogram`` of the package hdrhistogram has it."""
 
     def record_value(self, value: int, /) -> Any:
         """Count one round trip of `value` nanoseconds."""
@@ -38,47 +38,83 @@ def record(histogram: Histogram | None, nanoseconds: int, logger: Any) -> None:
             guarded(logger.error, "exception in ping_histogram.record_value()", exc_info=exc)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The arguments of ``ws_connect`` and ``connect`` that affect latency."""
+    """What affects latency: polling, gathering, socket options, time stamps. See :doc:`latency` for what each costs.
 
-    def __init__(
-        self,
-        *,
-        write_policy: str = "immediate",
-        busy_poll: float = 0,
-        timestamps: str | None = None,
-        max_read_size: int | None = None,
-        quickack: bool = False,
-        so_busy_poll: int = 0,
-        sockopts: Sequence[SocketOption] = (),
-        ping_histogram: Histogram | None = None,
-    ) -> None:
-        if write_policy not in ("immediate", "gather"):
-            raise ValueError(f"write_policy must be 'immediate' or 'gather', not {write_policy!r}")
-        self.busy_poll = seconds("busy_poll", busy_poll, none=None)
-        if timestamps not in (None, "user", "kernel"):
-            raise ValueError(f"timestamps must be None, 'user' or 'kernel', not {timestamps!r}")
-        if timestamps == "kernel" and sys.platform != "linux":
+    ::
+
+        connect(uri, tuning=Tuning(busy_poll=50e-6, timestamps="user"))
+
+    Immutable: connections may share one. ``dataclasses.replace()`` makes another one.
+
+    :raises TypeError, ValueError: a value is invalid
+    :raises NotImplementedError: this system does not have it
+    """
+
+    write_policy: Literal["immediate", "gather"] | None = None
+    """``"immediate"`` writes every message at once. ``"gather"`` writes the first message of an event loop iteration at
+    once, and those that follow together when the iteration ends. By default a listener's transport writes immediately,
+    and the awaitable client gathers. The blocking client cannot gather: it has ``cork()`` and ``send_many()``."""
+    busy_poll: float = 0
+    """For how long, in seconds, the event loop does not sleep after something was sent or received, and the socket is
+    read without waiting to be told. In the blocking client: how long ``recv()`` asks the socket again and again before
+    it sleeps. ``math.inf`` for ever, 0 not at all."""
+    timestamps: Literal["user", "kernel"] | None = None
+    """``"user"`` keeps when each message was received, and how, as ``last_message`` of the connection, and sets
+    :attr:`WSFrame.recv_time_ns`. ``"kernel"`` also tells when the kernel received the bytes, on plain TCP only."""
+    max_read_size: int | None = None
+    """Bytes to read at once, at most. By default 256 KiB, or as much as the longest recent frame; in the blocking
+    client 128 KiB. Their frames are all delivered before anything else happens."""
+    quickack: bool = False
+    """Tell the kernel after every read to acknowledge at once, which costs a system call per read. Otherwise it is told
+    once, and forgets it when it sees fit."""
+    so_busy_poll: int = 0
+    """``SO_BUSY_POLL``, in microseconds: the kernel asks the network card itself before it sleeps."""
+    sockopts: Sequence[SocketOption] = ()
+    """Tuples ``(level, name, value)`` for ``setsockopt``, set before the socket is connected."""
+    ping_histogram: Histogram | None = None
+    """Gets the round-trip time of every answered PING in nanoseconds by ``record_value(ns)``; for instance
+    ``HdrHistogram`` of the package hdrhistogram, ``pip install hdrhistogram``."""
+
+    def __post_init__(self) -> None:
+        if self.write_policy not in (None, "immediate", "gather"):
+            raise ValueError(f"write_policy must be 'immediate' or 'gather', not {self.write_policy!r}")
+        self._set("busy_poll", seconds("busy_poll", self.busy_poll, none=None))
+        if self.timestamps not in (None, "user", "kernel"):
+            raise ValueError(f"timestamps must be None, 'user' or 'kernel', not {self.timestamps!r}")
+        if self.timestamps == "kernel" and sys.platform != "linux":
             raise NotImplementedError("timestamps='kernel' is implemented for Linux only")
-        most = count("max_read_size", max_read_size, least=1, none="for no limit")
-        check_bools(quickack=quickack)
-        if quickack and not hasattr(socket, "TCP_QUICKACK"):
+        self._set("max_read_size", count("max_read_size", self.max_read_size, least=1, none="for no limit"))
+        check_bools(quickack=self.quickack)
+        if self.quickack and not hasattr(socket, "TCP_QUICKACK"):
             raise NotImplementedError("quickack: this system has no TCP_QUICKACK")
-        microseconds = count("so_busy_poll", so_busy_poll)
-        if microseconds and sys.platform != "linux":
+        self._set("so_busy_poll", count("so_busy_poll", self.so_busy_poll))
+        if self.so_busy_poll and sys.platform != "linux":
             raise NotImplementedError("so_busy_poll: this system has no SO_BUSY_POLL")
-        if ping_histogram is not None and not hasattr(ping_histogram, "record_value"):
+        self._set("sockopts", _checked(self.sockopts))
+        histogram = self.ping_histogram
+        if histogram is not None and not hasattr(histogram, "record_value"):
             raise TypeError(
-                f"ping_histogram must have a method record_value(), unlike {type(ping_histogram).__name__}"
+                f"ping_histogram must have a method record_value(), unlike {type(histogram).__name__}"
             )
-        self.gather = write_policy == "gather"
-        self.timestamps = timestamps
-        self.max_read_size = sys.maxsize if most is None else min(most, sys.maxsize)
-        self.quickack = quickack
-        self.ping_histogram = ping_histogram
-        self.sockopts = _checked(sockopts)
-        if microseconds:
-            self.sockopts.append((socket.SOL_SOCKET, _SO_BUSY_POLL, min(microseconds, _MAX_INT)))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    # ---- for the clients
+
+    @property
+    def read_limit(self) -> int:
+        """`max_read_size` as a number."""
+        return sys.maxsize if self.max_read_size is None else min(self.max_read_size, sys.maxsize)
+
+    @property
+    def socket_options(self) -> Sequence[SocketOption]:
+        """`sockopts`, and `so_busy_poll` as one of them."""
+        if not self.so_busy_poll:
+            return self.sockopts
+        return (*self.sockopts, (socket.SOL_SOCKET, _SO_BUSY_POLL, min(self.so_busy_poll, _MAX_INT)))
 
     def check_kernel_stamps(self, is_plain_tcp: bool) -> None:
         """Refuse ``timestamps="kernel"`` unless wsfast itself reads a TCP socket, without TLS."""
@@ -89,10 +125,20 @@ class Tuning:
             )
 
 
-def _checked(sockopts: Sequence[SocketOption]) -> list[SocketOption]:
+def tuning_of(given: Tuning | None, default: Tuning) -> Tuning:
+    """The program's, with the `write_policy` of `default` if it says none; `default` if there is none."""
+    if given is None:
+        return default
+    check_types(Tuning, tuning=given)
+    if given.write_policy is not None:
+        return given
+    return dataclasses.replace(given, write_policy=default.write_policy)
+
+
+def _checked(sockopts: Sequence[SocketOption]) -> tuple[SocketOption, ...]:
     if not isinstance(sockopts, Iterable):
         raise TypeError(f"sockopts must be tuples (level, name, value), not {sockopts!r}")
-    options = list(sockopts)
+    options = tuple(sockopts)
     for option in options:
         if not isinstance(option, tuple) or len(option) != 3:
             raise TypeError(f"sockopts must be tuples (level, name, value), not {option!r}")

@@ -10,12 +10,13 @@ import ssl as ssl_module
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict
 
-from wsfast._common.headers import AwaitedHeadersLike, HeadersLike, PlainHeaders
+from wsfast._common.headers import AwaitedHeadersLike, HeadersLike
 from wsfast._common.options import Marks
-from wsfast._engine.tuning import Histogram, SocketOption
-from wsfast._opening.credentials import NetrcLike
+from wsfast._common.protocol_numbers import WSAutoPingStrategy
+from wsfast._engine.tuning import Tuning
+from wsfast._opening.net.addresses import SocketFactory
+from wsfast._opening.network import Network
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict
-from wsfast._opening.resolver import AddressCache, Resolver
 from wsfast.deflate import PerMessageDeflate
 from wsfast.tls import TLS, ClientCert
 
@@ -23,19 +24,19 @@ _TLSLike = ssl_module.SSLContext | TLS | Literal[True] | None
 
 
 class Address(TypedDict, total=False):
-    """The arguments of ``loop.create_connection`` that all faces have."""
+    """The arguments of ``loop.create_connection`` that all clients have."""
 
     host: str | None
     port: int | str | None
     family: int
     local_addr: tuple[str, int] | None
+    source_address: tuple[str, int] | None
     happy_eyeballs_delay: float | None
 
 
 class Loops(Address, total=False):
     """The arguments of ``loop.create_connection``."""
 
-    source_address: tuple[str, int] | None
     proto: int
     flags: int
     interleave: int | None
@@ -51,9 +52,13 @@ class ListenersOthers(Loops, total=False):
 
     ssl: _TLSLike
     proxy_ssl: _TLSLike
+    proxy_server_hostname: str | None
     max_size: int | None
     additional_headers: AwaitedHeadersLike | None
     logger: LoggerLike | str | None
+    ping_interval: float | None
+    ping_timeout: float | None
+    read_buffer_init_size: int
 
 
 class PicowsNames(TypedDict, total=False):
@@ -67,21 +72,18 @@ class PicowsNames(TypedDict, total=False):
 class AwaitablesOthers(Loops, PicowsNames, total=False):
     """What the awaitable ``connect`` takes besides the options in its signature."""
 
-    ssl: _TLSLike
-    sock: socket_module.socket | None
     extra_headers: AwaitedHeadersLike | None
 
 
-class BlockingOthers(PicowsNames, total=False):
+class BlockingOthers(Address, PicowsNames, total=False):
     """What ``reconnect`` takes besides the options in its signature."""
 
     extra_headers: HeadersLike | None
-    source_address: tuple[str, int] | None
     address: tuple[str, int] | None
 
 
-class Named(TypedDict, total=False):
-    """The options in the signatures of the awaitable ``connect`` and of ``reconnect``."""
+class _Common(TypedDict, total=False):
+    """The options in all signatures."""
 
     origin: str | None
     extensions: Sequence[PerMessageDeflate] | None
@@ -89,47 +91,62 @@ class Named(TypedDict, total=False):
     compression: str | PerMessageDeflate | None
     user_agent_header: str | None
     proxy: str | bool | None
+    open_timeout: float | None
+    close_timeout: float | None
+    network: Network | None
+    tuning: Tuning | None
+
+
+class ListenersOptions(ListenersOthers, _Common, total=False):
+    """All options of ``ws_connect``."""
+
+    ssl_context: _TLSLike
+    disconnect_on_exception: bool
+    websocket_handshake_timeout: float | None
+    logger_name: LoggerLike | str | None
+    enable_auto_ping: bool
+    auto_ping_idle_timeout: float
+    auto_ping_reply_timeout: float
+    auto_ping_strategy: WSAutoPingStrategy
+    enable_auto_pong: bool
+    max_frame_size: int | None
+    extra_headers: AwaitedHeadersLike | None
+    max_redirects: int
+    proxy_ssl_context: _TLSLike
+    socket_factory: SocketFactory | None
+    use_aiofastnet: bool | None
+
+
+class _WebsocketsNames(_Common, total=False):
+    """The options in the signatures of the awaitable ``connect`` and of ``reconnect``."""
+
+    ssl: _TLSLike
+    sock: socket_module.socket | None
     proxy_ssl: _TLSLike
     proxy_server_hostname: str | None
-    proxy_headers: PlainHeaders | None
-    resolver: Resolver | None
-    address_cache: AddressCache | None
-    netrc: NetrcLike
     process_exception: Verdict
-    open_timeout: float | None
     ping_interval: float | None
     ping_timeout: float | None
-    close_timeout: float | None
     reconnect_delays: Delays
     max_size: Marks
     max_queue: Marks
-    busy_poll: float
     logger: LoggerLike | str | None
     create_connection: Callable[..., Any] | None
-    timestamps: str | None
-    max_read_size: int | None
-    quickack: bool
-    so_busy_poll: int
-    sockopts: Sequence[SocketOption]
-    ping_histogram: Histogram | None
 
 
-class AwaitablesOptions(AwaitablesOthers, Named, total=False):
+class AwaitablesOptions(AwaitablesOthers, _WebsocketsNames, total=False):
     """All options of the awaitable ``connect``."""
 
     additional_headers: AwaitedHeadersLike | None
     write_limit: int | tuple[int, int | None]
-    write_policy: str
     overflow: str
     conflate_key: Callable[[bytes], Any] | None
     on_high_water: Callable[[Any], object] | None
 
 
-class BlockingOptions(BlockingOthers, Named, Address, total=False):
+class BlockingOptions(BlockingOthers, _WebsocketsNames, total=False):
     """All options of ``reconnect``."""
 
     additional_headers: HeadersLike | None
-    sock: socket_module.socket | None
-    ssl: _TLSLike
     server_hostname: str | None
     client_cert: ClientCert | None

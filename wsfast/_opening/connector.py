@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import inspect
-import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders
-from wsfast._common.option_names import NOT_GIVEN, Fixed
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, kept
+from wsfast._common.option_names import Fixed, names_of
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast._common.websockets_exceptions import look_for_websockets
 from wsfast._engine.tuning import Tuning
-from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.http.handshake import ClientHandshake
 from wsfast._opening.reconnecting import Attempts, Delays, LoggerLike, Verdict
-from wsfast._opening.route import Route, Routing, kept
+from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import WebSocketURI, parse_uri
 from wsfast.deflate import PerMessageDeflate, offers
 from wsfast.exceptions import InvalidStatus
-from wsfast.tls import TLS
 
-__all__ = ["Connecting"]
+__all__ = ["Connecting", "offered"]
+
+
+def offered(
+    origin: str | None,
+    subprotocols: Sequence[str] | None,
+    compression: str | PerMessageDeflate | None,
+    extensions: Sequence[PerMessageDeflate] | None,
+) -> dict[str, Any]:
+    """What each handshake says, whichever the server."""
+    return {
+        "origin": origin,
+        "subprotocols": kept(subprotocols),
+        "compression": offers(compression, extensions),
+    }
 
 
 class Connecting:
@@ -29,17 +40,18 @@ class Connecting:
 
     Wrong arguments are refused at once, not by the first attempt. Those that websockets lets a program change
     afterwards count from the next attempt on; of the others, assignments are refused.
-
-    `proxy_arguments`: those that say how to use a proxy, by their names.
     """
 
     # By which clock connections live.
     _clock = staticmethod(time.monotonic)
 
+    _create_connection: Any
+    _routing: Routing
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if Connecting in cls.__bases__:  # a program's own subclasses name their attributes as they like
-            for name in inspect.signature(cls).parameters:
+            for name in names_of(cls):
                 if not hasattr(cls, name):
                     fixed = Fixed(
                         "and is not kept as an attribute", "cannot be changed: call connect() again"
@@ -51,44 +63,27 @@ class Connecting:
         self,
         uri: str,
         *,
-        origin: str | None,
-        extensions: Sequence[PerMessageDeflate] | None,
-        subprotocols: Sequence[str] | None,
-        compression: str | PerMessageDeflate | None,
+        offered: dict[str, Any],
         additional_headers: AwaitedHeadersLike | None,
         user_agent_header: str | None,
-        proxy: str | bool | None,
-        proxy_arguments: dict[str, Any],
         process_exception: Verdict,
-        open_timeout: float | None,
-        close_timeout: float | None,
-        ping_interval: float | None,
-        ping_timeout: float | None,
         reconnect_delays: Delays,
         logger: LoggerLike | str | None,
-        create_connection: Callable[..., Any] | None,
+        timeouts: Timeouts,
+        pinging: Pinging,
         limits: Limits,
         tuning: Tuning,
     ) -> None:
         look_for_websockets()
         self._uri = uri
         self.ws_uri = parse_uri(uri)
-        self._proxy = proxy
-        self._proxy_arguments = proxy_arguments
-        check_callables(
-            process_exception=process_exception,
-            reconnect_delays=reconnect_delays,
-            create_connection=create_connection,
-        )
-        self._timeouts = Timeouts(open_timeout, close_timeout)
-        self._pinging = Pinging(ping_interval, ping_timeout)
+        check_callables(process_exception=process_exception, reconnect_delays=reconnect_delays)
+        tuning.check_kernel_stamps(not self.ws_uri.secure)
+        self._timeouts = timeouts
+        self._pinging = pinging
         self._limits = limits
         self._tuning = tuning
-        self._offered: dict[str, Any] = {
-            "subprotocols": kept(subprotocols),
-            "origin": origin,
-            "compression": offers(compression, extensions),
-        }
+        self._offered = offered
         self._additional_headers: AwaitedHeadersLike | None = kept(additional_headers)
         self._user_agent_header = user_agent_header
         self._first_handshake: ClientHandshake | None = None
@@ -180,22 +175,6 @@ class Connecting:
         self._logger: LoggerLike = as_logger("logger", logger)
 
     # ---- for the faces
-
-    def _set_routing(self, tls: ssl.SSLContext | TLS | None, bound: str, **where: Any) -> None:
-        """What the arguments say about getting to the server: those of the face, as `Routing` has them."""
-        arguments = dict(self._proxy_arguments)
-        self._routing = Routing(
-            self.ws_uri,
-            tls,
-            self._proxy,
-            proxy_tls=("proxy_ssl", arguments.pop("proxy_ssl", NOT_GIVEN)),
-            proxy_server_hostname=arguments.pop("proxy_server_hostname", None),
-            proxy_headers=arguments.pop("proxy_headers", None),
-            bound=bound,
-            **where,
-        )
-        for name in arguments:
-            raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
 
     def _route(self) -> Route:
         """The beginning of one attempt."""

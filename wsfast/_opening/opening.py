@@ -15,9 +15,9 @@ from wsfast._common.options import Pinging, Timeouts, in_words
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.transport import WSListener, WSTransport, mask_kernel
 from wsfast._engine.tuning import Tuning
-from wsfast._opening import transports
-from wsfast._opening.addresses import SocketFactory
-from wsfast._opening.handshake import ClientHandshake
+from wsfast._opening.http.handshake import ClientHandshake
+from wsfast._opening.net import transports
+from wsfast._opening.net.addresses import SocketFactory
 from wsfast._opening.route import Route
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
 
@@ -133,11 +133,11 @@ class Opening:
     def connection_made(self, transport: WSTransport) -> None:
         self._transport = transport
         if self.logger.isEnabledFor(logging.DEBUG):
-            from wsfast._opening.exchange_log import log_exchange
+            from wsfast._opening.http.exchange_log import log_exchange
 
             transport._log_frames(self.logger.debug)
             log_exchange(self._handshake, self.logger)
-        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.max_read_size))
+        transport._read_at_most(min(_READ_WHILE_OPENING, self._tuning.read_limit))
         beneath = transport.underlying_transport
         beneath.write(self._handshake.request_bytes)
 
@@ -150,7 +150,7 @@ class Opening:
             response = self._handshake.feed(data)
             if response is None:
                 return 0
-            self._transport._read_at_most(self._tuning.max_read_size)
+            self._transport._read_at_most(self._tuning.read_limit)
             if self._handshake.compression is not None:
                 self._transport._compress(self._handshake.compression)
             receiver = self._make_receiver(self._handshake.request, response)

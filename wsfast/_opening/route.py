@@ -11,23 +11,23 @@ import logging
 import os
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wsfast._common.headers import PlainHeaders
 from wsfast._common.option_names import NOT_GIVEN
-from wsfast._common.options import check_callables, check_types
-from wsfast._opening.handshake import USER_AGENT
+from wsfast._common.options import check_types
+from wsfast._opening.http.handshake import USER_AGENT
+from wsfast._opening.network import Network
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidHandshake, InvalidStatus, SecurityError
 from wsfast.tls import TLS, as_context, check_tls
 
 if TYPE_CHECKING:
-    from wsfast._opening.credentials import NetrcLike
-    from wsfast._opening.proxy import Proxy
+    from wsfast._opening.net.resolver import AddressCache, Resolver
+    from wsfast._opening.proxy.settings import Proxy
+    from wsfast._opening.proxy.tunnel import TunnelHandshake
     from wsfast._opening.redirects import Redirects
-    from wsfast._opening.resolver import AddressCache, Resolver
-    from wsfast._opening.tunnel import TunnelHandshake
 
 # As socket.getaddrinfo() returns them.
 Addresses = Sequence[tuple[Any, Any, Any, Any, Any]]
@@ -56,9 +56,7 @@ def may_name_a_proxy() -> bool:
     return b"_proxy" in b" ".join(data).lower() and any(name[-6:].lower() == b"_proxy" for name in data)
 
 
-def kept(items: Any) -> Any:
-    """Iterators are used up by the first request, so what they give is kept."""
-    return list(items) if items is not None and isinstance(items, Iterator) else items
+_DEFAULT_NETWORK = Network()
 
 
 class Routing:
@@ -69,10 +67,9 @@ class Routing:
     :param host, port: override where to connect to
     :param proxy: a URL; True asks the environment and the system; None uses none
     :param proxy_tls: of connections to an https proxy, and its name among the arguments
-    :param resolver, address_cache: who looks up names, and what remembers their addresses; see resolver.py
     :param max_redirects: how many are followed
     :param process_redirect: as `Redirects` has it
-    :param netrc: the file with the credentials of the server, see credentials.py
+    :param network: how names are looked up, and credentials found
     :param bound: ``"sock"`` or ``"path"`` if the connection is bound to such an argument; then no proxy is used
     """
 
@@ -87,13 +84,10 @@ class Routing:
         port: int | str | None = None,
         proxy_tls: tuple[str, Any] = ("proxy_ssl", NOT_GIVEN),
         proxy_server_hostname: str | None = None,
-        proxy_headers: PlainHeaders | None = None,
         user_agent: str | None = USER_AGENT,
-        resolver: Resolver | None = None,
-        address_cache: AddressCache | None = None,
+        network: Network | None = None,
         max_redirects: int = 10,
         process_redirect: Callable[[InvalidStatus, WebSocketURI], Exception | str] | None = None,
-        netrc: NetrcLike = None,
         bound: str = "",
     ) -> None:
         self.uri = uri
@@ -105,34 +99,23 @@ class Routing:
         if proxy is True:
             self.proxy = not bound
         elif proxy is not None:
-            from wsfast._opening.proxy import parse_proxy
+            from wsfast._opening.proxy.settings import parse_proxy
 
             self.proxy = parse_proxy(proxy)
         self.user_agent = user_agent
-        self.resolver = resolver
-        self.address_cache = address_cache
+        check_types(Network, network=network)
+        self.network = network or _DEFAULT_NETWORK
         self.max_redirects = max_redirects
         self.process_redirect = process_redirect
-        self.netrc = netrc
         self.bound = bound
-        if resolver is not None or address_cache is not None:
-            from wsfast._opening.resolver import AddressCache
-
-            check_callables(resolver=resolver)
-            check_types(AddressCache, address_cache=address_cache)
-        if netrc is not None:
-            from wsfast._opening.credentials import check_netrc
-
-            check_netrc(netrc)
         self._proxy_tls = proxy_tls
         self.proxy_server_hostname = proxy_server_hostname
-        self.proxy_headers = kept(proxy_headers)
-        given = proxy_tls[1], proxy_server_hostname, proxy_headers
+        given = proxy_tls[1], proxy_server_hostname, self.network.proxy_headers
         if given != (NOT_GIVEN, None, None) or bound:
             self._check()
 
     def _check(self) -> None:
-        from wsfast._opening.proxy import Proxy
+        from wsfast._opening.proxy.settings import Proxy
 
         check_tls(self._proxy_tls[0], self.proxy_tls)
         check_types(str, proxy_server_hostname=self.proxy_server_hostname)
@@ -140,7 +123,7 @@ class Routing:
             if self.bound:
                 raise ValueError(f"proxy is incompatible with {self.bound}, which says where to connect to")
             self.check_tls_of(self.proxy)
-            if self.proxy.is_socks and self.proxy_headers is not None:
+            if self.proxy.is_socks and self.network.proxy_headers is not None:
                 raise ValueError("proxy_headers: SOCKS has no headers")
         self.tunnel(Proxy("http", "localhost", 80), "localhost", 80)
 
@@ -160,9 +143,11 @@ class Routing:
 
     def tunnel(self, proxy: Proxy, host: str, port: int) -> TunnelHandshake:
         """Asks an http or https proxy for a tunnel to the server."""
-        from wsfast._opening.tunnel import TunnelHandshake
+        from wsfast._opening.proxy.tunnel import TunnelHandshake
 
-        return TunnelHandshake(proxy, host, port, headers=self.proxy_headers, user_agent=self.user_agent)
+        return TunnelHandshake(
+            proxy, host, port, headers=self.network.proxy_headers, user_agent=self.user_agent
+        )
 
 
 class Route:
@@ -207,7 +192,7 @@ class Route:
         proxy = self._routing.proxy
         if isinstance(proxy, bool):
             if proxy and may_name_a_proxy():
-                from wsfast._opening.proxy import proxy_of_settings
+                from wsfast._opening.proxy.settings import proxy_of_settings
 
                 self.proxy = proxy_of_settings(self.uri.secure, self.host, self.port)
                 if self.proxy is not None:
@@ -268,14 +253,14 @@ class Route:
     @property
     def look_up(self) -> tuple[Resolver | None, AddressCache | None] | None:
         """Who looks up names instead of the system; None if nobody does."""
-        routing = self._routing
-        if routing.resolver is None and routing.address_cache is None:
+        network = self._routing.network
+        if network.resolver is None and network.address_cache is None:
             return None
-        return routing.resolver, routing.address_cache
+        return network.resolver, network.address_cache
 
     def connected(self, address: Any) -> None:
         """The server at this address has agreed: to be remembered, if the user wants that."""
-        cache = self._routing.address_cache
+        cache = self._routing.network.address_cache
         if cache is not None and self._looked_up is not None:
             cache.remember(*self._looked_up, self._addresses, address)
 
@@ -317,7 +302,7 @@ class Route:
             return tls
         if isinstance(tls, TLS):
             return dataclasses.replace(tls, client_cert=None)
-        from wsfast._opening.certificate import has_client_certificate
+        from wsfast._opening.tls.client_certificate import has_client_certificate
 
         if has_client_certificate(tls):
             raise SecurityError(
@@ -334,7 +319,7 @@ class Route:
     @property
     def credentials(self) -> tuple[str, str] | None:
         """Those of a .netrc file, for the origin of the program's URI; None if there are none, or others are given."""
-        netrc = self._routing.netrc
+        netrc = self._routing.network.netrc
         if not netrc or self.crossed or self.uri.user_info is not None:
             return None
         from wsfast._opening.credentials import from_netrc
@@ -356,7 +341,7 @@ class Route:
         """
         assert self.proxy is not None
         if not self.proxy.is_socks:
-            from wsfast._opening.exchange_log import log_exchange
+            from wsfast._opening.http.exchange_log import log_exchange
 
             self.tunnel = self._routing.tunnel(self.proxy, host, self.port)
             log_exchange(self.tunnel, self._logger)

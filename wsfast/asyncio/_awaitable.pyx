@@ -23,11 +23,11 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     /*
-     * From CPython 3.12 on a StopIteration is made for every result, which costs more than all the rest of a recv().
+     * From CPython 3.12 to 3.14 a StopIteration is made for every result, which costs more than the rest of a recv().
      * The interpreter drops it at once, so one serves again and again, as long as nobody keeps it. It keeps the
      * last result alive until the next one, so it is used for small results only. Returns 0 if it cannot be used.
      */
-    #if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
+    #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030F0000 && !defined(Py_GIL_DISABLED)
     static int wsf_stop_again(PyObject *result)
     {
         static PyObject *stop;
@@ -65,7 +65,7 @@ cdef extern from *:
     #endif
 
     /*
-     * The interpreter drives an await by am_send, which passes the result on as it is; from CPython 3.12 on by
+     * The interpreter drives an await by am_send, which passes the result on as it is; CPython 3.12 to 3.14 do so by
      * tp_iternext, which must wrap it in a StopIteration unless it is None.
      */
     static PyObject *wsf_iternext(PyObject *self)

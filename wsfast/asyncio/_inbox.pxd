@@ -27,7 +27,7 @@ cdef class Inbox(WSListener):
         # it is queued, and its place is the number modulo the capacity.
         Slot *_ring
         Py_ssize_t _capacity
-        Py_ssize_t _head            # the number of the first frame
+        readonly Py_ssize_t _head   # the number of the first frame
         Py_ssize_t _exempt_until    # frames before this one were put back, and no policy counts them
         Py_ssize_t _peak            # of `frames` during this read
         readonly Py_ssize_t frames

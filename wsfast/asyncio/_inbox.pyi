@@ -5,6 +5,7 @@ from typing import Any, final
 
 from typing_extensions import disjoint_base
 
+from wsfast._common.options import Limits
 from wsfast._engine.transport import WSListener, WSTransport
 
 @disjoint_base
@@ -20,12 +21,11 @@ class Inbox(WSListener):
         self,
         owner: Any,
         transport: WSTransport,
-        high: int | None,
-        low: int | None,
-        max_message: int | None,
-        max_fragment: int | None,
+        limits: Limits,
         policy: Policy | None = None,
     ) -> None: ...
+    @property
+    def _head(self) -> int: ...
     @property
     def frames(self) -> int: ...
     @property

@@ -72,7 +72,8 @@ cdef class Policy:
 cdef class Inbox(WSListener):
     """The listener of an awaitable connection."""
 
-    def __init__(self, owner, WSTransport transport not None, high, low, max_message, max_fragment, Policy policy=None):
+    def __init__(self, owner, WSTransport transport not None, limits, Policy policy=None):
+        high, low = limits.queue
         self.owner = owner
         self._policy = policy
         self.transport = transport
@@ -85,7 +86,7 @@ cdef class Inbox(WSListener):
             self._high_bytes = max(min(high * BYTES_PER_FRAME, self._high_bytes), LEAST_HIGH_BYTES)
         self._most = self._high_bytes
         self._fragments = Fragments.__new__(Fragments)
-        self._incoming = Incoming(transport, max_message, max_fragment)
+        self._incoming = Incoming(transport, limits.message, limits.fragment)
         self._stamps = transport._stamp_frames
         self._choose()
         transport._notify_read_done()
@@ -150,6 +151,11 @@ cdef class Inbox(WSListener):
                 self._policy.queued(self)
         if self.frames > self._high >= 0 or self.transport._held is not None:
             self._control_flow()
+        return 0
+
+    cdef int _frames_end(self) except -1:
+        if self.owner is not None:
+            self.owner._frames_end()
         return 0
 
     cpdef on_ws_disconnected(self, WSTransport transport):

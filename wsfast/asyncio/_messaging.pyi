@@ -6,6 +6,7 @@ from typing import Any, Literal, final, overload
 from typing_extensions import disjoint_base
 
 from wsfast._common.connection import State
+from wsfast._common.options import Limits
 from wsfast._engine.frames.inspection import WSMessageInfo
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._awaitable import Awaitable
@@ -21,8 +22,7 @@ class Connection:
     def __init__(
         self,
         transport: WSTransport,
-        max_queue: tuple[int | None, int | None],
-        max_size: tuple[int | None, int | None],
+        limits: Limits,
         policy: Policy | None = None,
     ) -> None: ...
     @overload

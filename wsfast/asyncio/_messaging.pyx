@@ -58,9 +58,9 @@ cdef class Connection:
     """The part of a connection that is the same for every message; :class:`wsfast.asyncio.client.ClientConnection` is
     the whole."""
 
-    def __init__(self, WSTransport transport not None, max_queue, max_size, policy=None):
+    def __init__(self, WSTransport transport not None, limits, policy=None):
         self._transport = transport
-        self._inbox = Inbox(self, transport, *max_queue, *max_size, policy)
+        self._inbox = Inbox(self, transport, limits, policy)
         self._credit = FIRST_ALLOWANCE
 
     @cython.nonecheck(False)  # the object was made here

@@ -15,18 +15,28 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
-from wsfast._common.options import NO_LIMIT, Limits, Marks, Overflow, check_types
+from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
+from wsfast._common.options import (
+    NO_LIMIT,
+    Limits,
+    Marks,
+    Overflow,
+    Pinging,
+    Timeouts,
+    check_callables,
+    check_types,
+)
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.transport import WSListener, WSTransport
-from wsfast._engine.tuning import Histogram, SocketOption, Tuning
-from wsfast._opening.addresses import ARGUMENTS as TCP_ARGUMENTS
-from wsfast._opening.addresses import TLS_ARGUMENTS, check_arguments
-from wsfast._opening.connector import Connecting
-from wsfast._opening.handshake import USER_AGENT
+from wsfast._engine.tuning import Tuning, tuning_of
+from wsfast._opening.connector import Connecting, offered
+from wsfast._opening.http.handshake import USER_AGENT
+from wsfast._opening.net.addresses import ARGUMENTS as TCP_ARGUMENTS
+from wsfast._opening.net.addresses import TLS_ARGUMENTS, check_arguments
+from wsfast._opening.network import Network
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
-from wsfast._opening.route import Route
+from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import WebSocketURI
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.deflate import PerMessageDeflate
@@ -36,10 +46,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from wsfast._opening.arguments import AwaitablesOptions, AwaitablesOthers
-    from wsfast._opening.credentials import NetrcLike
-    from wsfast._opening.resolver import AddressCache, Resolver
 
 __all__ = ["ClientConnection", "backoff", "connect", "process_exception", "unix_connect"]
+
+_TUNING = Tuning(write_policy="gather")
 
 
 class connect(Connecting):  # noqa: N801  (websockets' name)
@@ -52,34 +62,50 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         async for ws in connect(uri): ...        # connects again whenever the body ends or continues
 
     The parameters are those of websockets' ``connect``, with the same defaults, and a few more. Times are in seconds,
-    sizes in bytes; None means no limit. For programs that come from picows or :func:`wsfast.ws_connect`, `ssl_context`,
-    `max_frame_size`, `extra_headers` and `logger_name` are other names of `ssl`, `max_size`, `additional_headers` and
-    `logger`. Both names at once raise TypeError.
+    sizes in bytes; None means no limit. picows' names of some of them are taken, too: see :doc:`migrating`.
+
+    Where to, and how
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
+    :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
+    :param sock: a connected socket, or one to connect. It is the connection's, and is closed if connecting fails. It
+        remains the caller's if an argument is refused before
+    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
+        the one that the environment or the system names, if they do, and None uses none
+    :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
+    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param kwargs: as for ``loop.create_connection``: `host` and `port` to connect there instead (`uri` still says what
+        is sent as Host and by SNI), `local_addr`, `family`, `proto`, `flags`, `happy_eyeballs_delay`, `interleave`,
+        `server_hostname`, `ssl_handshake_timeout`, `ssl_shutdown_timeout`; and the sizes of aiofastnet's buffers for
+        TLS, `ssl_incoming_bio_size`, `ssl_outgoing_bio_size`
+
+    The upgrade
+
     :param origin: the ``Origin`` header
-    :param extensions: offers of compression with other settings than the default ones: each a
-        :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
     :param subprotocols: offered in order of preference
-    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
-        offers to compress messages; None does not
     :param additional_headers: a mapping or pairs, or a function or coroutine function that makes them for each
         attempt to connect
     :param user_agent_header: None sends none
-    :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
-        the one that the environment or the system names, if they do, and None uses none
-    :param process_exception: tells errors after which to reconnect from fatal ones
+    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
+        offers to compress messages; None does not
+    :param extensions: offers of compression with other settings than the default ones: each a
+        :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
+
+    Times
+
     :param open_timeout: for DNS, TCP, TLS and upgrade together
+    :param close_timeout: from the start of closing until the connection is dropped whatever the server does
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval`, and the connection is closed with code
         1011 if nothing at all is received within `ping_timeout` of it; None turns either off
-    :param close_timeout: from the start of closing until the connection is dropped whatever the server does
-    :param reconnect_delays: makes the iterator of delays between attempts to reconnect. It begins anew after a
-        connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
-        When it ends, so does the loop: by the error of the last attempt, if that failed.
+
+    Sizes, and what happens beyond them
+
     :param max_size: of a received message, or a tuple: of a message and of a fragment; a larger one closes the
         connection with code 1009
     :param max_queue: how many received frames may wait for :meth:`ClientConnection.recv` before reading pauses, or a
         tuple: when it pauses and when it resumes (a quarter by default)
+    :param write_limit: how many bytes may wait to be sent before :meth:`ClientConnection.send` waits, or a tuple: when
+        it begins to wait and when it goes on
     :param overflow: what happens when more than `max_queue` messages wait: ``"pause"`` stops reading, so the server has
         to wait; ``"drop_oldest"`` and ``"drop_newest"`` drop and count messages; ``"conflate"`` keeps the newest of
         each key; ``"fail"`` ends the connection with :exc:`QueueOverflow`. See :doc:`howto/backpressure` and
@@ -88,32 +114,19 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         the key None is kept, and no message behind it passes it
     :param on_high_water: gets the connection when the queue has grown above `max_queue`, and again only after it has
         shrunk to its lower mark. The event loop calls it soon
-    :param write_limit: how many bytes may wait to be sent before :meth:`ClientConnection.send` waits, or a tuple: when
-        it begins to wait and when it goes on
+
+    Connecting again
+
+    :param process_exception: tells errors after which to reconnect from fatal ones
+    :param reconnect_delays: makes the iterator of delays between attempts to reconnect. It begins anew after a
+        connection that lived for 5 seconds, and is not asked then; ``Retry-After``, up to an hour, is the least delay.
+        When it ends, so does the loop: by the error of the last attempt, if that failed.
+
+    The rest
+
+    :param tuning: a :class:`wsfast.Tuning`: what affects latency
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
-    :param write_policy: ``"gather"`` sends the first message of an event loop iteration at once, and those that follow
-        together when the iteration ends; ``"immediate"`` sends every message at once
-    :param busy_poll: for how long the event loop does not sleep after something was sent or received, and the socket is
-        read without waiting to be told; ``math.inf`` for ever, 0 not at all. See :doc:`latency` for what it costs.
-    :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
-    :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
-    :param resolver: a function or coroutine function that gets a name and a port, and returns IP addresses as str
-    :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
-    :param netrc: a file with credentials, or True for ``$NETRC`` or ``~/.netrc``: those of the host of `uri` are sent
-        as Basic authentication, unless `uri` or `additional_headers` have some
-    :param timestamps: ``"user"`` keeps when each message was received, and how, as
-        :attr:`ClientConnection.last_message`; ``"kernel"`` also when the kernel received its bytes, on plain TCP only
-    :param max_read_size, quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
-    :param ssl: for ``wss``: True, an ``ssl.SSLContext`` or a :class:`wsfast.TLS`; True is the default
-    :param sock: a connected socket, or one to connect. It is the connection's, and is closed if connecting fails. It
-        remains the caller's if an argument is refused before
-    :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI
-    :param local_addr: host and port of this end; `source_address` is another name of it
-    :param family, proto, flags, happy_eyeballs_delay, interleave: as for ``loop.create_connection``
-    :param server_hostname, ssl_handshake_timeout, ssl_shutdown_timeout: the same
-    :param ssl_incoming_bio_size, ssl_outgoing_bio_size: bytes of aiofastnet's buffers for TLS
-    :param all_errors: accepted for compatibility with websockets
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -121,7 +134,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :raises OSError: DNS, TCP or TLS failed
     """
 
-    @keywords(
+    @takes_options(
+        "connect",
         {
             "ssl_context": "ssl",
             "proxy_ssl_context": "proxy_ssl",
@@ -130,7 +144,8 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
             "logger_name": "logger",
             "source_address": "local_addr",
         },
-        passed_on=("ssl", "sock", *TCP_ARGUMENTS, *TLS_ARGUMENTS, "all_errors"),
+        besides=(*TCP_ARGUMENTS, *TLS_ARGUMENTS, "all_errors", "_unix"),
+        objects=(Tuning, Network),
     )
     def __init__(
         self,
@@ -154,81 +169,51 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         write_limit: int | tuple[int, int | None] = 2**15,
         logger: LoggerLike | str | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
-        write_policy: str = "gather",
-        busy_poll: float = 0,
+        ssl: ssl_module.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
+        sock: socket.socket | None = None,
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
         proxy_server_hostname: str | None = None,
-        proxy_headers: PlainHeaders | None = None,
-        resolver: Resolver | None = None,
-        address_cache: AddressCache | None = None,
-        netrc: NetrcLike = None,
-        timestamps: str | None = None,
-        max_read_size: int | None = None,
-        quickack: bool = False,
-        so_busy_poll: int = 0,
-        sockopts: Sequence[SocketOption] = (),
-        ping_histogram: Histogram | None = None,
         overflow: str = "pause",
         conflate_key: Callable[[bytes], Hashable] | None = None,
         on_high_water: Callable[[ClientConnection], object] | None = None,
+        network: Network | None = None,
+        tuning: Tuning | None = None,
         **kwargs: Unpack[AwaitablesOthers],
     ) -> None:
         super().__init__(
             uri,
-            origin=origin,
-            extensions=extensions,
-            subprotocols=subprotocols,
-            compression=compression,
+            offered=offered(origin, subprotocols, compression, extensions),
             additional_headers=additional_headers,
             user_agent_header=user_agent_header,
-            proxy=proxy,
-            proxy_arguments={
-                "proxy_ssl": proxy_ssl,
-                "proxy_server_hostname": proxy_server_hostname,
-                "proxy_headers": proxy_headers,
-            },
             process_exception=process_exception,
-            open_timeout=open_timeout,
-            close_timeout=close_timeout,
-            ping_interval=ping_interval,
-            ping_timeout=ping_timeout,
             reconnect_delays=reconnect_delays,
             logger=logger,
-            create_connection=create_connection,
+            timeouts=Timeouts(open_timeout, close_timeout),
+            pinging=Pinging(ping_interval, ping_timeout),
             limits=Limits(max_size, max_queue, write_limit),
-            tuning=Tuning(
-                write_policy=write_policy,
-                busy_poll=busy_poll,
-                timestamps=timestamps,
-                max_read_size=max_read_size,
-                quickack=quickack,
-                so_busy_poll=so_busy_poll,
-                sockopts=sockopts,
-                ping_histogram=ping_histogram,
-            ),
+            tuning=tuning_of(tuning, _TUNING),
         )
-        self._tuning.check_kernel_stamps(not self.ws_uri.secure)
-        self._target = _Target(self.ws_uri, kwargs)
-        self._set_routing(
+        self._target = _Target(self.ws_uri, ssl, sock, kwargs)
+        self._routing = Routing(
+            self.ws_uri,
             self._target.tls,
-            self._target.bound,
-            resolver=resolver,
-            address_cache=address_cache,
-            netrc=netrc,
+            proxy,
+            proxy_tls=("proxy_ssl", proxy_ssl),
+            proxy_server_hostname=proxy_server_hostname,
+            network=network,
+            bound=self._target.bound,
             **self._target.names,
         )
         self._overflow = Overflow(overflow, conflate_key, on_high_water, self._limits)
-        self._create_connection = ClientConnection if create_connection is None else create_connection
+        check_callables(create_connection=create_connection)
+        self._create_connection = create_connection or ClientConnection
 
     async def _connect(self) -> ClientConnection:
         connections: list[ClientConnection] = []
         settings: dict[str, Any] = {
-            "ping_interval": self._pinging.interval,
-            "ping_timeout": self._pinging.timeout,
+            "limits": self._limits,
+            "pinging": self._pinging,
             "close_timeout": self._timeouts.close,
-            "max_queue": self._limits.queue,
-            "write_limit": self._limits.write,
-            "max_size": (self._limits.message, self._limits.fragment),
             "logger": self.logger,
         }
         if self._tuning.ping_histogram is not None:
@@ -341,32 +326,32 @@ def unix_connect(
     """
     if uri is None:
         uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
-    where: dict[str, Any] = {"unix": True, "path": path}
+    where: dict[str, Any] = {"_unix": path}
     return connect(uri, **where, **kwargs)
 
 
 class _Target:
     """The keyword arguments of ``loop.create_connection``, checked."""
 
-    def __init__(self, uri: WebSocketURI, kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, uri: WebSocketURI, ssl: Any, sock: socket.socket | None, kwargs: Mapping[str, Any]
+    ) -> None:
         self.arguments = dict(kwargs)
         self.arguments.pop("all_errors", None)
-        self._unix = self.arguments.pop("unix", False)
-        self._path = self.arguments.pop("path", None) if self._unix else None
-        self._sock: socket.socket | None = self.arguments.pop("sock", None)
+        self._unix = "_unix" in self.arguments
+        self._path = self.arguments.pop("_unix", None)
+        self._sock = sock
         self._taken = False
-        if uri.secure and self.arguments.get("ssl", True) is None:
+        if uri.secure and ssl is None:
             raise ValueError("ssl=None is incompatible with a wss:// URI")
-        self.tls = tls_argument("ssl", self.arguments.pop("ssl", None), uri.secure)
-        if self._unix and (self._path is None) == (self._sock is None):
+        self.tls = tls_argument("ssl", None if ssl is NOT_GIVEN else ssl, uri.secure)
+        if self._unix and (self._path is None) == (sock is None):
             raise ValueError("path or sock must be given, and only one of them")
         for name in self.arguments:
-            if name not in TCP_ARGUMENTS + TLS_ARGUMENTS:
-                raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
             if name in TLS_ARGUMENTS and not uri.secure:
                 raise ValueError(f"{name} is only meaningful with a wss:// URI")
         check_arguments(self.arguments)
-        check_types(socket.socket, sock=self._sock)
+        check_types(socket.socket, sock=sock)
 
     @property
     def bound(self) -> str:
@@ -397,7 +382,7 @@ class _Target:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(sock, os.fspath(self._path))  # type: ignore[arg-type]
+            await asyncio.get_running_loop().sock_connect(sock, os.fspath(self._path))
         except BaseException:
             sock.close()
             raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -12,7 +11,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn
 
-from wsfast._common.closing import WSDisconnectInfo, connection_closed, reason_for
+from wsfast._common.closing import WSDisconnectInfo, reason_for
 from wsfast._common.connection import (
     BYTES_LIKE,
     ConnectionAttributes,
@@ -22,7 +21,7 @@ from wsfast._common.connection import (
     fixed,
 )
 from wsfast._common.logging import guarded
-from wsfast._common.options import Limits, Marks, Overflow, Pinging, no_message
+from wsfast._common.options import Limits, Overflow, Pinging, no_message
 from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.frames.inspection import WSStats
@@ -71,20 +70,16 @@ class ClientConnection(Connection, ConnectionAttributes):
         self,
         protocol: WSTransport,
         *,
-        ping_interval: float | None = 20,
-        ping_timeout: float | None = 20,
-        close_timeout: float | None = 10,
-        max_queue: Marks = 16,
-        write_limit: int | tuple[int, int | None] = 2**15,
-        max_size: Marks = None,
-        logger: Any = None,
+        limits: Limits,
+        pinging: Pinging,
+        close_timeout: float | None,
+        logger: Any,
         ping_histogram: Histogram | None = None,
         overflow: Overflow | None = None,
     ) -> None:
-        limits = Limits(max_size, max_queue, write_limit)
-        self._base_logger = logging.getLogger("wsfast.client") if logger is None else logger
+        self._base_logger = logger
         policy = None if overflow is None else policy_for(overflow, self._base_logger)
-        super().__init__(protocol, limits.queue, (limits.message, limits.fragment), policy)
+        super().__init__(protocol, limits, policy)
         if overflow is not None and overflow.on_high_water is not None:
             self._on_high_water = overflow.on_high_water
             self.listener.on_high_water = self._above_high_water
@@ -98,7 +93,7 @@ class ClientConnection(Connection, ConnectionAttributes):
         self._lost: asyncio.Future[None] | None = None
         self._reading_on: set[object] = set()  # the callers of _read_on()
         self._pings = Pings(self, self._base_logger, ping_histogram)
-        self._keep_alive(Pinging(ping_interval, ping_timeout))
+        self._keep_alive(pinging)
 
     def _set_close_timeout(self, seconds: float | None) -> None:
         self._close_timeout = seconds
@@ -506,8 +501,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     def _closed(self) -> ConnectionClosed:
         """The exception of a call on the closed connection."""
-        info = self.protocol.close_info
-        return connection_closed(*self._closes, None if info is None else info.cause)
+        return self.protocol._closed()
 
     async def _raise_closed(self) -> NoReturn:
         """Raise when it is known why the connection is closed, and at the latest after `close_timeout`: the end may lie
@@ -516,8 +510,10 @@ class ClientConnection(Connection, ConnectionAttributes):
             await asyncio.wait([lost], timeout=self._close_timeout)
         raise self._closed()
 
+    def _frames_end(self) -> None:
+        self._pings.give_up(self._closed)
+
     def _connection_lost(self) -> None:
-        self._pings.connection_lost(self._closed)
         self._resume_writing()
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)

@@ -86,8 +86,8 @@ class Pings:
         for latency in latencies:  # last, for the histogram is the user's code
             record(self._histogram, round(latency * 1e9), self._logger)
 
-    def connection_lost(self, closed: Callable[[], ConnectionClosed]) -> None:
-        """Nothing will be answered any more."""
+    def give_up(self, closed: Callable[[], ConnectionClosed]) -> None:
+        """Nothing will be answered any more: raise `closed()` in the tasks that wait for an answer."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from wsfast._engine.transport import WSListener
 from wsfast.listener import ListenerFactory
@@ -26,6 +26,11 @@ from wsfast.supervisor.subscriptions import Rejected, Subscription, Subscription
 from wsfast.supervisor.supervisor import Supervisor
 from wsfast.supervisor.targets import Decision, URLs
 from wsfast.supervisor.window import Window
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from wsfast.supervisor.arguments import FeedOptions, ListenersFeedOptions
 
 __all__ = [
     "RTT",
@@ -52,6 +57,12 @@ __all__ = [
 ]
 
 
+@overload
+def supervise(url: URLs, listener_factory: None = None, **options: Unpack[FeedOptions]) -> Supervisor: ...
+@overload
+def supervise(
+    url: URLs, listener_factory: ListenerFactory[WSListener], **options: Unpack[ListenersFeedOptions]
+) -> Supervisor: ...
 def supervise(
     url: URLs,
     listener_factory: ListenerFactory[WSListener] | None = None,

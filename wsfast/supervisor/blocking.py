@@ -22,7 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsfast._common.options import seconds
 from wsfast._engine.threads import call_soon, run_soon
@@ -34,6 +34,11 @@ from wsfast.supervisor.subscriptions import Message, Subscription
 from wsfast.supervisor.supervisor import Supervisor
 from wsfast.supervisor.targets import URLs
 from wsfast.sync.environment import refuse_gevent
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from wsfast.supervisor.arguments import FeedOptions
 
 __all__ = ["BlockingSupervisor", "supervise"]
 
@@ -47,7 +52,7 @@ _MOST_BYTES = 1 << 20
 _EXIT = 1.0
 
 
-def supervise(url: URLs, **options: Any) -> BlockingSupervisor:
+def supervise(url: URLs, **options: Unpack[FeedOptions]) -> BlockingSupervisor:
     """Keep a feed going for a program that has no event loop, as :func:`wsfast.supervise` does in one.
 
     ::

@@ -76,9 +76,6 @@ class Lifecycle:
         self._announcer: Announcer
         self._is_closing = False
         self._is_wanted = False  # the program has asked for a rollover
-        self._reason: BaseException | None = (
-            None  # why the program does not want the current connection any more
-        )
         # Limits how soon announcements are heeded if servers announce their end shortly after one another.
         self._successions = Backoff(shared.delays, shared.min_lifetime)
         # When announcements are heeded, and when the next rollover may be tried, by time.monotonic().
@@ -281,6 +278,9 @@ class Lifecycle:
         age = rollover.age()
         due = max(math.inf if age is None else line.opened_at + age, self._retries_at)
         while line.is_open:
+            if line.unwanted is not None and not self._is_wanted:
+                line.fail(line.unwanted)  # it could not be replaced
+                break
             left = (min(due, self._heeds_at) if line.is_announced else due) - time.monotonic()
             if not self._is_wanted and left > 0:
                 await self._sleep(None if left == math.inf else left)
@@ -293,8 +293,6 @@ class Lifecycle:
                 return successor
             due = max(due, self._retries_at)
             self._heeds_at = max(self._heeds_at, self._retries_at)
-            if self._reason is not None:
-                line.fail(self._reason)
         if self.line is not None:
             return self.line  # this one was to take the place of that one, and has ended before
         await self._reconnect(line)
@@ -352,7 +350,7 @@ class Lifecycle:
         self.rollovers -= 1
         self._rollover_failed(new.error)
         self._count(new.error)
-        self._is_wanted, self._reason = False, None  # those asked for were of the new one
+        self._is_wanted = False  # the one asked for was of the new one
         self._answer(False)
         self.line = old
         old.outbox.is_current = True
@@ -363,8 +361,7 @@ class Lifecycle:
         self._is_wanted = False
         self._answer(False)
         error = line.error
-        default = Decision.NEXT_URL if error is self._reason else _of_end(error)
-        self._reason = None
+        default = Decision.NEXT_URL if error is line.unwanted else _of_end(error)
         decision = self._decide(error, default)
         if line.life >= self._shared.min_lifetime:
             self._shared.targets.lived()
@@ -421,16 +418,17 @@ class Lifecycle:
             self._is_wanted = True
             self._shared.changed.notify()
 
-    def drop(self, reason: BaseException) -> None:
-        """Replace the current connection. If that fails, end it because of `reason`."""
-        line = self.line
-        if line is None:
-            return
-        self._reason = reason
-        if self._shared.rollover.overlap:
-            self._want_rollover()
-        else:
-            line.fail(reason)
+    def drop(self, reason: Exception) -> None:
+        """Replace the connection whose messages the program gets. If that fails, end it because of `reason`."""
+        merger = self.feed.merger
+        if merger is not None and merger.has_taken_over and merger.phase in (Phase.HOLDING, Phase.CLOSING):
+            merger.old.unwanted = reason  # it is being replaced; the new one may fail yet
+        elif self.line is not None:
+            self.line.unwanted = reason
+            if self._shared.rollover.overlap:
+                self._want_rollover()
+            else:
+                self.line.fail(reason)
 
     async def _roll_over(self, old: Line) -> Line | None:
         """Open a connection that takes the place of the old one. Returns the new connection, or None if the rollover
@@ -460,7 +458,6 @@ class Lifecycle:
         except asyncio.CancelledError:
             self._abandon(merger)
             raise
-        self._reason = None
         if old.is_open:
             self.rollovers += 1
             self._heeds_at = self._next_heed(old.life)

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from wsfast._engine.messages import Messages, show_messages
 from wsfast._engine.transport import WSListener, WSTransport
+from wsfast._engine.tuning import Tuning, tuning_of
 from wsfast.asyncio.client import connect
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.exceptions import ConnectionClosed
 from wsfast.listener import ListenerFactory, Overseeing, make_listener, ws_connect
+from wsfast.supervisor._inspector import Inspector, Keys
 from wsfast.supervisor.liveness import Liveness
 from wsfast.supervisor.outbox import Outbox
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.subscriptions import Subscription, SubscriptionState
 
-__all__ = ["Keys", "Line", "open_line"]
+__all__ = ["Line", "open_line"]
 
 # Seconds that a server has to end the TCP connection once it has sent CLOSE. No message can follow the CLOSE, and the
 # supervisor waits for the end of the connection before it opens the next one.
 _GOODBYE = 1.0
 
-# What parse= returns no message as.
-_UNPARSED = object()
-
-# Who is shown the messages: nobody, only topic= and key=, or all that may want to see them.
-_NOBODY, _NOTED, _ALL = range(3)
+_TUNING = Tuning()
 
 
 class Merging(Protocol):
@@ -37,32 +36,6 @@ class Merging(Protocol):
     def join(self, new: Line) -> bool: ...
     def brought(self, line: Line, payload: Any, key: Hashable, is_in: bool) -> bool | list[Any]: ...
     def fragment(self, line: Line, size: int) -> bool | list[Any]: ...
-
-
-class Keys:
-    """The keys of the last messages of a line: at least `remember` of them, and at most twice as many."""
-
-    __slots__ = ("_before", "_keys", "_remember", "last")
-
-    def __init__(self, remember: int) -> None:
-        self._remember = remember
-        self._keys: set[Hashable] = set()
-        self._before: set[Hashable] = set()
-        #: The last one; None before the first.
-        self.last: Hashable = None
-
-    def add(self, key: Hashable) -> None:
-        keys = self._keys
-        keys.add(key)  # first: it raises TypeError if the key cannot be hashed
-        self.last = key
-        if len(keys) >= self._remember:
-            self._before, self._keys = keys, set()
-
-    def __len__(self) -> int:
-        return len(self._keys) + len(self._before)
-
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._keys or key in self._before
 
 
 async def open_line(
@@ -79,7 +52,10 @@ async def open_line(
     """
     url, overrides = target
     options = {**shared.options, **overrides}
-    options.setdefault("ping_histogram", shared.rtt)
+    tuning = tuning_of(options.get("tuning"), _TUNING)
+    if tuning.ping_histogram is None:
+        tuning = dataclasses.replace(tuning, ping_histogram=shared.rtt)
+    options["tuning"] = tuning
     close_timeout: float | None = options.get("close_timeout", 10)
     made: list[Line] = []
 
@@ -151,6 +127,8 @@ class Line:
         self.gaps = 0
         #: The server has announced that it will end the connection.
         self.is_announced = False
+        #: Why the program does not want it any more.
+        self.unwanted: Exception | None = None
         #: The frames go to a listener as they are.
         self.gets_frames = connection is None and not isinstance(receiver, Messages)
         #: The keys of the messages that it has brought.
@@ -164,7 +142,8 @@ class Line:
         # Its messages are kept out of its inbox. But fragments are in it, until the last one comes.
         self._is_held = self._merger is not None
         self._has_first = self._merger is None or shared.rollover.first is None
-        self._shown_to = _NOBODY
+        # Why messages are shown; None: they are not.
+        self._shown_for: tuple[bool, bool] | None = None
         self._is_awaiting_acks = self._is_paused = False
         self.outbox = Outbox(
             transport,
@@ -185,7 +164,6 @@ class Line:
             shared.max_silence,
             shared.silence_is_normal,
             shared.heartbeat,
-            shared.answer,
             shared.callbacks,
             self.fail,
         )
@@ -236,8 +214,13 @@ class Line:
 
     @property
     def is_behind(self) -> bool:
-        """The program has not received all that has arrived."""
-        return self.waiting > 0 and self.is_open
+        """The program has yet to receive messages, and more may have arrived that are not read before."""
+        return self.waiting > 0 and self.is_open and self.connection.backlog.age is None  # type: ignore[union-attr]
+
+    @property
+    def taken(self) -> int:
+        """This changes when the program receives a message, unless there is an `overflow` that drops some."""
+        return 0 if self.connection is None else self.connection.listener._head
 
     @property
     def is_in(self) -> bool:
@@ -375,25 +358,16 @@ class Line:
         :param receiver: what the connection will deliver to, if it is not open yet
         """
         awaits_acks = self.outbox.expects_replies or self._is_held
-        shown_to = _NOBODY
-        if (
-            self._merger is not None
-            or self.outbox.awaits_replies
-            or not self._has_first
-            or self._may_lag_for > 0
-            or self._shared.looks_at_all
-        ):
-            shown_to = _ALL
-        elif self._shared.key is not None or self._shared.topic is not None:
-            shown_to = _NOTED
-        if shown_to != self._shown_to and not self.ended.done():
-            self._shown_to = shown_to
-            look: Callable[[Any], bool | list[Any]] | None = None
-            if shown_to == _NOTED:
-                look = self._note()
-            elif shown_to == _ALL:
-                look = self._look_at_frame if self.gets_frames else self._look
-            show_messages(self.transport, look, receiver)
+        is_alone = self._merger is None and self._may_lag_for == 0
+        is_awaited = (
+            self.outbox.awaits_replies or not self._has_first or self._shared.rollover.when is not None
+        )
+        needs = is_alone, is_awaited
+        shown_for = needs if self._shared.inspects or is_awaited or not is_alone else None
+        if shown_for != self._shown_for and not self.ended.done():
+            self._shown_for = shown_for
+            inspector = Inspector(self, self._shared, self.liveness, is_alone, is_awaited)
+            show_messages(self.transport, None if shown_for is None else inspector.inspect, receiver)
         if self.connection is not None and self._is_awaiting_acks != awaits_acks:
             self._is_awaiting_acks = awaits_acks
             if awaits_acks:
@@ -401,77 +375,14 @@ class Line:
             else:
                 self.connection._read_no_further(self)
 
-    def _note(self) -> Callable[[Any], bool]:
-        """What :meth:`_look` does if only the topics and keys of messages are wanted, in one call."""
-        shared, heard = self._shared, self.liveness.heard
-        parse, topic_of, key_of = shared.parse, shared.topic, shared.key
-        note, raised = self.keys.add, shared.callbacks.raised
-        gets_frames = self.gets_frames
-
-        def look(payload: Any) -> bool:
-            if gets_frames and isinstance(payload, int):  # the size of a fragment
-                return False
-            name = "parse"
-            try:
-                if parse is not None:
-                    payload = parse(payload)
-                if topic_of is not None:
-                    try:
-                        heard(topic_of(payload))
-                    except (Exception, asyncio.CancelledError) as exc:
-                        raised("topic", exc)  # and the key is noted all the same
-                if key_of is not None:
-                    name = "key"
-                    key = key_of(payload)
-                    if key is not None:
-                        note(key)
-            except (Exception, asyncio.CancelledError) as exc:
-                raised(name, exc)
-            return False
-
-        return look
-
-    def _look_at_frame(self, payload: Any) -> bool | list[Any]:
-        if isinstance(payload, int):  # the size of a fragment
-            return False if self._merger is None else self._merger.fragment(self, payload)
-        return self._look(payload)
-
-    def _look(self, payload: Any) -> bool | list[Any]:
-        """Inspect a received message. Returns what the engine does with it, see show_messages()."""
-        merger = self._merger
-        was_in = merger is not None and self.is_in
-        message = self._parsed(payload)
-        key = None
-        if message is not _UNPARSED:
-            if self._is_consumed(message):
-                return True
-            key = self._key_of(message)
-        came_before = self._may_lag_for > 0 and key is not None and self._came_before(key)
-        if merger is None:
-            return came_before
-        verdict = merger.brought(self, payload, key, was_in)
-        return came_before or verdict
-
-    def _parsed(self, payload: Any) -> Any:
-        """What the functions of the program get; _UNPARSED if parse= raised."""
-        parse = self._shared.parse
-        if parse is None:
-            return payload
-        return self._shared.callbacks.call("parse", _UNPARSED, parse, payload)
-
-    def _is_consumed(self, message: Any) -> bool:
-        """Give a message to all but key=. True if it is for the supervisor only."""
-        shared = self._shared
-        call = shared.callbacks.call
-        if (shared.heartbeat is not None or shared.answer is not None) and self.liveness.takes(message):
-            return True
+    def look_for_awaited(self, message: Any) -> None:
+        """Is this an acknowledgement, an announcement, or the first message that the program waits for?"""
+        call, rollover = self._shared.callbacks.call, self._shared.rollover
         accepted = self.outbox.awaits_replies and self.outbox.take_reply(message)
-        if shared.topic is not None:
-            call("topic", None, self._hear, shared.topic, message)
-        when, first = shared.rollover.when, shared.rollover.first
+        when, first = rollover.when, rollover.first
         if when is not None and not self.is_announced and call("when", False, when, message):
             self.is_announced = True
-            shared.changed.notify()
+            self._shared.changed.notify()
         if (
             not self._has_first
             and not accepted
@@ -480,30 +391,36 @@ class Line:
         ):
             self._has_first = True
             asyncio.get_running_loop().call_soon(self._changed)
-        return False
 
-    def _hear(self, topic: Callable[[Any], Hashable], message: Any) -> None:
-        self.liveness.heard(topic(message))
+    def brought(self, payload: Any, key: Hashable, was_in: bool) -> bool | list[Any]:
+        """What becomes of a message that another line may bring, or may have brought: see show_messages().
 
-    def _key_of(self, message: Any) -> Hashable:
-        """The key of a message, which is noted; None if it has none."""
-        if self._shared.key is None:
-            return None
-        try:
-            key = self._shared.key(message)
-            if key is not None:
-                self.keys.add(key)
-        except (Exception, asyncio.CancelledError) as exc:
-            self._shared.callbacks.raised("key", exc)
-            return None
-        return key
+        :param was_in: `is_in` before the message came
+        """
+        merger = self._merger
+        came_before = self._may_lag_for > 0 and key is not None and self._came_before(key)
+        if merger is None:
+            return came_before
+        # A function of the program may have made a subscription.
+        verdict = merger.brought(self, payload, key, was_in and self.is_in)
+        return came_before or verdict
+
+    def brought_fragment(self, size: int) -> bool | list[Any]:
+        """As :meth:`brought`, for a part of a message, of which a listener that gets frames shows the size."""
+        return False if self._merger is None else self._merger.fragment(self, size)
 
     def _came_before(self, key: Hashable) -> bool:
         """Has a line before brought a message with this key?"""
-        self._may_lag_for = 0 if key == self._last_of_former else self._may_lag_for - 1
+        self._may_lag_for -= 1
+        came_before = False
+        try:
+            if key == self._last_of_former:
+                self._may_lag_for = 0
+            came_before = any(key in keys for keys in self.history[1:])
+        except (Exception, asyncio.CancelledError) as exc:  # of __eq__ or __hash__ of the key
+            self._shared.callbacks.raised("key", exc)
         if self._may_lag_for == 0:
             self._show_or_not()
-        came_before = any(key in keys for keys in self.history[1:])
         self._shared.duplicates += came_before
         return came_before
 

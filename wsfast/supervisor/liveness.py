@@ -85,7 +85,6 @@ class Liveness:
 
     :param limit: seconds without data; None is no limit
     :param is_normal: a function that returns true if silence is normal now
-    :param answer: a function that gets each message, and returns the answer if it is a ping of the server's
     :param fail: ends the connection
     """
 
@@ -97,7 +96,6 @@ class Liveness:
         limit: float | None,
         is_normal: Callable[[], object] | None,
         heartbeat: Heartbeat | None,
-        answer: Callable[[Any], str | bytes | None] | None,
         callbacks: Callbacks,
         fail: Callable[[Exception], None],
     ) -> None:
@@ -107,14 +105,14 @@ class Liveness:
         self._limit = limit
         self._is_normal = is_normal
         self._heartbeat = heartbeat
-        self._answer = answer
         self._callbacks = callbacks
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._no_data = 0  # messages that do not count as data: replies to heartbeats, and pings
         self._data = 0
         self._data_at = time.monotonic()
-        self._heard: set[Hashable] = set()
+        #: The keys of subscriptions that were topics of messages since the last check.
+        self.heard: set[Hashable] = set()
         self._topics_at: dict[Subscription, float] = {}
         self._ticking = Alarm(self._tick)
         self._judging: asyncio.Handle | None = None  # the delay before a verdict on silence
@@ -131,11 +129,6 @@ class Liveness:
     def data_at(self) -> float:
         """The time when data was last seen, by ``time.monotonic()``."""
         return self._data_at
-
-    def heard(self, topic: Hashable) -> None:
-        """A message of this topic has arrived. Topics that are not the key of a subscription are ignored."""
-        if self._subscriptions.get(topic) is not None:
-            self._heard.add(topic)
 
     def subscribed(self, subscription: Subscription) -> None:
         """A subscription was made. Check more often if its `max_silence` requires that."""
@@ -189,7 +182,8 @@ class Liveness:
         if data != self._data or self._is_paused():
             self._data = data
             self._data_at = now
-        heard, self._heard = self._heard, set()
+        heard = self.heard.copy()
+        self.heard.clear()
         if self._limit is not None and now - self._data_at >= self._limit:
             return SilenceTimeout(self._limit)
         late = None
@@ -209,35 +203,20 @@ class Liveness:
 
     # ---- heartbeats, and pings of the server's
 
-    def takes(self, message: Any) -> bool:
-        """True if a received message is no data: it answers a heartbeat, or it is a ping, which is answered."""
-        if self._is_ping(message) or self._is_reply(message):
-            self._no_data += 1
-            return True
-        return False
-
-    def _is_ping(self, message: Any) -> bool:
-        return self._answer is not None and bool(
-            self._callbacks.call("answer", False, self._send_answer, self._answer, message)
-        )
-
-    def _send_answer(self, answer: Callable[[Any], str | bytes | None], message: Any) -> bool:
-        reply = answer(message)
+    def answers(self, reply: str | bytes | None) -> bool:
+        """Send the answer to a message that is a ping, and so no data. False if it is none: there is no answer."""
         if reply is None:
             return False
         self._outbox.answer(as_message(reply))
+        self._no_data += 1
         return True
 
-    def _is_reply(self, message: Any) -> bool:
-        heartbeat = self._heartbeat
-        if heartbeat is None or heartbeat.is_reply is None:
-            return False
-        if not self._callbacks.call("is_reply", False, heartbeat.is_reply, message):
-            return False
+    def replied(self) -> None:
+        """A message that answers a heartbeat has arrived, which is no data."""
+        self._no_data += 1
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
-        return True
 
     def _beat(self) -> None:
         heartbeat = self._heartbeat

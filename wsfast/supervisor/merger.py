@@ -11,7 +11,8 @@ message the old line has brought, and what was published behind it the new line 
 | state   | event                                              | next                                   |
 |---------|----------------------------------------------------|----------------------------------------|
 | HOLDING | the proof comes, and the new line has taken over   | CLOSING: CLOSE is sent on the old line |
-|         | the time is over, and the program has caught up    | CLOSING                                |
+|         | the time is over, and the program has caught up,   | CLOSING                                |
+|         | or receives nothing                                |                                        |
 |         | the old line ends                                  | ENDED                                  |
 |         | the new line ends                                  | OVER: what it brought is dropped       |
 | CLOSING | the old line ends                                  | ENDED                                  |
@@ -34,12 +35,14 @@ from collections.abc import Hashable
 from typing import Any
 
 from wsfast.exceptions import QueueOverflow
-from wsfast.supervisor.line import Keys, Line
+from wsfast.supervisor._inspector import Keys
+from wsfast.supervisor.line import Line
 from wsfast.supervisor.shared import Shared
 
 __all__ = ["Merger", "Phase"]
 
-# How much may be held, in bytes. Then the new line is not read until the old one has caught up.
+# How much may be held, in bytes. Then the new line is not read until the old one has caught up. But before its
+# subscriptions are in, it is read on: what is held is dropped, and only a proof lets the new line take over.
 _MOST_HELD = 16 * 1024 * 1024
 
 # What a held message costs besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
@@ -72,6 +75,7 @@ class Merger:
         self._has_keys = shared.key is not None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
+        self._taken = old.taken
         self._dropped = old.dropped_by_policy
         # The hashes of payloads are the keys if the program gives none.
         self._old_keys = old.history
@@ -80,6 +84,7 @@ class Merger:
         self._held: dict[int, tuple[list[Any], int]] = {}
         self._numbers: dict[Hashable, list[int]] = {}
         self._bytes = 0
+        self._lacks_held = False  # some of what was held has been dropped
         self._count = 0  # of the messages that the new line brought
         # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
         # that has one of before), and of the new line since its subscriptions were in.
@@ -102,6 +107,13 @@ class Merger:
         """
         if not self._has_keys:
             key = hash(bytes(payload) if isinstance(payload, memoryview) else payload)
+        try:
+            return self._place(line, payload, key, is_in)
+        except (Exception, asyncio.CancelledError) as exc:  # of __eq__ or __hash__ of the program's keys
+            self._shared.callbacks.raised("key", exc)
+            return self._place(line, payload, None, is_in)
+
+    def _place(self, line: Line, payload: Any, key: Hashable, is_in: bool) -> bool | list[Any]:
         if line is self.old:
             if key is not None:
                 self._old_brought(key)
@@ -122,6 +134,8 @@ class Merger:
             if not self._has_keys and is_in:
                 self._new_log.add(key)
                 self._look_for_run(key)
+        if not is_in and self._bytes > _MOST_HELD:
+            self._drop_held()
         return self._hold(number, key if self._has_keys else None, len(payload))
 
     def fragment(self, line: Line, size: int) -> bool | list[Any]:
@@ -129,6 +143,10 @@ class Merger:
         if line is self.old:
             return False
         self._count += 1
+        if self._bytes > _MOST_HELD and self.new is not None and not self.new.is_in:
+            # Whole messages may be dropped, but not a part of one.
+            text = f"a message of more than {_MOST_HELD >> 20} MiB before all subscriptions were in"
+            self._loop.call_soon(self.new.fail, QueueOverflow(text))
         return self._hold(self._count - 1, None, size)
 
     def _old_brought(self, key: Hashable) -> None:
@@ -146,26 +164,25 @@ class Merger:
         assert self.new is not None
         held: list[Any] = []
         size += _FRAME_COST if self.new.gets_frames else _COST
-        self._held[number] = held, size
         if key is not None:
             self._numbers.setdefault(key, []).append(number)
+        self._held[number] = held, size
         self._bytes += size
         if self._bytes > _MOST_HELD:
             self._loop.call_soon(self._hold_no_more)
         return held
 
     def _hold_no_more(self) -> None:
-        if self.new is None or self.phase is Phase.OVER or self._bytes <= _MOST_HELD:
-            return
-        if self.new.is_in:
-            self.new.pause()
-        else:
-            self.new.fail(
-                QueueOverflow(
-                    f"the new connection sent {_MOST_HELD >> 20} MiB that the old one did not send before all"
-                    " subscriptions were in"
-                )
-            )
+        new = self.new
+        if new is not None and new.is_in and self.phase is not Phase.OVER and self._bytes > _MOST_HELD:
+            new.pause()
+
+    def _drop_held(self) -> None:
+        """The old line must bring all of this. Else the new one is of no use: it may have begun with a snapshot."""
+        self._held.clear()
+        self._numbers.clear()
+        self._bytes = 0
+        self._lacks_held = True
 
     def _drop(self, number: int) -> None:
         _, size = self._held.pop(number)
@@ -190,6 +207,9 @@ class Merger:
         """A subscription was added: a proof must come anew."""
         self._old_recent = Keys(self._shared.remember)
         self._begin_anew()
+        if self.phase is Phase.HOLDING and self._bytes > _MOST_HELD >> 1 and self.new is not None:
+            self._drop_held()
+            self.new.resume()  # the acknowledgement is not read otherwise
 
     def _begin_anew(self) -> None:
         """What the new line has brought proves nothing."""
@@ -216,17 +236,30 @@ class Merger:
         self.has_taken_over = True
         if self.phase is not Phase.HOLDING:
             return
-        self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
+        self._await_proof()
         if self.is_proved:
             self._close_old()
 
+    def _await_proof(self) -> None:
+        self._taken = self.old.taken
+        self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
+
     def _expire(self) -> None:
-        # The proof may lie behind messages that the program has yet to receive.
-        if self.old.is_behind or (self.new is not None and not self.new.is_in):
-            self._timer = self._loop.call_later(self._shared.rollover.timeout, self._expire)
-            return
-        self._is_expired = True
-        self._close_old()
+        # The proof may lie behind messages that the program has yet to receive, unless it receives none at all.
+        catches_up = self.old.is_behind and self.old.taken != self._taken
+        if catches_up or (self.new is not None and not self.new.is_in):
+            self._await_proof()
+        elif self._lacks_held and self.new is not None:
+            self.new.fail(self._overflow())
+        else:
+            self._is_expired = True
+            self._close_old()
+
+    def _overflow(self) -> QueueOverflow:
+        return QueueOverflow(
+            f"the new connection sent {_MOST_HELD >> 20} MiB before all subscriptions were in, and nothing proves that"
+            " the old one brought them"
+        )
 
     def _close_old(self) -> None:
         if self.phase is not Phase.HOLDING or not self.has_taken_over or self.new is None:
@@ -264,12 +297,15 @@ class Merger:
             return  # it was withdrawn meanwhile
         if new is not None:
             new.resume()  # first: what is delivered may stop the reading again
+            if self._lacks_held and not self.is_proved:
+                self._held.clear()
+                new.fail(self._overflow())
             while self._held:
                 held = [entry[0] for entry, _ in self._held.values() if entry]
                 self._held.clear()
                 new.deliver(held)
         self._leave()
-        if new is not None and self._has_keys:
+        if new is not None and self._has_keys and self.is_proved:  # after a gap no key of before counts
             new.succeed(self.old)
 
     def withdraw(self) -> None:

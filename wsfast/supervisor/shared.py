@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
+from wsfast._common.option_names import names_of, unexpected
 from wsfast._common.options import as_logger, check_callables, check_types, count, seconds
 from wsfast._engine.transport import WSListener
+from wsfast._engine.tuning import Tuning
+from wsfast._opening.network import Network
 from wsfast.asyncio.client import connect
 from wsfast.listener import ListenerFactory, ws_connect
 from wsfast.supervisor.callbacks import Callbacks
@@ -107,12 +109,11 @@ class Shared:
         check_options(url, listener_factory, options)
 
     @property
-    def looks_at_all(self) -> bool:
-        """A function of the program other than ``topic`` and ``key`` gets every message of every connection."""
-        heartbeat = self.heartbeat
-        return (heartbeat is not None and heartbeat.is_reply is not None) or any(
-            function is not None for function in (self.rollover.when, self.answer)
-        )
+    def inspects(self) -> bool:
+        """A function of the program gets every message of every connection."""
+        is_reply = None if self.heartbeat is None else self.heartbeat.is_reply
+        functions = self.answer, is_reply, self.topic, self.key
+        return any(function is not None for function in functions)
 
 
 def check_options(
@@ -122,10 +123,11 @@ def check_options(
 
     :raises TypeError: there is no such option
     """
-    parameters = inspect.signature(connect if listener_factory is None else ws_connect).parameters
+    names = names_of(connect if listener_factory is None else ws_connect)
+    names -= {"uri", "url", "ws_listener_factory"}
     for name in options:
-        if name not in parameters or name in ("uri", "url", "ws_listener_factory"):
-            raise TypeError(f"supervise() got an unexpected keyword argument {name!r}")
+        if name not in names:
+            raise unexpected("supervise", name, names, (Tuning, Network))
     if listener_factory is None and not callable(url):
         for one in [url] if isinstance(url, str) else url:
             connect(one, **options)

@@ -101,7 +101,8 @@ class Subscriptions:
     """All subscriptions by their keys, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, Subscription] = {}
+        #: The same object for good.
+        self.by_key: dict[Hashable, Subscription] = {}
         self._by_id: dict[Hashable, Subscription] = {}
 
     def add(self, subscription: Subscription) -> None:
@@ -115,25 +116,25 @@ class Subscriptions:
         self.remove(subscription.key)
         if subscription.id is not None:
             self._by_id[subscription.id] = subscription
-        self._by_key[subscription.key] = subscription
+        self.by_key[subscription.key] = subscription
 
     def remove(self, key: Hashable) -> Subscription | None:
-        subscription = self._by_key.pop(key, None)
+        subscription = self.by_key.pop(key, None)
         if subscription is not None and subscription.id is not None:
             del self._by_id[subscription.id]
         return subscription
 
     def get(self, key: Hashable) -> Subscription | None:
-        return self._by_key.get(key)
+        return self.by_key.get(key)
 
     def __contains__(self, subscription: Subscription) -> bool:
-        return self._by_key.get(subscription.key) is subscription
+        return self.by_key.get(subscription.key) is subscription
 
     def __iter__(self) -> Iterator[Subscription]:
-        return iter(list(self._by_key.values()))
+        return iter(list(self.by_key.values()))
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self.by_key)
 
 
 def checked(name: str, message: Any) -> Any:

@@ -1,7 +1,7 @@
 """recv() and send() of the blocking connection: what happens for every message.
 
 The crate is linked into _native, by cffi, and exists once; the functions that matter here are reached by their
-addresses. Their types are those of wsfast_tungstenite.h, so the C compiler knows if a call does not fit.
+addresses. Their types are those of wsfast_rust.h, so the C compiler knows if a call does not fit.
 """
 
 cimport cython
@@ -21,7 +21,7 @@ from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decodi
 from wsfast._engine.frames.violation cimport add_content
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
-from wsfast import _native
+from wsfast._rust import _native
 from wsfast.sync.compression import LockedDeflater
 
 
@@ -40,7 +40,7 @@ cdef extern from *:
     """
     #include <stddef.h>
     #include <stdint.h>
-    #include "wsfast_tungstenite.h"
+    #include "wsfast_rust.h"
 
     static int wsf_error_is_set(void) { return -1; }
 

@@ -14,24 +14,34 @@ import os
 import socket
 import ssl as ssl_module
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wsfast._common.headers import HeadersLike, PlainHeaders, resolve_headers
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, keywords
-from wsfast._common.options import Limits, Marks, Pinging, Timeouts, check_address
+from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
+from wsfast._common.options import (
+    Limits,
+    Marks,
+    Pinging,
+    Timeouts,
+    check_address,
+    check_callables,
+    check_types,
+)
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.sockets.socket import stamp_receipts
-from wsfast._engine.tuning import Histogram, SocketOption, Tuning
-from wsfast._native import ffi, lib
-from wsfast._opening import blocking
-from wsfast._opening.addresses import FAMILIES, HAPPY_EYEBALLS_DELAY, check_arguments, tuned
-from wsfast._opening.blocking import Deadline
-from wsfast._opening.connector import Connecting
-from wsfast._opening.handshake import USER_AGENT, ClientHandshake
+from wsfast._engine.tuning import SocketOption, Tuning, tuning_of
+from wsfast._opening.connector import Connecting, offered
+from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
+from wsfast._opening.net import blocking
+from wsfast._opening.net.addresses import FAMILIES, check_arguments, tuned
+from wsfast._opening.net.blocking import Deadline
+from wsfast._opening.network import Network
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
-from wsfast._opening.route import Route
+from wsfast._opening.route import Route, Routing
+from wsfast._opening.uri import WebSocketURI
+from wsfast._rust._native import ffi, lib
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
 from wsfast.sync import ending, tls
@@ -45,9 +55,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from wsfast._opening.arguments import BlockingOptions, BlockingOthers
-    from wsfast._opening.credentials import NetrcLike
-    from wsfast._opening.resolver import AddressCache, Resolver
-    from wsfast._opening.tunnel import TunnelHandshake
+    from wsfast._opening.proxy.tunnel import TunnelHandshake
 
 __all__ = [
     "ClientConnection",
@@ -63,6 +71,11 @@ refuse_gevent()
 
 # The times of reads that the crate notes.
 _STAMPS = {None: 0, "user": lib.WST_STAMPS_USER, "kernel": lib.WST_STAMPS_KERNEL}
+
+_TUNING = Tuning(write_policy="immediate")
+
+# How to find and reach an address of the server.
+_WHERE = ("host", "port", "family", "local_addr", "happy_eyeballs_delay")
 
 # Bytes of one read of the opening; a reply has some 200.
 _READ = 16 * 1024
@@ -87,7 +100,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         When it ends, so does the loop: by the error of the last attempt, if that failed.
     """
 
-    @keywords(
+    @takes_options(
+        "connect",
         {
             "ssl_context": "ssl",
             "proxy_ssl_context": "proxy_ssl",
@@ -96,7 +110,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             "logger_name": "logger",
             "source_address": "local_addr",
         },
-        passed_on=("address", "all_errors"),
+        besides=(*_WHERE, "address", "all_errors", "_unix"),
+        objects=(Tuning, Network),
     )
     def __init__(
         self,
@@ -115,10 +130,6 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         proxy: str | bool | None = True,
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
         proxy_server_hostname: str | None = None,
-        proxy_headers: PlainHeaders | None = None,
-        resolver: Resolver | None = None,
-        address_cache: AddressCache | None = None,
-        netrc: NetrcLike = None,
         process_exception: Verdict = process_exception,
         open_timeout: float | None = 10,
         ping_interval: float | None = 20,
@@ -127,86 +138,41 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         reconnect_delays: Delays = backoff,
         max_size: Marks = 2**20,
         max_queue: Marks = 16,
-        busy_poll: float = 0,
         logger: LoggerLike | str | None = None,
         create_connection: Callable[..., ClientConnection] | None = None,
-        timestamps: str | None = None,
-        max_read_size: int | None = None,
-        quickack: bool = False,
-        so_busy_poll: int = 0,
-        sockopts: Sequence[SocketOption] = (),
-        host: str | None = None,
-        port: int | str | None = None,
-        family: int = 0,
-        local_addr: tuple[str, int] | None = None,
-        happy_eyeballs_delay: float | None = HAPPY_EYEBALLS_DELAY,
-        ping_histogram: Histogram | None = None,
+        network: Network | None = None,
+        tuning: Tuning | None = None,
         **kwargs: Unpack[BlockingOthers],
     ) -> None:
         super().__init__(
             uri,
-            origin=origin,
-            extensions=extensions,
-            subprotocols=subprotocols,
-            compression=compression,
+            offered=offered(origin, subprotocols, compression, extensions),
             additional_headers=additional_headers,
             user_agent_header=user_agent_header,
-            proxy=proxy,
-            proxy_arguments={
-                "proxy_ssl": proxy_ssl,
-                "proxy_server_hostname": proxy_server_hostname,
-                "proxy_headers": proxy_headers,
-            },
             process_exception=process_exception,
-            open_timeout=open_timeout,
-            close_timeout=close_timeout,
-            ping_interval=ping_interval,
-            ping_timeout=ping_timeout,
             reconnect_delays=reconnect_delays,
             logger=logger,
-            create_connection=create_connection,
+            timeouts=Timeouts(open_timeout, close_timeout),
+            pinging=Pinging(ping_interval, ping_timeout),
             limits=Limits(max_size, max_queue),
-            tuning=Tuning(
-                busy_poll=busy_poll,
-                timestamps=timestamps,
-                max_read_size=max_read_size,
-                quickack=quickack,
-                so_busy_poll=so_busy_poll,
-                sockopts=sockopts,
-                ping_histogram=ping_histogram,
-            ),
+            tuning=tuning_of(tuning, _TUNING),
         )
-        self._tuning.check_kernel_stamps(not self.ws_uri.secure)
-        for name in kwargs:
-            if name not in ("address", "all_errors", "unix", "path"):
-                raise TypeError(f"connect() got an unexpected keyword argument {name!r}")
-        ssl = tls_argument("ssl", ssl, self.ws_uri.secure)
-        if server_hostname is not None and not isinstance(server_hostname, str):
-            raise TypeError(f"server_hostname must be str, not {server_hostname!r}")
-        if sock is not None and not isinstance(sock, socket.socket):
-            raise TypeError(f"sock must be a socket, not {sock!r}")
-        if not self.ws_uri.secure:
-            for name, value in ("server_hostname", server_hostname), ("client_cert", client_cert):
-                if value is not None:
-                    raise ValueError(f"{name} argument is incompatible with a ws:// URI")
-        where = {
-            "host": host,
-            "port": port,
-            "family": family,
-            "local_addr": local_addr,
-            "happy_eyeballs_delay": happy_eyeballs_delay,
-        }
-        self._target = _Target(sock, {**kwargs, **where})
-        self._set_routing(
-            tls.settings(ssl, client_cert) if self.ws_uri.secure else None,
-            self._target.bound,
+        if self._tuning.write_policy == "gather":
+            raise ValueError("write_policy='gather': the blocking client has cork() and send_many() instead")
+        self._target = _Target(sock, kwargs)
+        self._routing = Routing(
+            self.ws_uri,
+            _tls(self.ws_uri, ssl, server_hostname, client_cert),
+            proxy,
+            proxy_tls=("proxy_ssl", proxy_ssl),
+            proxy_server_hostname=proxy_server_hostname,
             server_hostname=server_hostname,
-            resolver=resolver,
-            address_cache=address_cache,
-            netrc=netrc,
+            network=network,
+            bound=self._target.bound,
             **self._target.names,
         )
-        self._create_connection = ClientConnection if create_connection is None else create_connection
+        check_callables(create_connection=create_connection)
+        self._create_connection = create_connection or ClientConnection
 
     def connect(self) -> ClientConnection:
         """Connect once."""
@@ -228,7 +194,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         options = _options(self._limits, self._pinging, self._timeouts, self._tuning)
         tls_layers = layers(route)
         route.log(self.logger)
-        sock = self._target.connect(route, deadline, self._tuning.sockopts)
+        sock = self._target.connect(route, deadline, self._tuning.socket_options)
         try:
             self._tuning.check_kernel_stamps(not tls_layers and sock.family in FAMILIES)
             ends = _prepare(sock)
@@ -254,7 +220,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 sessions.append(layer.prepare(Raw(handle), deadline))
                 layer.begin(handle, sessions[1], deadline, nested=True)
             if self.logger.isEnabledFor(logging.DEBUG):
-                from wsfast._opening.exchange_log import log_exchange
+                from wsfast._opening.http.exchange_log import log_exchange
 
                 log_exchange(handshake, self.logger)
             step = f"the WebSocket handshake with {route.uri.netloc}"
@@ -262,14 +228,13 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             kind = self._create_connection
             if self.logger.isEnabledFor(logging.DEBUG) and isinstance(kind, type):
                 kind = logged(kind)
-            connection = kind(
+            connection: ClientConnection = kind(
                 handle,
                 request=handshake.request,
                 response=response,
                 subprotocol=handshake.subprotocol,
                 compression=handshake.compression,
-                max_message=options.max_message,
-                max_fragment=options.max_fragment,
+                limits=self._limits,
                 addresses=ends,
                 logger=self.logger,
                 pinging=self._pinging,
@@ -355,56 +320,57 @@ def connect(
         ws = connect(uri)                # leaves that to you
 
     The parameters are those of websockets' sync ``connect``, with the same defaults, and a few more. Times are in
-    seconds, sizes in bytes; None means no limit. For programs that come from picows or :func:`wsfast.ws_connect`,
-    `ssl_context`, `max_frame_size`, `extra_headers` and `logger_name` are other names of `ssl`, `max_size`,
-    `additional_headers` and `logger`. Both names at once raise TypeError.
+    seconds, sizes in bytes; None means no limit. picows' names of some of them are taken, too: see :doc:`migrating`.
+
+    Where to, and how
 
     :param uri: ``ws://`` or ``wss://``; credentials in it are sent as Basic authentication
-    :param sock: a connected socket, or one to connect; it is taken over: the object is detached, or closed if
-        connecting fails. It remains the caller's if an argument is refused before
     :param ssl: how to speak TLS: a :class:`wsfast.TLS`, by default one that trusts the system's authorities, or an
         ``ssl.SSLContext``, with which OpenSSL itself speaks, slower
     :param server_hostname: overrides the host of `uri` in the certificate and in SNI
     :param client_cert: as in :class:`wsfast.TLS`, if there is no `ssl`
-    :param origin: the ``Origin`` header
-    :param extensions: offers of compression with other settings than the default ones: each a
-        :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
-    :param subprotocols: offered in order of preference
-    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
-        offers to compress messages; None does not
-    :param additional_headers: a mapping or pairs, or a function that returns them for each attempt to connect
-    :param user_agent_header: None sends none
+    :param sock: a connected socket, or one to connect; it is taken over: the object is detached, or closed if
+        connecting fails. It remains the caller's if an argument is refused before
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
     :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
-    :param proxy_headers: a mapping or pairs, added to the request to an ``http`` or ``https`` proxy
-    :param resolver: a function that gets a name and a port, and returns IP addresses as str
-    :param address_cache: a :class:`wsfast.AddressCache`, which knows the addresses of names while DNS is down
-    :param netrc: a file with credentials, or True for ``$NETRC`` or ``~/.netrc``: those of the host of `uri` are sent
-        as Basic authentication, unless `uri` or `additional_headers` have some
+    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param kwargs: `host` and `port`, or `address`, a tuple of both, to connect there instead (`uri` still says what is
+        sent as Host and by SNI); `local_addr`, host and port of this end; `family`, ``socket.AF_INET`` or ``AF_INET6``
+        to use no others; `happy_eyeballs_delay`: after so many seconds the next address of the host is tried beside
+        the last one (RFC 8305), None tries one after the other
+
+    The upgrade
+
+    :param origin: the ``Origin`` header
+    :param subprotocols: offered in order of preference
+    :param additional_headers: a mapping or pairs, or a function that returns them for each attempt to connect
+    :param user_agent_header: None sends none
+    :param compression: ``"deflate"``, unless `extensions` does so, or a :class:`~wsfast.deflate.PerMessageDeflate`
+        offers to compress messages; None does not
+    :param extensions: offers of compression with other settings than the default ones: each a
+        :class:`~wsfast.deflate.PerMessageDeflate` or :class:`~wsfast.deflate.ClientPerMessageDeflateFactory`
+
+    Times
+
     :param open_timeout: for DNS, TCP, TLS and upgrade together
+    :param close_timeout: from the start of closing until the connection is dropped whatever the server does
     :param ping_interval, ping_timeout: a ping is sent every `ping_interval` while a thread waits in a method, and the
         connection is closed with code 1011 if nothing at all is received within `ping_timeout` of it
-    :param close_timeout: from the start of closing until the connection is dropped whatever the server does
+
+    Sizes
+
     :param max_size: of a received message, or a tuple: of a message and of a fragment; a larger one closes the
         connection with code 1009
     :param max_queue: how many received frames are kept for :meth:`ClientConnection.recv` while a thread waits for
         something else; of a tuple, the first counts
-    :param busy_poll: how long :meth:`ClientConnection.recv` asks the socket again and again before it sleeps
+
+    The rest
+
+    :param tuning: a :class:`wsfast.Tuning`: what affects latency
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`
-    :param timestamps: ``"user"`` keeps when each message was received, and how, as
-        :attr:`ClientConnection.last_message`; ``"kernel"`` also when the kernel received its bytes, on plain TCP only
-    :param max_read_size: bytes to read at once, at most; 128 KiB by default
-    :param quickack, so_busy_poll, sockopts, ping_histogram: as for :func:`wsfast.ws_connect`
-    :param host, port: connect there instead; `uri` still says what is sent as Host and by SNI. `address` is a tuple of
-        both
-    :param family: ``socket.AF_INET`` or ``AF_INET6`` to use no others
-    :param local_addr: host and port of this end; `source_address` is another name of it
-    :param happy_eyeballs_delay: after so many seconds the next address of the host is tried beside the last one
-        (RFC 8305); None tries one after the other
-    :param all_errors: accepted for compatibility with websockets
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -434,7 +400,7 @@ def unix_reconnect(
         raise ValueError("path or sock must be given, and only one of them")
     if uri is None:
         uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
-    where: dict[str, Any] = {"unix": True, "path": path}
+    where: dict[str, Any] = {"_unix": path}
     return reconnect(uri, **where, **kwargs)
 
 
@@ -482,26 +448,41 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
     for name, seconds in times:
         setattr(options, name, -1.0 if seconds is None else seconds)
     options.busy_poll = tuning.busy_poll
-    options.max_read = tuning.max_read_size
+    options.max_read = tuning.read_limit
     options.quickack = tuning.quickack
     options.report_pings = tuning.ping_histogram is not None
     options.stamps = _STAMPS[tuning.timestamps]
     return options
 
 
+def _tls(
+    uri: WebSocketURI, ssl: Any, server_hostname: str | None, client_cert: ClientCert | None
+) -> ssl_module.SSLContext | TLS | None:
+    """How to speak TLS with the server, checked; None if it has none."""
+    ssl = tls_argument("ssl", ssl, uri.secure)
+    check_types(str, server_hostname=server_hostname)
+    if uri.secure:
+        return tls.settings(ssl, client_cert)
+    for name, value in ("server_hostname", server_hostname), ("client_cert", client_cert):
+        if value is not None:
+            raise ValueError(f"{name} argument is incompatible with a ws:// URI")
+    return None
+
+
 class _Target:
     """The address to connect to, and the options of the sockets, checked."""
 
-    def __init__(self, sock: socket.socket | None, kwargs: dict[str, Any]) -> None:
+    def __init__(self, sock: socket.socket | None, kwargs: Mapping[str, Any]) -> None:
+        check_types(socket.socket, sock=sock)
         self._sock = sock
         arguments = dict(kwargs)
-        self._unix = arguments.pop("unix", False)
-        self._path: Any = arguments.pop("path", None) if self._unix else None
+        self._unix = "_unix" in arguments
+        self._path: Any = arguments.pop("_unix", None)
         address = arguments.pop("address", None)
         check_address("address", address)
         if address is not None:
             for name in ("host", "port"):
-                if arguments[name] is not None:
+                if arguments.get(name) is not None:
                     raise TypeError(f"address and {name} cannot be combined: give one of them")
             arguments["host"], arguments["port"] = address[:2]
         arguments.pop("all_errors", None)  # an error names the last address that failed
@@ -516,7 +497,7 @@ class _Target:
     @property
     def names(self) -> dict[str, Any]:
         """The names that replace those of the URI."""
-        return {name: self._arguments[name] for name in ("host", "port")}
+        return {name: self._arguments.get(name) for name in ("host", "port")}
 
     def connect(self, route: Route, deadline: Deadline, sockopts: Sequence[SocketOption]) -> socket.socket:
         """A connected socket."""
@@ -530,8 +511,7 @@ class _Target:
             sock = blocking.connect_to_first([info], deadline, step, sockopts=sockopts)
             route.connected_by_user(sock)
             return sock
-        names = ("family", "local_addr", "happy_eyeballs_delay")
-        arguments = {name: self._arguments[name] for name in names}
+        arguments = {name: self._arguments[name] for name in _WHERE[2:] if name in self._arguments}
         return blocking.connect(route, deadline, sock=sock, sockopts=sockopts, **arguments)
 
 

@@ -26,13 +26,13 @@ from wsfast._common.connection import (
     State,
     control_payload,
 )
-from wsfast._common.options import Pinging, no_message, seconds
+from wsfast._common.options import Limits, Pinging, no_message, seconds
 from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.frames.frame import FIN_BIT, close_code_valid
 from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.tuning import Histogram
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
     Close,
@@ -92,8 +92,7 @@ class ClientConnection(Connection, ConnectionAttributes):
         response: UpgradeResponse,
         subprotocol: str | None,
         compression: AgreedDeflate | None,
-        max_message: int,
-        max_fragment: int,
+        limits: Limits,
         addresses: tuple[Any, Any],
         logger: Any,
         pinging: Pinging,
@@ -101,7 +100,7 @@ class ClientConnection(Connection, ConnectionAttributes):
         ping_histogram: Histogram | None = None,
     ) -> None:
         if compression is not None:
-            self._compress(compression, max_message, max_fragment)
+            self._compress(compression, limits.message, limits.fragment)
         self._fragments = False
         self._pings = Pings(handle, logger, ping_histogram)
         self._cause: BaseException | None = None
@@ -410,14 +409,17 @@ class ClientConnection(Connection, ConnectionAttributes):
             times.append(time.perf_counter() - begin)
         return times
 
-    def _wait(self, event: threading.Event, timeout: float | None) -> bool:
-        """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set."""
+    def _wait(self, event: threading.Event, timeout: float | None, for_pong: bool = False) -> bool:
+        """Wait until `event` is set; receive meanwhile, unless another thread does. False if it will not be set.
+
+        :param for_pong: the event is not set once no frame is looked at any more
+        """
         timeout = seconds("timeout", timeout, none="for no limit")
         is_set = functools.partial(threading.Event.is_set, event)
         deadline = None if timeout is None else time.monotonic() + timeout
         while not is_set():
             left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            result = lib.wst_pump(self._handle, left)
+            result = lib.wst_pump(self._handle, left, for_pong)
             if result == lib.WST_PONG:
                 self._collect()
             elif result == lib.WST_CLOSED:
@@ -507,11 +509,11 @@ class ClientConnection(Connection, ConnectionAttributes):
         self._note_end()
 
     def _note_end(self) -> None:
-        """The connection is closed. The event is set last: a thread that sees it finds everything as it will be.
+        """If the connection is closed, note it. The event is set last: a thread that sees it finds all as it will be.
 
         If the handler of a signal raises in here, the next call does the rest.
         """
-        if not self._ended.is_set():
+        if not self._ended.is_set() and self.state is State.CLOSED:
             self._collect()
             self._pings.close()
             if self._socket is not None:

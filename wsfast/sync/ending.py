@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from wsfast._common.closing import connection_closed
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 from wsfast.exceptions import (
     Close,
     ConnectionClosed,

@@ -23,6 +23,6 @@ def refuse_gevent() -> None:
 
 def why_no_tls() -> str | None:
     """Why the blocking client cannot open ``wss://`` connections with this Python, in words; None if it can."""
-    from wsfast._opening.rustls import load_openssl
+    from wsfast._opening.tls.rustls import load_openssl
 
     return load_openssl()

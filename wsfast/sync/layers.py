@@ -6,11 +6,11 @@ import socket
 import ssl
 from typing import Any, NoReturn
 
-from wsfast._native import ffi, lib
-from wsfast._opening import rustls
-from wsfast._opening.blocking import Deadline
+from wsfast._opening.net.blocking import Deadline
 from wsfast._opening.route import Route
-from wsfast._opening.tls_handshake import ended_in_tls, not_tls
+from wsfast._opening.tls import rustls
+from wsfast._opening.tls.handshake import ended_in_tls, not_tls
+from wsfast._rust._native import ffi, lib
 from wsfast.sync import ending, tls
 from wsfast.tls import TLS, TLSInfo, agreed_by_openssl, agreed_by_rustls, server_name
 
@@ -90,7 +90,7 @@ class Layer:
 
     def _failed(self, exc: OSError) -> NoReturn:
         if self._of_proxy:
-            from wsfast._opening.proxied import no_tls
+            from wsfast._opening.proxy.negotiation import no_tls
 
             raise no_tls(exc, self._name) from exc
         raise exc

@@ -18,7 +18,7 @@ from wsfast._common.logging import guarded
 from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._engine.frames.frame import CONTROL_BIT, FIN_BIT
 from wsfast._engine.frames.inspection import describe
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 
 __all__ = ["logged"]
 

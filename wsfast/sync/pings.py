@@ -7,7 +7,7 @@ from typing import Any
 
 from wsfast._common.closing import MAX_CONTROL
 from wsfast._engine.tuning import Histogram, record
-from wsfast._native import ffi, lib
+from wsfast._rust._native import ffi, lib
 
 __all__ = ["Event", "Pings", "PongReceived"]
 
@@ -80,6 +80,6 @@ class PongReceived(Event):
         return super().is_set() or self.wait(0)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the pong is received. False if the time is over, or the connection is closed."""
-        waited: bool = self._connection._wait(self, timeout)
+        """Wait until the pong is received. False if the time is over, or the connection is closed or has failed."""
+        waited: bool = self._connection._wait(self, timeout, not self.ack_on_close)
         return waited

@@ -12,8 +12,8 @@ import contextlib
 import ssl
 from typing import Any, Protocol
 
-from wsfast._native import ffi, lib
-from wsfast._opening.rustls import connection_of, field
+from wsfast._opening.tls.rustls import connection_of, field
+from wsfast._rust._native import ffi, lib
 from wsfast.tls import TLS, ClientCert
 
 __all__ = ["ClientCert", "adopt", "settings", "shake_hands"]

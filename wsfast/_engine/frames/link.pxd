@@ -1,8 +1,8 @@
 cimport cython
-from aiofastnet.transport cimport Protocol, Transport
 
 from wsfast._engine.frames.memory cimport Scratch
 from wsfast._engine.python cimport PyThread_get_thread_ident
+from wsfast._engine.base cimport BaseTransport
 
 
 # The life of a connection. It only goes down this list.
@@ -17,13 +17,14 @@ cdef enum State:
     CLOSED                          # the connection is gone
 
 
-cdef class Link(Protocol):
+cdef class Link:
     cdef:
         # Set by WSTransport, which alone decides how a connection lives and ends. Read by all.
         int _state
         object _loop
         readonly object underlying_transport
-        Transport _fast             # underlying_transport if it can be called from C, else None
+        BaseTransport _fast         # underlying_transport if it is wsfast's own, else None
+        object _aiofastnet          # underlying_transport if it is aiofastnet's, else None
         unsigned long _thread_id    # the loop's: no other thread may call, or read
         Scratch _scratch            # of that thread; never None before the collector clears it
 
@@ -35,9 +36,13 @@ cdef class Link(Protocol):
     @cython.nonecheck(False)
     cdef inline bint _is_open(self) noexcept:
         """Frames can be sent. False in state OPEN: the transport beneath has failed, and will say so in a moment."""
-        if self._state != State.OPEN:
-            return False
-        return self._fast is None or not (self._fast._closing or self._fast._finalizing_close)
+        return self._state == State.OPEN and self._is_carried()
+    @cython.final
+    @cython.nonecheck(False)
+    cdef inline bint _is_carried(self) noexcept:
+        if self._fast is None:
+            return self._aiofastnet is None or self._is_aiofastnet_open()
+        return not (self._fast._closing or self._fast._finalizing_close)
     @cython.final
     @cython.nonecheck(False)
     cdef inline int _check_thread(self, str method) except -1:
@@ -51,6 +56,8 @@ cdef class Link(Protocol):
         if PyThread_get_thread_ident() != self._thread_id:
             self._loop_moved()
         return 0
+    @cython.final
+    cdef bint _is_aiofastnet_open(self) noexcept
     @cython.final
     cdef int _wrong_thread(self, str method) except -1
 

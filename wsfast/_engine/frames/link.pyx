@@ -10,7 +10,7 @@ from wsfast.tls import tls_of
 MOVED = "the event loop has moved to another thread: a connection stays in the thread that opened it"
 
 
-cdef class Link(Protocol):
+cdef class Link:
     """The root of :class:`WSTransport`."""
 
     def __cinit__(self):
@@ -21,15 +21,11 @@ cdef class Link(Protocol):
         """The TLS of the connection: a :class:`~wsfast.tls.TLSInfo`, or None."""
         return tls_of(self.underlying_transport)
 
-    # aiofastnet's would be inherited, which know nothing of these fields.
-
     def __reduce__(self):
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
-    def __setstate__(self, state):
-        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
-
-    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
+    cdef bint _is_aiofastnet_open(self) noexcept:
+        return not self._aiofastnet.is_closing()
 
     cdef int _wrong_thread(self, str method) except -1:
         if _get_running_loop() is self._loop:

@@ -1,4 +1,3 @@
-from aiofastnet.transport cimport Transport
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -102,7 +101,7 @@ cdef class FrameReader(FrameWriter):
     cdef int _deliver_held(self) except -1
     cdef int _drop_held(self) except -1
     cdef int _defer(self) except -1
-    cdef int _pause_for_rest(self, Transport transport) except -1
+    cdef int _pause_for_rest(self, transport) except -1
     cdef int _end_deferral(self) except -1
     cdef int _check_loop_callback(self) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1

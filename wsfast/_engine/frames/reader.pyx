@@ -1,8 +1,6 @@
 """How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
 
 cimport cython
-from aiofastnet.transport cimport Transport
-from aiofastnet.utils cimport NoResult
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -86,7 +84,7 @@ cdef class FrameReader(FrameWriter):
     def __dealloc__(self):
         PyMem_RawFree(self._rest)
 
-    cpdef is_buffered_protocol(self):
+    def is_buffered_protocol(self):
         return True
 
     # ---- for wsfast's own transports
@@ -132,15 +130,11 @@ cdef class FrameReader(FrameWriter):
 
     # ---- for transports of others
 
-    cpdef get_buffer(self, Py_ssize_t sizehint):
+    def get_buffer(self, Py_ssize_t sizehint):
         """A view of the memory that is lent for one read. buffer_updated() gives it back, or the end of the view."""
         return memoryview(self._lend())
 
-    cdef NoResult get_buffer_c(self, Py_ssize_t hint, char **ptr, Py_ssize_t *size) except NoResult.EXC:
-        """Nothing is lent where nothing says when the read is over: see connection_made()."""
-        raise NotImplementedError("get_buffer_c()")
-
-    cpdef buffer_updated(self, Py_ssize_t nbytes):
+    def buffer_updated(self, Py_ssize_t nbytes):
         cdef bint busy = self._busy_beneath
         self._busy_beneath = False  # callbacks may poll
         try:
@@ -168,7 +162,7 @@ cdef class FrameReader(FrameWriter):
         # Python ran meanwhile, and delivered bytes that were held back: these follow others than they were to.
         return self._copy_received(buffer.data + lent._start, nbytes)
 
-    cpdef data_received(self, data):
+    def data_received(self, data):
         """For transports that do not read into a protocol's buffer."""
         cdef Py_buffer view  # a typed memoryview would compile 140 KB of Cython's own code into the module
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -205,7 +199,7 @@ cdef class FrameReader(FrameWriter):
             self._lent_rest = self._rest_size
         lent._start = ptr - lent._buffer.data
         lent._reader = self
-        if self._deferred and self._fast is None:
+        if self._deferred and self._aiofastnet is None:
             lent._size = min(lent._size, <Py_ssize_t>SIP)
         self._lent = <PyObject *>lent
         return lent
@@ -410,8 +404,8 @@ cdef class FrameReader(FrameWriter):
         if self._held is None:
             return 0
         self._deferred = True
-        if self._fast is not None:
-            self._pause_for_rest(self._fast)
+        if self._fast is not None or self._aiofastnet is not None:
+            self._pause_for_rest(self.underlying_transport)
         if not self._goes_on:
             self._goes_on = True
             self._loop.call_soon(self._go_on)
@@ -429,22 +423,22 @@ cdef class FrameReader(FrameWriter):
         try:
             self._check_loop_thread()
         except RuntimeError as exc:
-            if self._fast is None:
+            if self._fast is None and self._aiofastnet is None:
                 self.underlying_transport.abort()
             else:
-                self._fast._force_close(exc)
+                self.underlying_transport._force_close(exc)  # the others' abort() refuses in this thread
             raise
         return 0
 
-    cdef int _pause_for_rest(self, Transport transport) except -1:
+    cdef int _pause_for_rest(self, transport) except -1:
         """Pause until _end_deferral(). What the program calls meanwhile comes into effect then, and is_reading() says
         what it will be. A transport of the loop's own has no place for such methods: see _lend()."""
-        cdef dict methods = (<object>transport).__dict__
+        cdef dict methods = transport.__dict__
         self._resumes = True
         methods["pause_reading"] = self._pause_later
         methods["resume_reading"] = self._resume_later
         methods["is_reading"] = self._reads_later
-        self._resumes &= transport._closing or not transport._read_paused
+        self._resumes &= transport.is_closing() or type(transport).is_reading(transport)
         type(transport).pause_reading(transport)
         return 0
 
@@ -455,15 +449,15 @@ cdef class FrameReader(FrameWriter):
         self._resumes = True
 
     def _reads_later(self):
-        return self._resumes and not self._fast._closing
+        return self._resumes and not self.underlying_transport.is_closing()
 
     cdef int _end_deferral(self) except -1:
         self._deferred = False
-        if self._fast is not None:
+        if self._fast is not None or self._aiofastnet is not None:
             for method in ("pause_reading", "resume_reading", "is_reading"):
-                del (<object>self._fast).__dict__[method]
-            if self._resumes and not self._fast._closing:
-                self._fast.resume_reading()
+                del self.underlying_transport.__dict__[method]
+            if self._resumes and not self.underlying_transport.is_closing():
+                self.underlying_transport.resume_reading()
         return 0
 
     @cython.nonecheck(False)  # see writer.pyx; `buffer` is what _consume() reads, and `frame` was made here

@@ -610,9 +610,6 @@ cdef class FrameWriter(Link):
             return 0
         return self._catch_up()
 
-    cpdef Py_ssize_t get_local_write_buffer_size(self) except -1:
-        return self._gathered_size
-
 
 cdef int _wrong_sequence(bint in_fragments) except -1:
     """RFC 6455 section 5.4."""

@@ -15,7 +15,6 @@ is needed for something else: for the server, say.
 import contextvars
 import weakref
 
-from aiofastnet.transport cimport Transport, WritableTransport
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint64_t
 
@@ -105,7 +104,7 @@ cdef class Poller:
 
     cdef int event(self, PollingReader member) except -1:
         """`member` sent or received something."""
-        if isinstance(member._fast, SocketTransport):
+        if member._fast is not None:
             # The next poll round notes the time: reading the clock once is enough for all events before it.
             member._notifies_poller = False
             if member not in self._direct:
@@ -225,7 +224,7 @@ cdef class PollingReader(FrameReader):
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
         if self._takes_message:
             raise RuntimeError("poll() while a message is being taken out of its frame")
-        if self._busy_beneath or (self._writing and not isinstance(self._fast, SocketTransport)):
+        if self._busy_beneath or (self._writing and self._fast is None):
             raise RuntimeError("poll() while the transport beneath is reading or writing")
         self._require_receiving()
         self._flush()
@@ -247,9 +246,9 @@ cdef class PollingReader(FrameReader):
             else:
                 self._require_receiving()
             self._attempt()
-            if attempts == 0 and not isinstance(self._fast, SocketTransport):
+            if attempts == 0 and self._aiofastnet is not None:
                 # That was the socket; since reading was paused TLS may hold records.
-                self._run_beneath(self._fast._retry_ssl_read)
+                self._run_beneath(self._aiofastnet._retry_ssl_read)
             attempts += 1
             if attempts % ATTEMPTS_BEFORE_OTHERS == 0:
                 _let_others_run()
@@ -267,16 +266,16 @@ cdef class PollingReader(FrameReader):
 
     cdef bint _holds_something(self) except -1:
         """May TLS hold bytes that were received before, and that the kernel no longer has?"""
-        return not isinstance(self._fast, SocketTransport) or (<SocketTransport>self._fast)._holds_something()
+        return self._fast is None or (<SocketTransport>self._fast)._holds_something()
 
     cdef int _attempt(self) except -1:
         """Read once, by whatever reads this connection."""
         cdef uint64_t reads = self._reads
         self._require_reading()
-        if isinstance(self._fast, SocketTransport):
+        if self._fast is not None:
             (<SocketTransport>self._fast).read_now(None)
         else:
-            self._run_beneath(self._fast._read_ready)
+            self._run_beneath(self._aiofastnet._read_ready)
         if self._reads != reads:
             self._poll_hits += 1
         else:
@@ -284,11 +283,14 @@ cdef class PollingReader(FrameReader):
         return 0
 
     cdef int _require_reading(self) except -1:
-        if self._fast is None:
+        if self._fast is not None:
+            if self._fast._closing or not self._fast._read_paused:
+                return 0
+        elif not hasattr(self._aiofastnet, "_read_ready"):
             raise NotImplementedError("poll() needs aiofastnet's transports: use_aiofastnet must not be False")
-        if self._fast._read_paused and not self._fast._closing:
-            raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
-        return 0
+        elif self._aiofastnet.is_closing() or type(self._aiofastnet).is_reading(self._aiofastnet):
+            return 0
+        raise RuntimeError("poll() while reading is paused: call underlying_transport.resume_reading() first")
 
     cdef int _sleep(self, double left) except -1:
         """Wait in the kernel until bytes arrive, or the connection ends, or a while. Queued bytes go on leaving, which
@@ -297,16 +299,16 @@ cdef class PollingReader(FrameReader):
         poll(2) waits, not recv(2): no memory is promised to the kernel while other threads run.
         """
         cdef:
-            Transport transport = self._fast
+            object transport = self._aiofastnet
             bint unsent
             int fd
             short events
         self._require_reading()
         if left <= 0:
             return 0
-        if isinstance(transport, WritableTransport):
-            fd = (<WritableTransport>transport)._fileno
-            unsent = (<WritableTransport>transport)._write_backlog_size > 0
+        if self._fast is not None:
+            fd = self._fast._fileno
+            unsent = self._fast._write_backlog_size > 0
         else:
             fd = transport.get_extra_info("socket").fileno()
             unsent = transport.get_write_buffer_size() > 0
@@ -316,7 +318,7 @@ cdef class PollingReader(FrameReader):
             events = wsf_sleep(fd, unsent, left)
         PyErr_CheckSignals()
         if unsent and events & POLLOUT:
-            self._run_beneath(transport._write_ready)
+            self._run_beneath(self.underlying_transport._write_ready)
         self._require_receiving()
         return 0
 

@@ -1,7 +1,7 @@
 cimport cython
-from aiofastnet.transport cimport WritableTransport
 
 from wsfast._engine.frames.reader cimport FrameReader
+from wsfast._engine.base cimport BaseTransport
 
 
 # The outcome of an attempt to read the socket.
@@ -12,7 +12,7 @@ cdef enum Attempt:
     STOPPED                         # reading is paused, or the connection has ended
 
 
-cdef class SocketTransport(WritableTransport):
+cdef class SocketTransport(BaseTransport):
     cdef:
         FrameReader _reader
         bytearray _unsent           # what the kernel did not take at once: _write_backlog_size bytes behind

@@ -1,15 +1,15 @@
 import asyncio
 import socket
 
-from aiofastnet import Transport
 from typing_extensions import disjoint_base
 
+from wsfast._engine.base import BaseTransport
 from wsfast._engine.transport import WSTransport
 
 def stamp_receipts(sock: socket.socket) -> None: ...
 
 @disjoint_base
-class SocketTransport(Transport):
+class SocketTransport(BaseTransport):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -1,24 +1,20 @@
 """Plain TCP beneath a WSTransport.
 
-aiofastnet's socket transport would do, but each keeps 4 KiB for writing many buffers at once, more than all the rest of
-an idle connection together. This one writes from one buffer, which exists while bytes wait to be written. It reads once
-whenever the loop reports that the socket is readable, and whenever polling.pyx asks for it. Everything else is
-aiofastnet's: the limits of the write buffer, closing and errors.
+It writes from one buffer, which exists while bytes wait to be written. It reads once whenever the loop reports that the
+socket is readable, and whenever polling.pyx asks for it. Limits, closing and errors are those of base.pyx.
 """
 
 import errno
 import socket
 
 cimport cython
-from aiofastnet.transport cimport WritableTransport
-from aiofastnet.utils cimport NoResult
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
 from wsfast._engine.frames.reader cimport FrameReader
+from wsfast._engine.base cimport BaseTransport
 
 
 cdef extern from "Python.h":
@@ -139,8 +135,8 @@ def stamp_receipts(sock):
         PyErr_SetFromErrno(OSError)
 
 
-@cython.no_gc_clear  # aiofastnet's methods look at what the collector would have cleared
-cdef class SocketTransport(WritableTransport):
+@cython.no_gc_clear  # callbacks of the loop look at what the collector would have cleared
+cdef class SocketTransport(BaseTransport):
     """The ``asyncio.Transport`` of one connected socket, which it owns.
 
     With `kernel_stamps` the kernel reports when it received the bytes, for :attr:`WSFrame.kernel_time_ns`.
@@ -153,9 +149,8 @@ cdef class SocketTransport(WritableTransport):
     ):
         if kernel_stamps:
             stamp_receipts(sock)
-        WritableTransport.__init__(self, loop, sock)
+        self._take(loop, sock)
         self._kernel_stamps = kernel_stamps
-        self._write_backlog = None  # the base class's queue of buffers is not used
         self._reader = reader
         self.set_protocol(reader)
 
@@ -163,40 +158,11 @@ cdef class SocketTransport(WritableTransport):
         # Not before: a write of connection_made() must find the methods of the derived class.
         if not self._begun:
             self._begun = True
-            self._call_protocol_connection_made()
+            self._call_connection_made()
             if not self._closing:
                 self._start_reading()
 
-    # aiofastnet's methods would be inherited, and they do not know the fields of this class.
-
-    def __reduce__(self):
-        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
-
-    def __setstate__(self, state):
-        raise TypeError(f"cannot unpickle '{type(self).__name__}' object")
-
-    __reduce_cython__, __setstate_cython__ = __reduce__, __setstate__
-
-    def __repr__(self):
-        state = "closed" if self._file is None else "closing" if self._closing else "open"
-        return f"<{type(self).__name__} fd={self._fileno} {state} write_buffer_size={self._write_backlog_size}>"
-
     # ---- reading
-
-    # The loop's methods are Python: inside each of them a finalizer may pause, resume, send or close, which calls the
-    # loop, too. So what the loop does last need not be what was wanted last, and is corrected.
-
-    cdef NoResult _start_reading(self) except NoResult.EXC:
-        WritableTransport._start_reading(self)
-        if self._read_paused:
-            self._stop_reading()
-        return NoResult.OK
-
-    cdef NoResult _stop_reading(self) except NoResult.EXC:
-        WritableTransport._stop_reading(self)
-        if not self._read_paused:
-            self._start_reading()
-        return NoResult.OK
 
     def _read_ready(self):
         if self.read_now(None) == Attempt.NOTHING:
@@ -221,7 +187,7 @@ cdef class SocketTransport(WritableTransport):
                 PyContext_Enter(context)
                 entered = True
             if received == 0:
-                self._call_protocol_eof_received()
+                self._call_eof_received()
                 self.close()
                 return Attempt.STOPPED
             reader._received(received)
@@ -253,17 +219,17 @@ cdef class SocketTransport(WritableTransport):
 
     # ---- writing
 
-    cdef NoResult write_c(self, char *ptr, Py_ssize_t size) except NoResult.EXC:
+    cdef int write_c(self, char *ptr, Py_ssize_t size) except -1:
         if self._write_eof:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._finalizing_close or self._reader is None or size <= 0:
-            return NoResult.OK
+            return 0
         try:
             if not self._send_or_queue(ptr, size):
                 self._maybe_pause_protocol()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
-        return NoResult.OK
+        return 0
 
     cdef bint _send_or_queue(self, char *ptr, Py_ssize_t size) except -1:
         """send(2), and queue what the kernel does not take; true if it takes all.
@@ -299,18 +265,8 @@ cdef class SocketTransport(WritableTransport):
         self._write_backlog_size += size
         return 0
 
-    cpdef write_nocheck(self, data):
-        cdef Py_buffer view
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            if view.len:
-                self.write_c(<char *>view.buf, view.len)
-        finally:
-            PyBuffer_Release(&view)
-
-    cpdef writelines_nocheck(self, list_of_data):
-        for data in list_of_data:
-            self.write_nocheck(data)
+    cdef Py_ssize_t _gathered(self) noexcept:
+        return 0 if self._reader is None else self._reader._gathered_size
 
     def _write_ready(self):
         cdef:
@@ -348,9 +304,6 @@ cdef class SocketTransport(WritableTransport):
             self._end_writing()
         return 0
 
-    cpdef can_write_eof(self):
-        return True
-
     cpdef write_eof(self):
         self._check_thread("write_eof")
         if self._closing or self._write_eof:
@@ -363,22 +316,19 @@ cdef class SocketTransport(WritableTransport):
         if not self._eof_sent:
             self._eof_sent = True
             try:
-                self._file.shutdown(socket.SHUT_WR)
+                self._sock.shutdown(socket.SHUT_WR)
             except OSError as exc:
                 if exc.errno != errno.ENOTCONN:  # the peer has reset the connection, which reading tells
                     raise
         return 0
 
-    cdef NoResult _clear_write_backlog(self, object exc) except NoResult.EXC:
+    cdef int _forget_queue(self) except -1:
         self._unsent = None
         self._write_backlog_size = 0
-        return NoResult.OK
+        return 0
 
     cpdef _finalize_close(self, exc):
-        if self._file is None:
-            return  # scheduled twice: a callback aborted while aiofastnet's close() or abort() was under way
         try:
-            WritableTransport._finalize_close(self, exc)
+            BaseTransport._finalize_close(self, exc)
         finally:
             self._reader = None
-            self._protocol_aiofn = False  # or aiofastnet's get_write_buffer_size() would ask the protocol that is gone

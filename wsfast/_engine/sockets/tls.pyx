@@ -19,7 +19,6 @@ server's close_notify, eof_received() is not called, because the received data m
 import threading
 
 cimport cython
-from aiofastnet.utils cimport NoResult
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uintptr_t
@@ -29,7 +28,7 @@ from wsfast._engine.frames.memory cimport allocate, release
 from wsfast._engine.frames.reader cimport FrameReader
 from wsfast._engine.sockets.socket cimport Attempt, SocketTransport
 
-from wsfast import _native
+from wsfast._rust import _native
 from wsfast.tls import agreed_by_rustls, certificate_refused, tls_failed
 
 
@@ -42,7 +41,7 @@ cdef extern from *:
     """
     #include <stddef.h>
     #include <stdint.h>
-    #include "wsfast_tungstenite.h"
+    #include "wsfast_rust.h"
 
     static struct {
         __typeof__(wst_stream_new) *create;
@@ -305,17 +304,17 @@ cdef class TLSTransport(SocketTransport):
 
     # ---- reading
 
-    cdef NoResult _start_reading(self) except NoResult.EXC:
+    cdef int _start_reading(self) except -1:
         SocketTransport._start_reading(self)
         if self._finalizing_close:
-            return NoResult.OK
+            return 0
         try:
             self._send_pending()  # the last bytes of the handshake, unless the request took them along
         except BaseException:
             self._handle_error("Fatal write error on TLS transport")
         if self._session._step != WST_OK:  # the session holds data that makes no socket readable
             self._loop.call_soon(self._read_ready)
-        return NoResult.OK
+        return 0
 
     cdef Attempt read_now(self, object context) except Attempt.RAISED:
         """Deliver everything that is left from the last read. If nothing is left, read once from the socket first."""
@@ -379,7 +378,7 @@ cdef class TLSTransport(SocketTransport):
 
     cdef int _peer_ended(self) except -1:
         if not self._closing:
-            self._call_protocol_eof_received()
+            self._call_eof_received()
             self.close()
         else:
             self._stop_waiting()
@@ -387,7 +386,7 @@ cdef class TLSTransport(SocketTransport):
 
     # ---- writing
 
-    cdef NoResult write_c(self, char *ptr, Py_ssize_t size) except NoResult.EXC:
+    cdef int write_c(self, char *ptr, Py_ssize_t size) except -1:
         cdef:
             TLSSession session = self._session
             char *out = self._area.outgoing
@@ -397,7 +396,7 @@ cdef class TLSTransport(SocketTransport):
         if self._write_eof:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._finalizing_close or self._reader is None or self._end_said:
-            return NoResult.OK
+            return 0
         try:
             while size > 0 and not (self._finalizing_close or self._end_said):
                 piece = crate.take(<wst_stream *>session._stream, out, OUTGOING - PIECE - OVERHEAD)
@@ -418,7 +417,7 @@ cdef class TLSTransport(SocketTransport):
                 self._maybe_pause_protocol()
         except BaseException:
             self._handle_error("Fatal write error on TLS transport")
-        return NoResult.OK
+        return 0
 
     cdef int _send_pending(self) except -1:
         """Send the records that TLS itself produces: the answer to a KeyUpdate, or an alert."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
 
-from wsfast import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import Tuning, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast.asyncio.client import process_exception
 from wsfast.cli.load.plan import Plan
 from wsfast.cli.load.schedule import Schedule
@@ -239,7 +239,7 @@ class Loader:
         async with self._gate:
             try:
                 transport, connection = await ws_connect(
-                    make, target.url, write_policy="gather", close_timeout=2, **options
+                    make, target.url, tuning=Tuning(write_policy="gather"), close_timeout=2, **options
                 )
             except Exception as exc:
                 self.errors[f"connecting: {why(exc)[:200]}"] += 1

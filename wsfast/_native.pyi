@@ -1,6 +1,0 @@
-"""The functions of _tungstenite/wsfast_tungstenite.h, by cffi. Their types are C's, which no type checker reads."""
-
-from typing import Any
-
-ffi: Any
-lib: Any

@@ -1,0 +1,1 @@
+"""The upgrade request and its reply, as HTTP. No I/O."""

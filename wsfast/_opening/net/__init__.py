@@ -1,0 +1,1 @@
+"""Connected sockets and transports, for an event loop and for a blocking program."""

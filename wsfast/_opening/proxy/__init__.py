@@ -1,0 +1,1 @@
+"""Proxies: which one leads to a server, and how it is asked to."""

@@ -1,0 +1,1 @@
+"""The crate, compiled into `_native`: the engine of the blocking client, and TLS by rustls for all clients."""

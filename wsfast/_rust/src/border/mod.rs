@@ -1,0 +1,2 @@
+mod conversions;
+mod functions;

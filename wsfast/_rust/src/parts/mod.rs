@@ -1,0 +1,12 @@
+pub mod control_log;
+pub mod counts;
+pub mod frame_writer;
+pub mod keepalive;
+pub mod lifecycle;
+pub mod pings;
+pub mod receive_half;
+pub mod send_half;
+pub mod sleep;
+pub mod stamps;
+pub mod stop;
+pub mod wire;

@@ -1,0 +1,2 @@
+pub mod c_core;
+pub mod frame;

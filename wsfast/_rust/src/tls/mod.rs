@@ -1,0 +1,11 @@
+pub mod channel;
+pub mod openssl;
+pub mod openssl_session;
+pub mod rustls_session;
+pub mod session;
+pub mod settings;
+pub mod stream;
+#[cfg(all(test, not(miri)))]
+mod tests;
+pub mod tickets;
+mod verifier;
