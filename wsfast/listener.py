@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import ssl
@@ -47,6 +48,10 @@ class Overseeing:
 
     def oversee(self, transport: WSTransport, receiver: WSListener) -> None:
         raise NotImplementedError
+
+
+class OnlyChecking(Overseeing):
+    """With this as the factory :func:`ws_connect` checks its arguments and returns."""
 
 
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
@@ -234,8 +239,8 @@ async def ws_connect(
     }
     opened: list[tuple[WSTransport, AnyListener]] = []
 
-    def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
-        handshake = ClientHandshake(
+    def new_handshake(route: Route, headers: PlainHeaders | None) -> ClientHandshake:
+        return ClientHandshake(
             route.uri,
             subprotocols=route.subprotocols(subprotocols),
             extra_headers=route.headers(headers),
@@ -244,6 +249,13 @@ async def ws_connect(
             compression=offers,
             credentials=route.credentials,
         )
+
+    if isinstance(ws_listener_factory, OnlyChecking):
+        new_handshake(route, None if callable(extra_headers) else extra_headers)
+        return None  # type: ignore[return-value]
+
+    def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
+        handshake = new_handshake(route, headers)
 
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
             opened.append((transport, make_listener(ws_listener_factory, request, response)))
@@ -267,6 +279,13 @@ async def ws_connect(
         kwargs=others,
     )
     return opened[0]
+
+
+def check_arguments(url: str, options: dict[str, Any]) -> None:
+    """Refuse what :func:`ws_connect` would refuse, without an event loop."""
+    checking = ws_connect(OnlyChecking(), url, **options)
+    with contextlib.suppress(StopIteration):
+        checking.send(None)  # it awaits nothing
 
 
 def make_listener(

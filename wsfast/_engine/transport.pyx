@@ -110,7 +110,7 @@ cdef class WSListener:
         """The frames of one read are all dispatched."""
 
     cdef int _frames_end(self) except -1:
-        """No data and no PONG will be delivered any more. May be called several times."""
+        """No data and no PONG will be delivered any more."""
 
     def __reduce__(self):
         return reduce_listener(self, WSListener)
@@ -358,7 +358,10 @@ cdef class WSTransport(PollingReader):
         self._notify(listener, "on_ws_disconnected")
 
     cdef int _give_up_pings(self) except -1:
-        """No frame is looked at any more, so no PING will be answered."""
+        """No frame is looked at any more, so no PING will be answered, and none is sent."""
+        if self._frames_ended:
+            return 0
+        self._frames_ended = True
         if self._keepalive is not None:
             self._keepalive.give_up(self._closed())
         if self._listener is not None:
@@ -618,7 +621,9 @@ cdef class WSTransport(PollingReader):
         return 0
 
     def _close_timed_out(self):
-        self._cause = TimeoutError(f"the server did not close the connection within {in_words(self._close_timeout)}")
+        if self._lost_held is None:
+            self._cause = TimeoutError(
+                f"the server did not close the connection within {in_words(self._close_timeout)}")
         self._drop()
 
     def _callback_raised(self, str callback, exc):

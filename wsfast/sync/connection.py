@@ -423,7 +423,8 @@ class ClientConnection(Connection, ConnectionAttributes):
             if result == lib.WST_PONG:
                 self._collect()
             elif result == lib.WST_CLOSED:
-                self._note_end()
+                if self.state is State.CLOSED:
+                    self._note_end()
                 return is_set()
             elif result == lib.WST_NO_MEMORY:
                 raise MemoryError
@@ -509,11 +510,11 @@ class ClientConnection(Connection, ConnectionAttributes):
         self._note_end()
 
     def _note_end(self) -> None:
-        """If the connection is closed, note it. The event is set last: a thread that sees it finds all as it will be.
+        """The connection is closed. The event is set last: a thread that sees it finds everything as it will be.
 
         If the handler of a signal raises in here, the next call does the rest.
         """
-        if not self._ended.is_set() and self.state is State.CLOSED:
+        if not self._ended.is_set():
             self._collect()
             self._pings.close()
             if self._socket is not None:
@@ -521,6 +522,7 @@ class ClientConnection(Connection, ConnectionAttributes):
             self._ended.set()
 
     def _exception(self) -> ConnectionClosed:
-        """The exception of a call on the closed connection."""
-        self._note_end()
+        """The exception of a call on the closed connection, or on one on which no frame is looked at any more."""
+        if not self._ended.is_set() and self.state is State.CLOSED:
+            self._note_end()
         return (self._final or ending.describe(self._handle)).exception(self._cause)
