@@ -689,8 +689,8 @@ cdef class Inbox(WSListener):
         self._reading_on = True
         self._most = self._high_bytes + WSF_CLOSING_SLACK
         if not self.transport._is_open():
-            # The connection is lost, or will be in a moment, behind bytes that are held back: the program may never take
-            # the messages before them.
+            # The connection is lost, or will be in a moment, behind bytes that are held back: the program may never
+            # take the messages before them.
             self.transport._start_close_timer()
         if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):
             self.resume()
