@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, headers_of_attempt
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, resolve_headers
 from wsfast._common.logging import guarded
 from wsfast._common.options import Pinging, Timeouts, in_words
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
@@ -87,7 +87,7 @@ async def establish(
 async def _resolve_headers(
     headers: AwaitedHeadersLike | None, end: float | None, timeouts: Timeouts
 ) -> PlainHeaders | None:
-    making = headers_of_attempt(headers)
+    making = resolve_headers(headers)
     if inspect.isawaitable(making):
         try:
             async with deadline_at(end):

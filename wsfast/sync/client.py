@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from wsfast._common.headers import HeadersLike, PlainHeaders, headers_of_attempt
+from wsfast._common.headers import HeadersLike, PlainHeaders, resolve_headers
 from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
 from wsfast._common.options import (
     Limits,
@@ -251,7 +251,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         return connection
 
     def _made_headers(self) -> PlainHeaders | None:
-        headers = headers_of_attempt(self._additional_headers)
+        headers = resolve_headers(self._additional_headers)
         if inspect.isawaitable(headers):
             if inspect.iscoroutine(headers):
                 headers.close()  # it was never awaited, on purpose
@@ -379,7 +379,7 @@ def connect(
 
 
 def _signature_of_connect() -> inspect.Signature:
-    """That of reconnect, for help() and editors."""
+    """The signature of `reconnect`, for help() and editors."""
     uri, *options = inspect.signature(reconnect).parameters.values()
     legacy = inspect.signature(connect).parameters["legacy"]
     return inspect.Signature([uri, legacy, *options], return_annotation="ClientConnection")
@@ -466,7 +466,7 @@ def _tls(
 
 
 class _Target:
-    """Where to connect to, and how, checked."""
+    """The address to connect to, and the options of the sockets, checked."""
 
     def __init__(self, sock: socket.socket | None, kwargs: Mapping[str, Any]) -> None:
         check_types(socket.socket, sock=sock)

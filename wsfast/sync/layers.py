@@ -18,16 +18,16 @@ __all__ = ["Layer", "Raw", "for_crate", "layers"]
 
 
 def layers(route: Route) -> list[Layer]:
-    """From the outside: that of the proxy, that of the server.
+    """The layers from the outside: the proxy's, the server's.
 
     :raises ValueError, OSError: the settings of one make no sense
     """
-    found = []
+    result = []
     if route.proxy is not None and route.proxy.secure:
-        found.append(Layer(route.proxy_tls, route.proxy_server_hostname, route.proxy.port, of_proxy=True))
+        result.append(Layer(route.proxy_tls, route.proxy_server_hostname, route.proxy.port, of_proxy=True))
     if route.uri.secure:
-        found.append(Layer(route.tls(), route.server_hostname, route.port))
-    return found
+        result.append(Layer(route.tls(), route.server_hostname, route.port))
+    return result
 
 
 def for_crate(deadline: Deadline, step: str) -> float:

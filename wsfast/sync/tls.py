@@ -30,7 +30,7 @@ class Deadline(Protocol):
 
 
 def settings(tls: ssl.SSLContext | TLS | None, client_cert: ClientCert | None) -> ssl.SSLContext | TLS:
-    """What the arguments of ``connect`` say.
+    """The TLS settings that the arguments of ``connect`` ask for.
 
     :raises ValueError: they contradict each other
     """

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from multidict import CIMultiDict
 
 from wsfast import deflate
-from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
+from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, checked_headers
 from wsfast._common.redaction import shown_subprotocol, shown_value
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, decode_value
 from wsfast._common.version import VERSION
@@ -110,7 +110,7 @@ class ClientHandshake(Exchange):
         compression: Sequence[deflate.PerMessageDeflate] = (),
         credentials: tuple[str, str] | None = None,
     ) -> None:
-        extra = CIMultiDict(to_send("extra_headers", extra_headers, _RESERVED))
+        extra = CIMultiDict(checked_headers("extra_headers", extra_headers, _RESERVED))
         self._uri = uri
         self._offers = compression
         self._subprotocols = _offered_subprotocols(subprotocols, extra)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsfast._common.headers import VISIBLE, PlainHeaders, basic_auth, check_value, to_send
+from wsfast._common.headers import VISIBLE, PlainHeaders, basic_auth, check_value, checked_headers
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.http.exchange import Exchange
 from wsfast._opening.http.handshake import USER_AGENT
@@ -49,7 +49,7 @@ class TunnelHandshake(Exchange):
                 f"host: {host!r} cannot be sent to a proxy: it must be a name or an address, in ASCII"
             )
         fields = [("Host", target)]
-        extra = to_send("proxy_headers", headers, _RESERVED)
+        extra = checked_headers("proxy_headers", headers, _RESERVED)
         given = {name.lower() for name, _ in extra}
         if user_agent is not None and "user-agent" not in given:
             fields.append(("User-Agent", check_value("user_agent_header", user_agent)))
