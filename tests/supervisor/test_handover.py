@@ -86,7 +86,7 @@ async def test_a_queue_is_bounded_after_too_much_was_held(monkeypatch):
     async with Played("awaitable", rollover=Rollover(timeout=0.01), max_queue=2) as play:
         await play.roll()
         await stop_receiving(play)
-        play.lines.say(2, *"abcdefghijklmnop")
+        play.lines.say(2, *"abcdefghijkl")
         await until(lambda: play.feed._life.line.is_paused)
         await closing(play, 1)
         play.lines.end(1)
