@@ -358,13 +358,11 @@ cdef class WSTransport(PollingReader):
         self._notify(listener, "on_ws_disconnected")
 
     cdef int _give_up_pings(self) except -1:
-        """No frame is looked at any more, so no PING will be answered, and none is sent."""
-        if self._frames_ended:
-            return 0
-        self._frames_ended = True
+        """No frame is looked at any more, so no PING will be answered."""
         if self._keepalive is not None:
-            self._keepalive.give_up(self._closed())
-        if self._listener is not None:
+            self._keepalive.give_up(self._closed())  # also those that began to wait since
+        if self._listener is not None and not self._frames_ended:
+            self._frames_ended = True
             self._listener._frames_end()
         return 0
 
