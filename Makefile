@@ -11,7 +11,7 @@
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; prints the tools that are missing
 #   make wheels      wheels for other Linux systems, of every CPython found, in dist/; TARGETS= names the systems
 #   make test-wheels installs those for this machine without a compiler, and runs the tests of the clients against them
-#   make test-c test-asan test-debug test-fuzz lint bench docs clean
+#   make test-c test-c-windows test-asan test-debug test-fuzz lint bench docs clean
 #
 #   PYTHON=python3.12 make test     uses another interpreter than python3
 
@@ -88,6 +88,11 @@ pytest: $(testing) $(built)
 test-c:
 	$(MAKE) --no-print-directory -C tests/core
 
+# That it compiles for Windows, no more (docs/decisions/windows.md).
+test-c-windows: $(installed)
+	@$(bin)/python -m pip install --quiet ziglang
+	$(MAKE) --no-print-directory -C tests/core windows WINDOWS_CC="$(CURDIR)/$(bin)/python -m ziglang cc -target x86_64-windows-gnu"
+
 test-rust: | check
 	MAKEFLAGS= cargo test --quiet --locked --manifest-path $(crate)/Cargo.toml
 
@@ -114,7 +119,7 @@ test-rust-thread test-rust-address: test-rust-%:
 	fi
 
 # Copies the sources for a build of another kind, with the C code that Cython has made, which is the same for all builds.
-copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml README.md LICENSE THIRD-PARTY.txt wsfast \
+copy = tar -cf - --exclude='*.so' --exclude=target setup.py tools pyproject.toml README.md LICENSE THIRD-PARTY.txt sbom.cdx.json wsfast \
     $$(ls -d build/cython 2>/dev/null) | tar -xf - -C
 
 # The memory tests, on modules that are compiled with AddressSanitizer and UBSan.
@@ -342,9 +347,10 @@ test-wheels:
 	    (cd $(wheel_tree) && $$wheel_bin/pytest -q -n 2 --dist worksteal $(WHEEL_TESTS:%=tests/%)) || exit 1; \
 	done
 
-# The notices of the Rust packages in a wheel. A test compares their versions with Cargo.lock.
+# The notices of the Rust packages in a wheel, and a list of them for machines (CycloneDX). A test compares both with Cargo.lock.
 third-party:
 	cd $(crate) && cargo about generate --locked about.hbs -o $(CURDIR)/THIRD-PARTY.txt
+	cd $(crate) && cargo about generate --locked about-sbom.hbs -o $(CURDIR)/sbom.cdx.json
 
 test-all:
 	@summary=; failed=0; \

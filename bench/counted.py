@@ -7,13 +7,14 @@
 valgrind runs the interpreter uncounted until every row has run once. Then each row runs with FEW and with MANY rounds,
 and the difference is the cost of a round: the opening cancels out. Only instructions outside the kernel are counted.
 
-Time must not decide what a client executes. So asyncio's own loop drives the clients, whose iterations do not depend on
-time, and the server shares the client's processor at the lowest priority: it answers when the client sleeps, and no
-earlier. A row is the fewest instructions of TRIES, because a client that is woken early takes an iteration more.
+Time must not decide what a client executes. So its clocks stand still (machine/still_clock.c): an awaitable client
+reads them to see whether it keeps other tasks waiting. asyncio's own loop drives the clients, whose iterations do not
+depend on time, and the server shares the client's processor at the lowest priority: it answers when the client sleeps,
+and no earlier. A row is the fewest instructions of TRIES, because a client that is woken early takes an iteration more.
 
-The instructions of wsfast's own modules repeat to the digit. All of them together vary by some percent with where the
-interpreter's objects lie: CPython caches methods by address, and addresses that collide cost a lookup in every round.
-So the kept counts are the medians of LAYOUTS layouts of memory, and a row fails if it exceeds its limit in all of them.
+The instructions of wsfast's own modules repeat to the digit. All of them together vary by a thousandth with where the
+interpreter's objects lie, and by more if methods that CPython caches by address collide, which costs a lookup in every
+round. So the kept counts are the medians of LAYOUTS layouts, and a row fails if it exceeds its limit in all of them.
 
 Counts depend on the compilers, on Python and on the C library, so bench/counts.json has counts for each set of them,
 and other machines have nothing to compare with until `--keep` writes theirs.
@@ -57,10 +58,13 @@ GATE = (
     ("wsfast_sync", "request_response", 512),
     ("wsfast_sync", "request_response", 8192),
     ("wsfast_listener", "connect", 0),
+    ("wsfast_supervised", "recv, alone", 0),
     ("wsfast_supervised", "recv, supervised", 0),
     ("wsfast_supervised", "async for, supervised", 0),
     ("wsfast_supervised", "on_ws_message, supervised", 0),
     ("wsfast_supervised", "recv, key", 0),
+    ("wsfast_supervised", "recv, heartbeat", 0),
+    ("wsfast_supervised", "on_ws_frame, key", 0),
 )
 COMPARED = (
     "wsfast_listener", "picows_listener", "wsfast_awaitable", "picows_websockets", "websockets_asyncio",
@@ -165,8 +169,12 @@ def profiles(rows, layout=0):
             library("callgrind"),
             *words,
         ]
-        environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "LAYOUT": "x" * 1000 * layout}
-        environment["LD_PRELOAD"] = str(library("still_clock"))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONHASHSEED": "0",
+            "LAYOUT": "x" * 1000 * layout,
+            "LD_PRELOAD": str(library("still_clock")),
+        }
         done = subprocess.run(
             list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )

@@ -1,20 +1,28 @@
-"""Instructions per message of supervised connections and of overflow policies, counted by callgrind.
+"""What a message costs with a supervisor, and with an overflow policy.
 
-    python -m bench.supervised             all rows; about a minute
+    python -m bench.supervised             instructions of all rows, counted by callgrind; about a minute
     python -m bench.supervised listener    the rows whose name contains the word
+    python -m bench.supervised --times 20  nanoseconds instead, of 20 turns
 
-bench/counted.py runs them. The program gives reads of a hundred text messages of 128 bytes to its own connection, each
-in a callback of the event loop as if it had come from the socket, so the counts do not depend on when bytes arrive. A
-row fails unless all of them are received. Counts vary by some percent with the layout of memory.
+The program gives reads of a hundred text messages of 128 bytes to its own connection, all in one callback of the event
+loop. So neither counts nor times have a part of the event loop, or of the kernel. A row fails unless all messages are
+received. bench/counted.py counts them.
+
+Times are those of reads, on one processor, in turns: each turn runs each row once, in another order. Of a turn the
+lower quartile counts, of the reads in which nothing else took the processor.
 """
 
 import argparse
 import asyncio
+import os
+import random
+import statistics
 import struct
 import time
 
 import wsfast
 from bench import counted
+from bench.measure import harness
 from wsfast.supervisor import Heartbeat
 
 PER_READ = 100
@@ -160,15 +168,39 @@ ROWS = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("words", nargs="*", help="only the rows with these words in their names")
-    options = parser.parse_args()
-    names = [name for name in ROWS if all(word in name for word in options.words)]
+def counts(names):
     rows = [("wsfast_supervised", name, 0) for name in names]
     for name, (few, many) in zip(names, counted.profiles(rows)):
         messages = (counted.MANY - counted.FEW) * PER_READ
         print(f"{name:45}{(counted.total(many) - counted.total(few)) / messages:8,.0f}")
+
+
+def times(names, turns):
+    """The lower and the upper quartile of the turns."""
+    cpu, _ = harness.cpus("same")
+    found = {name: [] for name in names}
+    with harness.echo_server(cpu) as server:
+        os.sched_setaffinity(0, {int(cpu)})
+        for _ in range(turns):
+            for name in random.sample(names, len(names)):
+                taken.clear()
+                asyncio.run(ROWS[name](server.url, counted.MANY))
+                found[name].append(statistics.quantiles(taken, n=4)[0] / PER_READ)
+    for name, turn in found.items():
+        low, _, high = statistics.quantiles(turn, n=4)
+        print(f"{name:45}{low:8,.0f} ns, to {high:,.0f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only the rows with these words in their names")
+    parser.add_argument("--times", type=int, metavar="TURNS", help="measure nanoseconds")
+    options = parser.parse_args()
+    names = [name for name in ROWS if all(word in name for word in options.words)]
+    if options.times:
+        times(names, options.times)
+    else:
+        counts(names)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 import ast
 import importlib.metadata
+import inspect
 import re
 from pathlib import Path
 
 from sphinx import addnodes
 
 import wsfast  # before autodoc: it would read a stub in place of a compiled module that is not imported yet
+from wsfast._common.option_names import NOT_GIVEN
 
 project = "wsfast"
 author = "the wsfast authors"
@@ -26,6 +28,7 @@ nitpicky = False
 suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_type_aliases = {"URLs": "URLs"}  # or a signature has it in full
 
 
 def stub_signatures():
@@ -40,6 +43,19 @@ def stub_signatures():
                         parameters = parameters.removeprefix("self, ").removeprefix("self")
                         signatures[cls.name, method.name] = f"({parameters})", ast.unparse(method.returns)
     return signatures
+
+
+# A signature of more parameters than this is a wall.
+_READABLE = 12
+
+
+def parameters_of(function):
+    """Those of a signature that is too long to be read in one piece; of others none."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+    return parameters if len(parameters) > _READABLE else {}
 
 
 def write_llms_txt(app, failure):
@@ -63,6 +79,12 @@ def setup(app):
     signatures = stub_signatures()
 
     def signature(app, what, name, obj, options, given, returned):
+        shown = [
+            str(p.replace(annotation=p.empty)) for p in parameters_of(obj).values() if p.default is p.empty
+        ]
+        if shown and given is not None:
+            positional = [text for text in shown if text[0] != "*"]
+            return f"({', '.join([*positional, '**options'])})", returned
         if given is None:  # Sphinx has no place for one then
             return None
         if what == "class" and obj in (wsfast.WSListener, wsfast.WSTransport, wsfast.WSFrame):
@@ -78,6 +100,16 @@ def setup(app):
         several = re.compile(r"^:param (\w+), (\w.*?): (.*(?:\n {4}.*)*)$", re.MULTILINE)
         while several.search(text):
             text = several.sub(r":param \1: \3\n:param \2: \3", text)
+        for option in parameters_of(obj).values():  # beside its meaning, not in the signature
+            typed = f"{option.annotation}".replace("ssl_module.", "ssl.").replace("NotGiven | ", "")
+            if option.default not in (option.empty, NOT_GIVEN):
+                typed += f" = {getattr(option.default, '__name__', repr(option.default))}"
+            text = re.sub(
+                rf"^:param {option.name}: .*(?:\n {{4}}.*)*$",
+                lambda found, typed=typed, option=option: f"{found[0]}\n:type {option.name}: ``{typed}``",
+                text,
+                flags=re.MULTILINE,
+            )
         lines[:] = text.split("\n")
 
     app.connect("autodoc-process-signature", signature)

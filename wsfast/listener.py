@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import ssl
@@ -47,6 +48,10 @@ class Overseeing:
 
     def oversee(self, transport: WSTransport, receiver: WSListener) -> None:
         raise NotImplementedError
+
+
+class OnlyChecking(Overseeing):
+    """With this as the factory :func:`ws_connect` checks its arguments and returns."""
 
 
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
@@ -232,10 +237,10 @@ async def ws_connect(
         "close_timeout": timeouts.close,
         "tuning": tuning,
     }
-    made: list[tuple[WSTransport, AnyListener]] = []
+    opened: list[tuple[WSTransport, AnyListener]] = []
 
-    def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
-        handshake = ClientHandshake(
+    def new_handshake(route: Route, headers: PlainHeaders | None) -> ClientHandshake:
+        return ClientHandshake(
             route.uri,
             subprotocols=route.subprotocols(subprotocols),
             extra_headers=route.headers(headers),
@@ -245,9 +250,16 @@ async def ws_connect(
             credentials=route.credentials,
         )
 
+    if isinstance(ws_listener_factory, OnlyChecking):
+        new_handshake(route, None if callable(extra_headers) else extra_headers)
+        return None  # type: ignore[return-value]
+
+    def make(route: Route, headers: PlainHeaders | None) -> tuple[WSTransport, Opening]:
+        handshake = new_handshake(route, headers)
+
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-            made.append((transport, make_listener(ws_listener_factory, request, response)))
-            receiver = receiver_of(made[0][1], transport, compressed=bool(offers))
+            opened.append((transport, make_listener(ws_listener_factory, request, response)))
+            receiver = receiver_of(opened[0][1], transport, compressed=bool(offers))
             if isinstance(ws_listener_factory, Overseeing):
                 ws_listener_factory.oversee(transport, receiver)
             return receiver
@@ -266,7 +278,14 @@ async def ws_connect(
         tuning=tuning,
         kwargs=others,
     )
-    return made[0]
+    return opened[0]
+
+
+def check_arguments(url: str, options: dict[str, Any]) -> None:
+    """Refuse what :func:`ws_connect` would refuse, without an event loop."""
+    checking = ws_connect(OnlyChecking(), url, **options)
+    with contextlib.suppress(StopIteration):
+        checking.send(None)  # it awaits nothing
 
 
 def make_listener(
@@ -347,9 +366,9 @@ def _meant(name: str) -> str | None:
     """The callback that a name resembles: on_frame resembles on_ws_frame."""
     import difflib  # takes a millisecond
 
-    words = {callback.removeprefix("on_ws_"): callback for callback in _NAMED_ON}
-    found = difflib.get_close_matches(name.removeprefix("on_").removeprefix("ws_"), words, 1, 0.8)
-    return words[found[0]] if found else None
+    callbacks = {callback.removeprefix("on_ws_"): callback for callback in _NAMED_ON}
+    similar = difflib.get_close_matches(name.removeprefix("on_").removeprefix("ws_"), callbacks, 1, 0.8)
+    return callbacks[similar[0]] if similar else None
 
 
 def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:

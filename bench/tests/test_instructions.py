@@ -30,3 +30,9 @@ def test_instructions_of_the_main_rows():
         pytest.skip(f"no counts are kept for {counted.key()}: python -m bench.counted --keep")
     assert set(kept) == {" ".join(map(str, row)) for row in counted.GATE}
     assert counted.exceeded(kept) == {}, "if the instructions are worth it: python -m bench.counted --keep"
+
+
+def test_a_supervised_feed_costs_what_a_plain_one_does():
+    for counts in counted.kept().values():
+        alone, supervised = (counts[f"wsfast_supervised recv, {row} 0"] for row in ("alone", "supervised"))
+        assert all(supervised[name] <= 1.03 * alone[name] for name in alone)

@@ -6,14 +6,17 @@ import asyncio
 import gc
 import math
 import time
+import zlib
 from contextlib import suppress
 
 import pytest
 from support import HUNG, frames
 from support.awaiting import awaitable, feed, turns
+from support.certificates import client_settings
 from support.frames import CLOSE, CONTINUATION, PING, PONG, TEXT, texts
 from support.servers import serve
 
+from wsfast import WSMsgType
 from wsfast._common.connection import State
 from wsfast.asyncio.client import ClientConnection, connect
 from wsfast.exceptions import ConnectionClosedError, ConnectionClosedOK, KeepaliveTimeout
@@ -278,6 +281,32 @@ async def test_close_timeout_is_total(server):
             took = time.perf_counter() - start
             with pytest.raises(ConnectionClosedError):
                 await receive_all(ws)
+
+
+@pytest.mark.parametrize("tls", [None, client_settings], ids=["plain", "rustls"])
+async def test_close_timeout_counts_if_a_write_has_failed_a_moment_ago(tls):
+    """Bytes are held back behind a full queue, and close() comes before the loop says that the connection is lost."""
+    deflated = zlib.compressobj(wbits=-15)
+    bombs = []
+    for _ in range(5):
+        bomb = deflated.compress(bytes(900_000)) + deflated.flush(zlib.Z_SYNC_FLUSH)
+        bombs.append(frames.frame(frames.BINARY, bomb[:-4], rsv=4))
+    async with awaitable(
+        tls=tls and tls(),
+        max_queue=1,
+        close_timeout=0.05,
+        headers=b"Sec-WebSocket-Extensions: permessage-deflate\r\n",
+    ) as (ws, far):
+        full = asyncio.Event()
+        ws.on_high_water = full.set
+        await far.send(b"".join(bombs))
+        await full.wait()
+        far.sock.close()
+        ws.protocol.send(WSMsgType.TEXT, "x")
+        await ws.close()
+        assert isinstance(ws.protocol.close_info.cause, OSError)
+        with pytest.raises(ConnectionClosedError):
+            await receive_all(ws)
 
 
 async def test_close_timeout_with_a_full_write_buffer():

@@ -62,13 +62,9 @@ async def polled(transport, listener, far) -> bool:
 
 
 @pytest.mark.parametrize("busy_poll", [-1, -0.001, math.nan, -math.inf])
-async def test_a_window_that_makes_no_sense_is_refused(busy_poll):
-    for refused in (
-        ws_connect(Recorder, "ws://127.0.0.1:9/", tuning=Tuning(busy_poll=busy_poll)),
-        asyncio.to_thread(connect, "ws://127.0.0.1:9/", tuning=Tuning(busy_poll=busy_poll)),
-    ):
-        with pytest.raises(ValueError, match="busy_poll must not be negative"):
-            await refused
+def test_a_window_that_makes_no_sense_is_refused(busy_poll):
+    with pytest.raises(ValueError, match="busy_poll must not be negative"):
+        Tuning(busy_poll=busy_poll)
 
 
 @pytest.mark.parametrize("busy_poll", [0.2, math.inf])

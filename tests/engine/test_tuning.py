@@ -104,11 +104,9 @@ async def test_an_option_that_the_kernel_refuses_is_named():
 @pytest.mark.parametrize(
     "sockopts", [[(1, 2)], [[1, 2, 3]], [("SOL_SOCKET", 2, 3)], [(1, 2, "3")], [(1, 2, None)], [5]]
 )
-async def test_what_is_no_option_is_refused(sockopts):
+def test_what_is_no_option_is_refused(sockopts):
     with pytest.raises(TypeError, match="sockopts must be tuples"):
-        await ws_connect(Recorder, "ws://127.0.0.1:9/", tuning=Tuning(sockopts=sockopts))
-    with pytest.raises(TypeError, match="sockopts must be tuples"):
-        connect("ws://127.0.0.1:9/", tuning=Tuning(sockopts=sockopts))
+        Tuning(sockopts=sockopts)
 
 
 class Unprivileged(socket.socket):

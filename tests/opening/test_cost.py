@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from support import certificates, proxies
 from support.faces import FACES
 from support.servers import serve
+from support.tls_peer import TLSPeer, ticket
 
 from wsfast import InvalidHandshake, InvalidStatus, Tuning, connect
 from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.http.handshake import ClientHandshake
-from wsfast._opening.proxy.settings import negotiation
+from wsfast._opening.proxy import negotiation
 from wsfast._opening.tls import handshake as tls_handshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidProxyStatus
+from wsfast.sync.client import connect as sync_connect
 
 URI = parse_uri("ws://localhost/")
 
@@ -175,3 +178,30 @@ async def test_the_event_loop_runs_between_two_reads_of_a_proxy_with_tls(monkeyp
     assert len(reads) > 100
     # CONNECT follows the TLS handshake in the same iteration.
     assert len(set(reads)) >= len(reads) - 1
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize(
+    "kind", [certificates.client_settings, certificates.client_context], ids=["rustls", "openssl"]
+)
+@pytest.mark.parametrize("reply", [b"", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["negotiation", "upgrade"])
+async def test_the_blocking_client_leaves_a_proxy_that_sends_tickets_without_end(kind, reply):
+    """Bytes are always there, and they are never an answer."""
+
+    async def handler(peer):
+        secure = TLSPeer(peer)
+        await secure.read()
+        secure.send(secure.records(reply))
+        with suppress(ConnectionError):
+            while True:
+                for _ in range(50):
+                    ticket(secure.tls)
+                secure.send(secure.records(b""))
+                await peer.writer.drain()
+
+    async with serve(handler) as server:
+        proxy = f"https://localhost:{server.port}"
+        with pytest.raises(TimeoutError, match="open_timeout"):
+            await asyncio.to_thread(
+                sync_connect, "ws://exchange.test/", proxy=proxy, proxy_ssl=kind(), open_timeout=0.5
+            )

@@ -1,5 +1,6 @@
 """What is shipped: pins that agree, a clear message where wsfast cannot work, and everything that a build needs."""
 
+import json
 import os
 import re
 import shutil
@@ -58,7 +59,17 @@ def test_the_notices_of_all_rust_packages_are_shipped():
     assert {
         f"{name} {version}" for name, version in packages if f"\n  {name} {version[1:]}" not in notices
     } == set()
-    assert "THIRD-PARTY.txt" in PYPROJECT["project"]["license-files"]
+    components = json.loads((ROOT / "sbom.cdx.json").read_text())["components"]
+    assert packages <= {(one["name"], f"v{one['version']}") for one in components}
+    assert {"THIRD-PARTY.txt", "sbom.cdx.json"} <= set(PYPROJECT["project"]["license-files"])
+
+
+def test_the_recipe_for_conda_agrees():
+    recipe = (ROOT / "tools" / "recipe.yaml").read_text()
+    assert f'version: "{VERSION}"' in recipe
+    named = set(re.findall(r"^    - ([\w-]+ [<>=].*)$", recipe, re.MULTILINE))
+    wanted = [line.partition(";")[0] for line in PYPROJECT["project"]["dependencies"] + REQUIRES]
+    assert named == {re.sub(r"(?=[<>=])", " ", line, count=1) for line in wanted} | {"python >=3.10"}
 
 
 def test_no_file_holds_two_ideas():
@@ -88,6 +99,19 @@ def test_a_missing_engine_is_no_mystery(tmp_path):
         f"ImportError: Python imports wsfast from its source tree, {tmp_path}, where nothing"
     )
     assert error.endswith("or compile the tree: pip install --editable .")
+
+
+def test_a_second_interpreter_is_told():
+    script = """if True:
+        import sys, wsfast
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        interpreters.run_string(interpreters.create(), "try: import wsfast\\nexcept ImportError as e: print(e)")
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("wsfast can be imported in one interpreter of a process"), done
 
 
 def toolchain(path, **environment):

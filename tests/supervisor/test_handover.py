@@ -87,8 +87,8 @@ async def test_a_queue_is_bounded_after_too_much_was_held(monkeypatch):
         await play.roll()
         await stop_receiving(play)
         play.lines.say(2, *"abcdefghijklmnop")
+        await until(lambda: play.feed._life.line.is_paused)
         await closing(play, 1)
-        assert play.feed._life.line._is_paused
         play.lines.end(1)
         await until(lambda: play.feed._life.feed.merger is None)
         assert not play.feed.transport.underlying_transport.is_reading()
@@ -362,7 +362,7 @@ async def test_a_subscription_that_is_made_when_the_new_connection_is_not_read(m
     async with Played("awaitable", key=number) as play:
         await play.roll()
         play.lines.say(2, *(f"{n}" for n in range(10, 40)))
-        await until(lambda: play.feed._life.line._is_paused)
+        await until(lambda: play.feed._life.line.is_paused)
         play.feed.subscribe("more", ack=lambda message: message == "more is in")
         await play.lines.until(lambda lines: {(1, "more"), (2, "more")} <= set(lines.sent))
         play.lines.say(2, "more is in", "40")

@@ -232,8 +232,44 @@ def test_wrong_options_of_a_connection_are_refused_at_once():
         for name in ("max_silense", "uri", "url", "ws_listener_factory"):
             with pytest.raises(TypeError, match=name):
                 supervise("ws://127.0.0.1:1/", *arguments, **{name: 3})
-    with pytest.raises(ValueError, match="max_queue"):
-        supervise("ws://127.0.0.1:1/", max_queue=-1)
+
+
+@pytest.mark.parametrize(
+    "url", ["wss://localhost", ["wss://localhost", "wss://127.0.0.1"], lambda: "wss://localhost"]
+)
+@pytest.mark.parametrize(
+    ("listener", "wrong"),
+    [
+        ((), {"max_queue": -1}),
+        ((), {"additional_headers": {"a": "b\n"}}),
+        ((), {"ssl": 3}),
+        ((WSListener,), {"max_frame_size": -1}),
+        ((WSListener,), {"additional_headers": {"a": "b\n"}}),
+        ((WSListener,), {"ssl": 3}),
+        ((WSListener,), {"family": "x"}),
+        ((WSListener,), {"open_timeout": "x"}),
+        ((WSListener,), {"subprotocols": "x"}),
+    ],
+)
+def test_wrong_values_are_refused_at_once(url, listener, wrong):
+    supervise(url, *listener, ssl_handshake_timeout=3, server_hostname="x")
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong)).replace("additional_h", "h")):
+        supervise(url, *listener, **wrong)
+
+
+@pytest.mark.parametrize("listener", [(), (WSListener,)])
+async def test_iterators_among_the_options_are_kept(listener):
+    async def handler(peer):
+        await peer.accept()
+        requests.append(peer.request)
+        await close(peer)
+
+    requests = []
+    async with serve(handler) as server:
+        async with supervise(server.url, *listener, additional_headers=iter([("X-Token", "secret")])) as feed:
+            while feed.stats.connects < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert all(b"x-token: secret" in request.lower() for request in requests), requests
 
 
 def test_wrong_arguments_are_refused_at_once():

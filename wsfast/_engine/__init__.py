@@ -16,3 +16,9 @@ except ModuleNotFoundError as exc:
         else "wsfast's compiled engine is missing: its build failed. wsfast has no pure-Python fallback; see the "
         "output of 'pip install --verbose wsfast', which needs a C compiler and Rust"
     ) from exc
+except ImportError as exc:
+    if "interpreter" not in str(exc):
+        raise
+    raise ImportError(
+        "wsfast can be imported in one interpreter of a process, and another one has it already"
+    ) from exc

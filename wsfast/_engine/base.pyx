@@ -1,4 +1,4 @@
-"""What asyncio expects of a transport, whatever carries the bytes: pausing, the limits of the write buffer, and the end."""
+"""The base of wsfast's transports, for TCP and TLS: pausing, the limits of the write buffer, and the end."""
 
 import socket
 import sys
@@ -238,7 +238,7 @@ cdef class BaseTransport:
         self._force_close(None)
 
     cdef int _handle_error(self, str message) except -1:
-        """End the connection because of the exception that is being handled. The socket's own errors are not reported."""
+        """End the connection because of the exception being handled. The socket's own errors are not reported."""
         exc = sys.exc_info()[1]
         if isinstance(exc, (KeyboardInterrupt, SystemExit)):
             raise

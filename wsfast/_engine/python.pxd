@@ -1,11 +1,10 @@
-"""What the compiled modules use of CPython, and Cython's own declarations lack."""
+"""Declarations of CPython's functions that Cython's own lack."""
 
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint64_t
 
 
 cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject *o)
     const char *PyUnicode_AsUTF8AndSize(object s, Py_ssize_t *size) except NULL
     unsigned long PyThread_get_thread_ident()
 
@@ -27,3 +26,18 @@ cdef extern from *:
     }
     """
     uint64_t wsf_callback() noexcept
+
+
+cdef extern from *:
+    """
+    /* Does nobody else refer to the object? Without the GIL other threads count apart. */
+    static inline int wsf_is_unique(PyObject *o)
+    {
+    #ifdef Py_GIL_DISABLED
+        return PyUnstable_Object_IsUniquelyReferenced(o); /* from CPython 3.14 on */
+    #else
+        return Py_REFCNT(o) == 1;
+    #endif
+    }
+    """
+    bint wsf_is_unique(PyObject *o) noexcept

@@ -23,7 +23,7 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     /*
-     * From CPython 3.12 to 3.14 a StopIteration is made for every result, which costs more than all the rest of a recv().
+     * From CPython 3.12 to 3.14 each result makes a StopIteration, which costs more than all the rest of a recv().
      * The interpreter drops it at once, so one serves again and again, as long as nobody keeps it. It keeps the
      * last result alive until the next one, so it is used for small results only. Returns 0 if it cannot be used.
      */

@@ -148,7 +148,7 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
         yield Advice(
             "latency",
             f"There are {processors} processors. Waking a sleeping process takes most of a round trip.",
-            "Give busy_poll=0.001 to connect, where a processor can be spared (docs/latency.md).",
+            "Give tuning=Tuning(busy_poll=0.001) to connect, where a processor can be spared (docs/latency.md).",
         )
     else:
         yield Advice(

@@ -100,7 +100,46 @@ def supervise(
 
     Without `listener_factory` the program receives messages by ``async for`` and :meth:`Supervisor.recv`, and `options`
     are those of :class:`wsfast.connect`. With it each connection gets a listener of its own, and `options` are those
-    of :func:`wsfast.ws_connect`.
+    of :func:`wsfast.ws_connect`. Times are in seconds. :doc:`bots` explains all this by programs.
+
+    Which connections
+
+    :param url: one, a list, or a function or coroutine function that returns one for each attempt, perhaps with
+        options: ``(url, {"additional_headers": ...})``
+    :param listener_factory: as for :func:`wsfast.ws_connect`
+    :param by_turns: True: each connection goes to the URL after that of the last one. False: it tries the first URL
+        first, and the next ones as attempts fail
+    :param classify: gets the error of an attempt or a connection, and returns a :class:`Decision`, or None for the
+        usual one
+    :param delays: makes the iterator of delays between attempts
+    :param min_lifetime: the delays begin anew only after a connection that has lived for so long
+    :param max_attempts: give up after so many failed attempts in a row
+    :param max_downtime: give up after so long without a connection
+    :param connects: a limit on attempts, which supervisors share
+    :param rollover: when to replace a connection that works, and how
+
+    What is sent
+
+    :param window: how many messages may be sent in how many seconds
+    :param reply_id: gets a message, and returns the id of the subscription that it acknowledges, a :class:`Rejected`,
+        or None
+    :param answer: gets a message, and returns the answer if it is a ping of the server's in text, or None
+
+    Is the feed alive?
+
+    :param max_silence: replace a connection that has brought no data for so long
+    :param silence_is_normal: called then; returns True while silence is expected
+    :param topic: gets a message, and returns its key, for subscriptions with a `max_silence` of their own
+    :param heartbeat: an application's own ping
+
+    Messages and reports
+
+    :param parse: gets a message, and returns what the other functions get
+    :param key: gets a message, and returns its key, or None: duplicates are removed by it while two connections are
+        open
+    :param remember: how many keys are kept, at least
+    :param on_state: gets each :class:`StateChange`
+    :param on_subscription: gets a subscription, its :class:`SubscriptionState` and the number of the connection
 
     Functions that get a message get it as the program does: as :meth:`recv` returns it, or as the payload of
     ``on_ws_message``. With `parse`, they get what it makes of that: it is called at most once for a message. If a

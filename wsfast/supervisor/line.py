@@ -144,7 +144,9 @@ class Line:
         self._has_first = self._merger is None or shared.rollover.first is None
         # Why messages are shown; None: they are not.
         self._shown_for: tuple[bool, bool] | None = None
-        self._is_awaiting_acks = self._is_paused = False
+        self._is_awaiting_acks = False
+        #: It is not read, see pause().
+        self.is_paused = False
         self.outbox = Outbox(
             transport,
             shared.window,
@@ -335,13 +337,13 @@ class Line:
 
     def pause(self) -> None:
         """Do not read until :meth:`resume`."""
-        if not self._is_paused and not self.ended.done():
-            self._is_paused = True
+        if not self.is_paused and not self.ended.done():
+            self.is_paused = True
             self.transport.underlying_transport.pause_reading()
 
     def resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
+        if self.is_paused:
+            self.is_paused = False
             if not self.ended.done() and not self.transport.underlying_transport.is_closing():
                 self.transport.underlying_transport.resume_reading()
 

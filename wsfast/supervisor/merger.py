@@ -15,6 +15,8 @@ message the old line has brought, and what was published behind it the new line 
 |         | or receives nothing                                |                                        |
 |         | the old line ends                                  | ENDED                                  |
 |         | the new line ends                                  | OVER: what it brought is dropped       |
+|         | the time is over, and what was to be held was too  | OVER: the new line is dropped          |
+|         | much                                               |                                        |
 | CLOSING | the old line ends                                  | ENDED                                  |
 | ENDED   | (a gap is counted unless there is a proof)         | OVER: what is held is delivered        |
 
@@ -42,7 +44,8 @@ from wsfast.supervisor.shared import Shared
 __all__ = ["Merger", "Phase"]
 
 # How much may be held, in bytes. Then the new line is not read until the old one has caught up. But before its
-# subscriptions are in, it is read on: what is held is dropped, and only a proof lets the new line take over.
+# subscriptions are in, it is read on: beyond half as much what is held is dropped, and only a proof lets the new line
+# take over. The same if the rest of a read is so many short messages that twice as much would be held.
 _MOST_HELD = 16 * 1024 * 1024
 
 # What a held message costs besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
@@ -86,6 +89,7 @@ class Merger:
         self._bytes = 0
         self._lacks_held = False  # some of what was held has been dropped
         self._count = 0  # of the messages that the new line brought
+        self._is_in_from = 0  # the number of the first one since its subscriptions were in
         # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
         # that has one of before), and of the new line since its subscriptions were in.
         self._old_recent, self._new_recent = Keys(shared.remember), Keys(shared.remember)
@@ -121,8 +125,11 @@ class Merger:
         number = self._count
         self._count += 1
         is_in = is_in and not self._lacks_any
-        if not is_in:
+        has_too_much = self._bytes > (_MOST_HELD * 2 if is_in else _MOST_HELD >> 1)
+        if has_too_much or not is_in:
             self._begin_anew()
+            if has_too_much:
+                self._drop_before_in()
         elif key is not None and self._has_keys:
             self._new_recent.add(key)
         if key is not None:
@@ -134,8 +141,6 @@ class Merger:
             if not self._has_keys and is_in:
                 self._new_log.add(key)
                 self._look_for_run(key)
-        if not is_in and self._bytes > _MOST_HELD:
-            self._drop_held()
         return self._hold(number, key if self._has_keys else None, len(payload))
 
     def fragment(self, line: Line, size: int) -> bool | list[Any]:
@@ -143,10 +148,6 @@ class Merger:
         if line is self.old:
             return False
         self._count += 1
-        if self._bytes > _MOST_HELD and self.new is not None and not self.new.is_in:
-            # Whole messages may be dropped, but not a part of one.
-            text = f"a message of more than {_MOST_HELD >> 20} MiB before all subscriptions were in"
-            self._loop.call_soon(self.new.fail, QueueOverflow(text))
         return self._hold(self._count - 1, None, size)
 
     def _old_brought(self, key: Hashable) -> None:
@@ -174,20 +175,27 @@ class Merger:
 
     def _hold_no_more(self) -> None:
         new = self.new
-        if new is not None and new.is_in and self.phase is not Phase.OVER and self._bytes > _MOST_HELD:
+        if new is None or self.phase is Phase.OVER or self._bytes <= _MOST_HELD:
+            return
+        if new.is_in or self.phase is not Phase.HOLDING:
             new.pause()
+        else:
+            new.fail(QueueOverflow("a message of too many bytes came before all subscriptions were in"))
 
-    def _drop_held(self) -> None:
-        """The old line must bring all of this. Else the new one is of no use: it may have begun with a snapshot."""
-        self._held.clear()
-        self._numbers.clear()
-        self._bytes = 0
-        self._lacks_held = True
+    def _drop_before_in(self) -> None:
+        """Drop what proves nothing. The old line must bring all of it. Else the new one is of no use: it may have begun
+        with a snapshot."""
+        if self.phase is Phase.HOLDING:
+            for number in [number for number in self._held if number < self._is_in_from]:
+                self._bytes -= self._held.pop(number)[1]
+                self._lacks_held = True
+            if self._is_in_from == self._count:
+                self._numbers.clear()
 
     def _drop(self, number: int) -> None:
-        _, size = self._held.pop(number)
+        _, size = self._held.pop(number, (None, 0))
         self._bytes -= size
-        self._shared.duplicates += 1
+        self._shared.duplicates += size > 0
         if self.new is not None and self._bytes < _MOST_HELD >> 2:
             self.new.resume()
 
@@ -207,14 +215,15 @@ class Merger:
         """A subscription was added: a proof must come anew."""
         self._old_recent = Keys(self._shared.remember)
         self._begin_anew()
-        if self.phase is Phase.HOLDING and self._bytes > _MOST_HELD >> 1 and self.new is not None:
-            self._drop_held()
+        if self._bytes > _MOST_HELD >> 1 and self.new is not None:
+            self._drop_before_in()
             self.new.resume()  # the acknowledgement is not read otherwise
 
     def _begin_anew(self) -> None:
         """What the new line has brought proves nothing."""
         if self.phase is Phase.HOLDING:
             self.is_proved = False
+            self._is_in_from = self._count
             self._new_log, self._new_recent = _Log(None), Keys(self._shared.remember)
 
     @property
@@ -257,7 +266,7 @@ class Merger:
 
     def _overflow(self) -> QueueOverflow:
         return QueueOverflow(
-            f"the new connection sent {_MOST_HELD >> 20} MiB before all subscriptions were in, and nothing proves that"
+            "the new connection sent too much before all subscriptions were in, and nothing proves that"
             " the old one brought them"
         )
 

@@ -30,7 +30,8 @@ class Rollover:
     :param first: a function that gets the messages of the new connection until it returns true; only then the new one
         takes over. None: acknowledgements suffice.
     :param timeout: seconds until the new connection must have its acknowledgements, and the message for `first`. Then
-        so many seconds again until both have brought the same message; without it a gap is counted.
+        so many seconds again until both have brought the same message; without it a gap is counted. This time begins
+        anew as long as the program receives messages of the old connection that have waited.
     :param drain_timeout: seconds that the old connection may take to close; then it is dropped
     :param retry: seconds before the next try, at least; up to a tenth of it is added at random. If ``Retry-After`` asks
         for more, the supervisor waits for that.

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
+from wsfast._common.headers import kept
 from wsfast._common.option_names import names_of, unexpected
 from wsfast._common.options import as_logger, check_callables, check_types, count, seconds
 from wsfast._engine.transport import WSListener
 from wsfast._engine.tuning import Tuning
+from wsfast._opening.net.addresses import TLS_ARGUMENTS
 from wsfast._opening.network import Network
 from wsfast.asyncio.client import connect
-from wsfast.listener import ListenerFactory, ws_connect
+from wsfast.listener import ListenerFactory, check_arguments, ws_connect
 from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.change import Change
 from wsfast.supervisor.connects import ConnectLimit
@@ -92,7 +94,8 @@ class Shared:
         self.answer = answer
         self.connects = connects
         self.on_state = on_state
-        self.options = options
+        # Iterators are used up by the first attempt.
+        self.options = {name: kept(value) for name, value in options.items()}
         #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
         self.open_timeout: float | None = options.get("open_timeout", 10)
         self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))
@@ -106,7 +109,7 @@ class Shared:
         self.remember = count("remember", remember, least=1) or 1
         #: Messages that were dropped because another line had brought them.
         self.duplicates = 0
-        check_options(url, listener_factory, options)
+        self._check_options()
 
     @property
     def inspects(self) -> bool:
@@ -115,19 +118,24 @@ class Shared:
         functions = self.answer, is_reply, self.topic, self.key
         return any(function is not None for function in functions)
 
+    def _check_options(self) -> None:
+        """Refuse options with which no attempt would succeed.
 
-def check_options(
-    url: URLs, listener_factory: ListenerFactory[WSListener] | None, options: dict[str, Any]
-) -> None:
-    """Refuse options with which no attempt would succeed.
-
-    :raises TypeError: there is no such option
-    """
-    names = names_of(connect if listener_factory is None else ws_connect)
-    names -= {"uri", "url", "ws_listener_factory"}
-    for name in options:
-        if name not in names:
-            raise unexpected("supervise", name, names, (Tuning, Network))
-    if listener_factory is None and not callable(url):
-        for one in [url] if isinstance(url, str) else url:
-            connect(one, **options)
+        :raises TypeError, ValueError: there is no such option, or it cannot have this value
+        """
+        connects = connect if self.listener_factory is None else ws_connect
+        names = names_of(connects) - {"uri", "url", "ws_listener_factory"}
+        for name in self.options:
+            if name not in names:
+                raise unexpected("supervise", name, names, (Tuning, Network))
+        urls = self.targets.urls
+        if not urls:  # a function will return one
+            has_tls = any(
+                self.options.get(name) is not None for name in ("ssl", "ssl_context", *TLS_ARGUMENTS)
+            )
+            urls = ["wss://localhost/" if has_tls else "ws://localhost/"]
+        for url in urls:
+            if self.listener_factory is None:
+                connect(url, **self.options)
+            else:
+                check_arguments(url, self.options)

@@ -36,14 +36,15 @@ class Targets:
 
     def __init__(self, urls: URLs, by_turns: bool) -> None:
         self._function: Callable[[], Any] | None = None
-        self._urls: list[str] = []
+        #: Those that are known before an attempt.
+        self.urls: list[str] = []
         if callable(urls):
             self._function = urls
         elif isinstance(urls, str):
-            self._urls = [urls]
+            self.urls = [urls]
         else:
-            self._urls = list(urls)
-            if not self._urls or not all(isinstance(url, str) for url in self._urls):
+            self.urls = list(urls)
+            if not self.urls or not all(isinstance(url, str) for url in self.urls):
                 raise TypeError("url must be a str, some of them, or a function")
         self._by_turns = by_turns
         self._next = 0
@@ -52,7 +53,7 @@ class Targets:
         """The URL and the options of the next attempt. Raises TimeoutError if the function takes too long, and its own
         exceptions."""
         if self._function is None:
-            return self._urls[self._next % len(self._urls)], {}
+            return self.urls[self._next % len(self.urls)], {}
         result = self._function()
         if inspect.isawaitable(result):
             try:

@@ -90,7 +90,7 @@ cdef class Connection:
         self._deflater = LockedDeflater(agreed)
         wsf_message_limit(&self._contents, max_message, max_fragment)
 
-    # ---- what is rare: declared for the methods here, and written in ClientConnection
+    # ---- rare events: declared for the methods here, and written in ClientConnection
 
     def _stopped(self, int result, timeout):
         """The crate returned without a message. Returns if it shall go on."""
@@ -131,17 +131,17 @@ cdef class Connection:
         :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
         :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
         """
-        cdef int wanted = BY_TYPE if decode is None else decoding(decode)
-        cdef int flags = WST_VALIDATE if wanted == AS_BYTES or wanted == AS_VIEW else 0
+        cdef int form = BY_TYPE if decode is None else decoding(decode)
+        cdef int flags = WST_VALIDATE if form == AS_BYTES or form == AS_VIEW else 0
         self._begin("recv")
         try:
             if self._inflated is not None:
-                return self._take_compressed(timeout, wanted, 0)
+                return self._take_compressed(timeout, form, 0)
             self._wait_for_message(timeout, flags)
             if self._message.compressed:
                 self._inflate()
-                return self._take_compressed(timeout, wanted, WST_RESUME)
-            return self._take(wanted)
+                return self._take_compressed(timeout, form, WST_RESUME)
+            return self._take(form)
         finally:
             self._receiving = False
 
@@ -183,22 +183,22 @@ cdef class Connection:
         return 0
 
     @cython.final
-    cdef _take(self, int wanted):
+    cdef _take(self, int form):
         """Copy the message that is lent, into the object that the user gets."""
         cdef bint text = self._message.text
         cdef Py_ssize_t size = self._message.size
         cdef PyObject *message
         if self._message.returned:
             self._note()
-        if wanted == BY_TYPE:
-            wanted = text
-        if wanted == AS_TEXT:
+        if form == BY_TYPE:
+            form = text
+        if form == AS_TEXT:
             message = text_or_null(self._message.data, size, NULL)
         else:
             message = bytes_or_null(self._message.data, size)
         if message == NULL:
             self._not_taken(text)
-        return take_reference(message) if wanted != AS_VIEW else self._view_of(take_reference(message))
+        return take_reference(message) if form != AS_VIEW else self._view_of(take_reference(message))
 
     cdef int _note(self) except -1:
         """The lent bytes are stamped, and end a message. If there is no memory, they are lent again."""
@@ -226,7 +226,7 @@ cdef class Connection:
             self._again = WST_AGAIN
             raise
 
-    cdef _take_compressed(self, timeout, int wanted, int flags):
+    cdef _take_compressed(self, timeout, int form, int flags):
         """Inflate the rest of a message, each frame as it arrives.
 
         If the time is over before, or if there is no memory for the result, the inflated part is kept for the next
@@ -238,9 +238,9 @@ cdef class Connection:
             self._inflate()
             message = self._inflated
             flags = WST_RESUME
-        if wanted == BY_TYPE:
-            wanted = self._is_text
-        if wanted == AS_TEXT:
+        if form == BY_TYPE:
+            form = self._is_text
+        if form == AS_TEXT:
             try:
                 message = message.decode()
             except UnicodeDecodeError as exc:
@@ -248,7 +248,7 @@ cdef class Connection:
                 self._text_is_invalid(exc, self._is_text)
         else:
             message = bytes(message)
-            if wanted == AS_VIEW:
+            if form == AS_VIEW:
                 message = PyMemoryView_FromObject(message)
         self._inflated = None
         return message
@@ -314,7 +314,7 @@ cdef class Connection:
 
     @property
     def last_message(self):
-        """What is known of the last message that was received, a :class:`WSMessageInfo`: its type, when it arrived,
+        """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
         return self._last_message
 
@@ -351,19 +351,19 @@ cdef class Connection:
 
     cdef int _send_one(self, int head, message) except -1:
         if self._deflater is None or head & WSF_CONTROL_BIT:
-            return self._put(head, message)
+            return self._send_until_taken(head, message)
         if isinstance(message, str):
             message = message.encode()
         elif isinstance(message, memoryview):
             message = bytes(message)  # its length is to be in bytes
-        self._deflater.send(head, message, self._put_frame)
+        self._deflater.send(head, message, self._send_plain)
         return 0
 
-    def _put_frame(self, int head, message) -> None:
+    def _send_plain(self, int head, message) -> None:
         """Send one frame as it is."""
-        self._put(head, message)
+        self._send_until_taken(head, message)
 
-    cdef int _put(self, int head, message) except -1:
+    cdef int _send_until_taken(self, int head, message) except -1:
         cdef int result = self._offer(head, message)
         while result and self._is_to_send_again(result):
             result = self._offer(head, message)

@@ -26,7 +26,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t, uintptr_t
 from libc.stdlib cimport free
 
-from wsfast._engine.python cimport Py_REFCNT
+from wsfast._engine.python cimport wsf_is_unique
 
 import threading
 
@@ -109,7 +109,7 @@ cdef class Scratch:
             Py_ssize_t start
         if self._buffer is None:
             self._buffer = new_read_buffer(READ_SIZE if most <= READ_SIZE else 2 * aligned(most))
-        elif Py_REFCNT(<PyObject *>self._buffer) == 1:
+        elif wsf_is_unique(<PyObject *>self._buffer):
             self._buffer.claimed = 0
         start = self._buffer.claimed + aligned(headroom)
         if self._buffer.capacity != READ_SIZE or READ_SIZE - start < least:

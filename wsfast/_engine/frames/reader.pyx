@@ -35,7 +35,7 @@ from wsfast._engine.frames.memory cimport (
     new_frame_buffer,
     new_read_buffer,
 )
-from wsfast._engine.python cimport Py_REFCNT
+from wsfast._engine.python cimport wsf_is_unique
 from wsfast._engine.frames.writer cimport FrameWriter
 
 
@@ -490,7 +490,7 @@ cdef class FrameReader(FrameWriter):
             if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
                 continue
 
-            if frame is None or Py_REFCNT(<PyObject *>frame) > 1:
+            if frame is None or not wsf_is_unique(<PyObject *>frame):
                 frame = <WSFrame>WSFrame.__new__(WSFrame)
                 frame.buffer = buffer
                 (<FrameFields>frame).recv_time_ns = self._received_at

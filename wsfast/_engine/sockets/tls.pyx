@@ -333,7 +333,7 @@ cdef class TLSTransport(SocketTransport):
             while size > 0 and not (self._finalizing_close or self._end_said):
                 piece = crate.stream_take(<wst_stream *>session._stream, out, OUTGOING - PIECE - OVERHEAD)
                 if session._to_send():
-                    all_sent &= self._put(out, piece)
+                    all_sent &= self._send_or_queue(out, piece)
                     continue
                 records = crate.stream_write(
                     <wst_stream *>session._stream, ptr, min(size, PIECE), out + piece, OUTGOING - piece)
@@ -342,7 +342,7 @@ cdef class TLSTransport(SocketTransport):
                         break  # reading raises the cause, after the data before it
                     self._send_pending()  # the session's own alert or close_notify
                     raise session.failure()
-                all_sent &= self._put(out, piece + records)
+                all_sent &= self._send_or_queue(out, piece + records)
                 ptr += min(size, PIECE)
                 size -= PIECE
             if not all_sent:
@@ -357,7 +357,7 @@ cdef class TLSTransport(SocketTransport):
         while self._session._to_send():
             size = crate.stream_take(<wst_stream *>self._session._stream, self._area.outgoing, OUTGOING)
             try:
-                self._put(self._area.outgoing, size)
+                self._send_or_queue(self._area.outgoing, size)
             except OSError:
                 if self._session._step in (WST_OK, WST_MORE, WST_EOF):
                     raise
