@@ -7,7 +7,7 @@ use crate::connection::Connection;
 use crate::io::errno::{Errno, CUT, NO_MEMORY, TLS_FAILED};
 use crate::io::lock::locked;
 use crate::parts::lifecycle::{Cause, Close, Phase};
-use crate::parts::receive_half::Reader;
+use crate::parts::receive_half::ReceiveHalf;
 use crate::parts::stop::Stop;
 use crate::protocol::c_core::read_close;
 
@@ -48,18 +48,18 @@ impl Connection {
     }
 
     /// Fails the connection because of the frame that was received last.
-    pub(crate) fn violate(&self, reader: &mut Reader, cause: Cause) {
+    pub(crate) fn violate(&self, reader: &mut ReceiveHalf, cause: Cause) {
         let close = cause.close();
         self.end_reading(Some(reader), cause, close);
     }
 
     /// As `violate`, because of the frame that `receive` is at: others may have been received behind it.
-    pub(crate) fn refuse(&self, reader: &mut Reader, cause: Cause) {
+    pub(crate) fn refuse(&self, reader: &mut ReceiveHalf, cause: Cause) {
         reader.forget_received();
         self.violate(reader, cause);
     }
 
-    fn end_reading(&self, reader: Option<&mut Reader>, cause: Cause, close: Close) {
+    fn end_reading(&self, reader: Option<&mut ReceiveHalf>, cause: Cause, close: Close) {
         if let Some(reader) = reader {
             reader.message.end();
         }
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     pub(crate) fn send_close(&self, close: &Close, phase: Phase) {
-        self.sender.close(&self.wire, &self.closer, close, phase);
+        self.sender.close(&self.wire, &self.lifecycle, close, phase);
     }
 
     pub(crate) fn close_received(&self, payload: &[u8]) {
@@ -117,7 +117,7 @@ impl Connection {
 
     /// The connection is over. Threads that sleep in it wake.
     pub fn finalize(&self, cause: Cause) {
-        if self.closer.end(cause) {
+        if self.lifecycle.end(cause) {
             self.sender.forget_backlog();
             self.wire.socket.retire();
         }

@@ -2,7 +2,7 @@
 //!
 //! A connection has two halves, each behind a lock of its own. A thread holds the writing half's lock while it masks
 //! frames and offers them to the kernel, and never while it sleeps. The receiver holds the reading half's lock while it
-//! sleeps in recv(2), which is what makes a round trip two system calls. Other threads may have to read too: a sender
+//! sleeps in recv(2), so a round trip is two system calls. Other threads may have to read too: a sender
 //! whose bytes the kernel does not take, or a thread that waits for a PONG or for the end. They sleep in poll(2) without
 //! the lock, read without sleeping, and put messages into a queue. A thread that needs both locks takes the reader's
 //! first.
@@ -28,10 +28,10 @@ use std::time::Duration;
 
 use crate::parts::counts::Counts;
 use crate::parts::keepalive::{Keepalive, NewPinging};
-use crate::parts::lifecycle::{Closer, Ending, Phase};
+use crate::parts::lifecycle::{Ending, Lifecycle, Phase};
 use crate::parts::pings::Pings;
-use crate::parts::receive_half::{Limits, Reader};
-use crate::parts::send_half::Sender;
+use crate::parts::receive_half::{Limits, ReceiveHalf};
+use crate::parts::send_half::SendHalf;
 use crate::parts::stamps::Stamping;
 use crate::parts::wire::Wire;
 
@@ -52,9 +52,9 @@ pub struct Options {
 
 pub struct Connection {
     pub(crate) wire: Wire,
-    pub(crate) reader: Mutex<Reader>,
-    pub(crate) sender: Sender,
-    pub(crate) closer: Closer,
+    pub(crate) reader: Mutex<ReceiveHalf>,
+    pub(crate) sender: SendHalf,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) pings: Pings,
     pub(crate) counts: Counts,
     pub(crate) new_pinging: NewPinging,
@@ -72,9 +72,9 @@ impl Connection {
         let keepalive = Keepalive::new(options.ping_interval, options.ping_timeout);
         Connection {
             wire: Wire::new(fd),
-            reader: Mutex::new(Reader::new(&options.limits, keepalive)),
-            sender: Sender::new(),
-            closer: Closer::new(options.close_timeout),
+            reader: Mutex::new(ReceiveHalf::new(&options.limits, keepalive)),
+            sender: SendHalf::new(),
+            lifecycle: Lifecycle::new(options.close_timeout),
             pings: Pings::default(),
             counts: Counts::default(),
             new_pinging: NewPinging::default(),
@@ -83,11 +83,11 @@ impl Connection {
     }
 
     pub fn phase(&self) -> Phase {
-        self.closer.phase()
+        self.lifecycle.phase()
     }
 
     pub fn ending(&self) -> MutexGuard<'_, Ending> {
-        self.closer.ending()
+        self.lifecycle.ending()
     }
 
     /// See wst_set_times().
@@ -97,7 +97,7 @@ impl Connection {
         ping_timeout: Option<Duration>,
         close_timeout: Option<Duration>,
     ) {
-        self.closer.set_timeout(close_timeout);
+        self.lifecycle.set_timeout(close_timeout);
         self.new_pinging.set(Keepalive::new(ping_interval, ping_timeout));
     }
 
@@ -111,7 +111,7 @@ impl Connection {
         self.wire.socket.dup().ok()
     }
 
-    pub(crate) fn try_reader(&self) -> Option<MutexGuard<'_, Reader>> {
+    pub(crate) fn try_reader(&self) -> Option<MutexGuard<'_, ReceiveHalf>> {
         match self.reader.try_lock() {
             Ok(reader) => Some(reader),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

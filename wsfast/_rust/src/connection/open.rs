@@ -10,7 +10,7 @@ use crate::io::lock::locked;
 use crate::io::time::after;
 use crate::parts::frame_writer::Sent;
 use crate::parts::lifecycle::{Cause, Phase};
-use crate::parts::receive_half::Reader;
+use crate::parts::receive_half::ReceiveHalf;
 use crate::parts::stop::Stop;
 use crate::tls::channel::Channel;
 use crate::tls::session::Failure;
@@ -132,7 +132,7 @@ impl Connection {
     }
 
     /// Reads without sleeping, before the connection is open.
-    fn read_early(&self, reader: &mut Reader) -> Result<(), Stop> {
+    fn read_early(&self, reader: &mut ReceiveHalf) -> Result<(), Stop> {
         match self.read(reader, libc::MSG_DONTWAIT) {
             Ok(0) if self.phase() != Phase::Closed => Err(Stop::Eof),
             Ok(0) => Err(Stop::Closed),
@@ -149,7 +149,7 @@ impl Connection {
         }
         reader.buffer.prepend(trailing)?;
         reader.keepalive.start(Instant::now());
-        self.closer.open().then_some(()).ok_or(Stop::Closed)
+        self.lifecycle.open().then_some(()).ok_or(Stop::Closed)
     }
 
     /// Sleeps until one of `events`, during the opening; for a `PULSE` at the most, since a signal that comes before poll(2)

@@ -11,7 +11,7 @@ use crate::io::errno::{would_block, Errno, NO_MEMORY};
 use crate::io::lock::locked;
 use crate::io::time::{after, earliest};
 use crate::parts::lifecycle::{Cause, Phase};
-use crate::parts::receive_half::{Assembly, Found, Frame, Kind, Parsed, Reader};
+use crate::parts::receive_half::{Assembly, Found, Frame, Kind, Parsed, ReceiveHalf};
 use crate::parts::sleep::SHORT;
 use crate::parts::stamps::{Stamp, Stamping};
 use crate::parts::stop::Stop;
@@ -73,10 +73,22 @@ pub(crate) enum Drained {
 }
 
 /// Notes that `frame` is lent, and returns where it lies.
-fn lend(reader: &mut Reader, frame: Frame) -> Received {
+fn lend(reader: &mut ReceiveHalf, frame: Frame) -> Received {
     reader.lent = Some(frame);
     let data = reader.buffer.lent();
     Received { kind: frame.kind, fin: frame.fin, stamp: frame.stamp, data: data.as_ptr(), size: data.len() }
+}
+
+/// Lends the frames that a call put together before it timed out, or had no memory. `again` is a frame that comes after them.
+fn lend_beginning(reader: &mut ReceiveHalf, again: Option<Frame>) -> Result<Received, Stop> {
+    if again.is_some() {
+        reader.again = true;
+        reader.put_back()?;
+        reader.again = false;
+    }
+    let Assembly { kind, data } = reader.assembly.take().unwrap_or_else(|| Assembly::new(Kind::default()));
+    reader.buffer.lend_owned(data);
+    Ok(lend(reader, Frame { kind, first: true, ..Frame::default() }))
 }
 
 impl Connection {
@@ -94,16 +106,7 @@ impl Connection {
         let mut frame = if reader.again || wanted.again { reader.lent } else { None };
         reader.again = false;
         if wanted.stream && reader.assembly.is_some() {
-            // A call that timed out, or had no memory, has put the beginning together.
-            if frame.is_some() {
-                reader.again = true;
-                reader.put_back()?;
-                reader.again = false;
-            }
-            if let Some(Assembly { kind, data }) = reader.assembly.take() {
-                reader.buffer.lend_owned(data);
-                return Ok(lend(reader, Frame { kind, first: true, ..Frame::default() }));
-            }
+            return lend_beginning(reader, frame);
         }
         if wanted.resume && reader.ends_share() {
             return Err(self.after_share(reader)); // it may be a frame of a compressed message each time
@@ -112,38 +115,7 @@ impl Connection {
         loop {
             let next = match frame.take() {
                 Some(frame) => frame,
-                None => {
-                    reader.lent = None;
-                    reader.buffer.take_back();
-                    match self.next_frame(reader) {
-                        Ok(frame) => frame,
-                        Err(missing) => {
-                            if self.has_news() {
-                                return Err(Stop::Pong);
-                            }
-                            let need = match missing {
-                                Missing::Time => return Err(self.after_share(reader)),
-                                Missing::Bytes(need) => need,
-                                Missing::Memory => 1, // never: nothing was copied
-                            };
-                            if self.has_failed(reader) {
-                                self.drain(reader);
-                                continue;
-                            }
-                            if user.is_none() || self.phase() == Phase::Closed {
-                                return Err(Stop::Closed);
-                            }
-                            if filled {
-                                // A signal may have come while this thread did not sleep, and would not wake it from the
-                                // next sleep.
-                                return Err(Stop::Interrupted);
-                            }
-                            self.fill(reader, need)?;
-                            filled = true;
-                            continue;
-                        }
-                    }
-                }
+                None => self.wait_for_frame(reader, user.is_some(), &mut filled)?,
             };
             if next.is_whole() {
                 if wanted.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
@@ -151,29 +123,68 @@ impl Connection {
                     continue;
                 }
             } else if !wanted.stream && !next.kind.compressed {
-                let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(next.kind));
-                if assembly.add(reader.buffer.lent()).is_err() {
-                    (reader.lent, reader.again) = (Some(next), true);
-                    return Err(Stop::NoMemory);
-                }
-                if !next.fin {
-                    if reader.ends_share() {
-                        return Err(self.after_share(reader));
-                    }
-                    continue;
-                }
-                if let Some(Assembly { kind, data }) = reader.assembly.take() {
-                    reader.buffer.lend_owned(data);
-                    return Ok(lend(reader, Frame { kind, first: true, ..next }));
+                match self.assemble(reader, next)? {
+                    Some(message) => return Ok(message),
+                    None => continue,
                 }
             }
             return Ok(lend(reader, next));
         }
     }
 
+    /// Takes the next frame, and sleeps for it at most once in a call of `receive`: that is when it sets `filled`.
+    #[inline]
+    fn wait_for_frame(&self, reader: &mut ReceiveHalf, is_open: bool, filled: &mut bool) -> Result<Frame, Stop> {
+        loop {
+            reader.lent = None;
+            reader.buffer.take_back();
+            let missing = match self.next_frame(reader) {
+                Ok(frame) => return Ok(frame),
+                Err(missing) => missing,
+            };
+            if self.has_news() {
+                return Err(Stop::Pong);
+            }
+            let need = match missing {
+                Missing::Time => return Err(self.after_share(reader)),
+                Missing::Bytes(need) => need,
+                Missing::Memory => 1, // never: nothing was copied
+            };
+            if self.has_failed(reader) {
+                self.drain(reader);
+                continue;
+            }
+            if !is_open || self.phase() == Phase::Closed {
+                return Err(Stop::Closed);
+            }
+            if *filled {
+                // A signal may have come while this thread did not sleep, and would not wake it from the next sleep.
+                return Err(Stop::Interrupted);
+            }
+            self.fill(reader, need)?;
+            *filled = true;
+        }
+    }
+
+    /// Appends the lent frame to its message, and lends the message if it is complete.
+    fn assemble(&self, reader: &mut ReceiveHalf, frame: Frame) -> Result<Option<Received>, Stop> {
+        let assembly = reader.assembly.get_or_insert_with(|| Assembly::new(frame.kind));
+        if assembly.add(reader.buffer.lent()).is_err() {
+            (reader.lent, reader.again) = (Some(frame), true);
+            return Err(Stop::NoMemory);
+        }
+        if !frame.fin {
+            return if reader.ends_share() { Err(self.after_share(reader)) } else { Ok(None) };
+        }
+        Ok(reader.assembly.take().map(|Assembly { kind, data }| {
+            reader.buffer.lend_owned(data);
+            lend(reader, Frame { kind, first: true, ..frame })
+        }))
+    }
+
     /// `receive` has worked for a while, and has no message yet.
     #[cold]
-    fn after_share(&self, reader: &mut Reader) -> Stop {
+    fn after_share(&self, reader: &mut ReceiveHalf) -> Stop {
         if reader.sleep.is_over(Instant::now()) && !reader.sleep.may_go_on() {
             Stop::Timeout
         } else {
@@ -182,17 +193,21 @@ impl Connection {
     }
 
     /// Takes the next data frame, and lends it.
-    fn next_frame(&self, reader: &mut Reader) -> Result<Frame, Missing> {
+    fn next_frame(&self, reader: &mut ReceiveHalf) -> Result<Frame, Missing> {
         if let Some(frame) = reader.take() {
             return Ok(frame);
         }
-        let Found { frame, place } = self.parse(reader, Reader::parse)?;
+        let Found { frame, place } = self.parse(reader, ReceiveHalf::parse)?;
         reader.buffer.lend(place);
         Ok(frame)
     }
 
     /// The next data frame in the buffer, by `parse`; control frames are dealt with.
-    pub(crate) fn parse(&self, reader: &mut Reader, parse: fn(&mut Reader) -> Parsed) -> Result<Found, Missing> {
+    pub(crate) fn parse(
+        &self,
+        reader: &mut ReceiveHalf,
+        parse: fn(&mut ReceiveHalf) -> Parsed,
+    ) -> Result<Found, Missing> {
         loop {
             if reader.message.is_over() {
                 reader.buffer.forget_unread();
@@ -215,7 +230,7 @@ impl Connection {
                     self.counts.frames.add(1);
                     self.wire.log.note(FIN | u8::from(OpCode::Control(opcode)), payload.bytes(), false);
                     match opcode {
-                        Control::Ping => self.sender.answer(&self.wire, &self.closer, payload.bytes()),
+                        Control::Ping => self.sender.answer(&self.wire, &self.lifecycle, payload.bytes()),
                         Control::Pong => self.pings.answer(payload.bytes()),
                         _ => self.close_received(payload.bytes()),
                     }
@@ -228,7 +243,7 @@ impl Connection {
     }
 
     /// Sleeps once until bytes arrive. Then the caller checks for signals.
-    fn fill(&self, reader: &mut Reader, need: usize) -> Result<(), Stop> {
+    fn fill(&self, reader: &mut ReceiveHalf, need: usize) -> Result<(), Stop> {
         reader.buffer.make_room(need)?;
         let had = reader.buffer.unread().len();
         let now = Instant::now();
@@ -275,7 +290,7 @@ impl Connection {
     /// Reads once. The connection is closed if the stream has ended or is broken. After `Stop::NoMemory` the same may be
     /// tried again.
     #[inline]
-    fn attempt(&self, reader: &mut Reader, flags: i32) -> Result<Attempt, Stop> {
+    fn attempt(&self, reader: &mut ReceiveHalf, flags: i32) -> Result<Attempt, Stop> {
         match self.read(reader, flags) {
             Ok(0) => {
                 reader.ended = true;
@@ -290,7 +305,7 @@ impl Connection {
     }
 
     /// Asks the socket again and again, without sleeping.
-    fn spin(&self, reader: &mut Reader, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
+    fn spin(&self, reader: &mut ReceiveHalf, start: Instant, left: Option<Duration>) -> Result<(), Stop> {
         let until = reader.sleep.spins_until(start, left);
         loop {
             if let Attempt::Bytes = self.attempt(reader, libc::MSG_DONTWAIT)? {
@@ -306,7 +321,7 @@ impl Connection {
 
     /// Reads once. 0 is the end of the stream; a TLS alert is that too. NO_MEMORY: nothing is lost, the same may be tried
     /// again.
-    pub(crate) fn read(&self, reader: &mut Reader, flags: i32) -> Result<usize, Errno> {
+    pub(crate) fn read(&self, reader: &mut ReceiveHalf, flags: i32) -> Result<usize, Errno> {
         let Some(tls) = self.wire.tls() else {
             reader.buffer.reserve(1)?;
             let spare = reader.buffer.spare();
@@ -365,7 +380,7 @@ impl Connection {
     }
 
     /// Bytes of the wire were received: a sign of life, whatever they are. `receipt`: see `Stamp::now`.
-    fn heard(&self, reader: &mut Reader, receipt: i64) {
+    fn heard(&self, reader: &mut ReceiveHalf, receipt: i64) {
         reader.keepalive.heard();
         let stamps = self.options.stamping != Stamping::Nothing;
         if stamps || reader.keepalive.interval.is_some() {
@@ -387,12 +402,12 @@ impl Connection {
 
     /// Has the program failed the connection, while another thread had the reading half? Messages that have arrived are
     /// still to be read.
-    fn has_failed(&self, reader: &Reader) -> bool {
-        self.closer.is_draining() && !reader.message.is_over()
+    fn has_failed(&self, reader: &ReceiveHalf) -> bool {
+        self.lifecycle.is_draining() && !reader.message.is_over()
     }
 
     /// Reads as long as bytes are there, for a while, and queues the messages in them while there is room. Never sleeps.
-    pub(crate) fn drain(&self, reader: &mut Reader) -> Drained {
+    pub(crate) fn drain(&self, reader: &mut ReceiveHalf) -> Drained {
         let drained = self.read_to_queue(reader);
         if self.has_failed(reader) {
             self.queue_all(reader);
@@ -401,14 +416,14 @@ impl Connection {
         drained
     }
 
-    fn read_to_queue(&self, reader: &mut Reader) -> Drained {
+    fn read_to_queue(&self, reader: &mut ReceiveHalf) -> Drained {
         for _ in 0..SHARES {
             let need = loop {
                 let phase = if self.has_failed(reader) { Phase::Open } else { self.phase() };
                 if !reader.has_room(phase) {
                     return Drained::Full;
                 }
-                match self.parse(reader, Reader::parse_into_queue) {
+                match self.parse(reader, ReceiveHalf::parse_into_queue) {
                     Ok(_) if reader.ends_share() => break None,
                     Ok(_) => {}
                     Err(Missing::Bytes(need)) => break Some(need),
@@ -433,8 +448,8 @@ impl Connection {
     }
 
     /// Queues the frames in the buffer, whether or not there is room: nothing more will be read.
-    pub(crate) fn queue_all(&self, reader: &mut Reader) {
-        while matches!(self.parse(reader, Reader::parse_into_queue), Ok(_) | Err(Missing::Time)) {}
+    pub(crate) fn queue_all(&self, reader: &mut ReceiveHalf) {
+        while matches!(self.parse(reader, ReceiveHalf::parse_into_queue), Ok(_) | Err(Missing::Time)) {}
     }
 
     /// Reads into the queue, and sleeps once until there is more to read. See wst_pump().
@@ -446,7 +461,7 @@ impl Connection {
         if self.has_news() {
             return Err(Stop::Pong);
         }
-        if for_pong && self.closer.is_draining() {
+        if for_pong && self.lifecycle.is_draining() {
             return Err(Stop::Closed);
         }
         let (Some(mut reader), Some(drained)) = (reader, drained) else { return Err(Stop::Busy) };

@@ -12,7 +12,7 @@ impl Connection {
     /// See send(). `Sent::Blocked`: queued.
     pub fn send(&self, head: u8, payload: &[u8]) -> Result<Sent, Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
-        let sent = self.sender.send(&self.wire, &self.closer, head, payload)?;
+        let sent = self.sender.send(&self.wire, &self.lifecycle, head, payload)?;
         sent.map_err(|errno| self.broken(errno))
     }
 

@@ -7,13 +7,13 @@ use crate::io::errno::NO_MEMORY;
 use crate::parts::frame_writer::Sent;
 use crate::parts::keepalive::Due;
 use crate::parts::lifecycle::{Cause, Phase};
-use crate::parts::receive_half::Reader;
+use crate::parts::receive_half::ReceiveHalf;
 use crate::parts::stop::Stop;
 use crate::protocol::c_core::{mask_key, FIN, PING};
 
 impl Connection {
-    /// Does what is due by the clock. Returns when to ask again, or an error once the connection is closed.
-    pub(crate) fn timers(&self, reader: &mut Reader, now: Instant) -> Result<Option<Instant>, Stop> {
+    /// Sends a PING or closes the connection, if it is time. Returns when to ask again, or an error once the connection is closed.
+    pub(crate) fn timers(&self, reader: &mut ReceiveHalf, now: Instant) -> Result<Option<Instant>, Stop> {
         if let Some(keepalive) = self.new_pinging.take() {
             reader.keepalive = keepalive;
             reader.keepalive.start(now);
@@ -50,7 +50,7 @@ impl Connection {
         }
     }
 
-    fn keepalive_ping(&self, reader: &mut Reader, now: Instant) {
+    fn keepalive_ping(&self, reader: &mut ReceiveHalf, now: Instant) {
         reader.keepalive.pinged(now);
         let payload = mask_key().unwrap_or(0).to_ne_bytes();
         self.pings.forget_kept(); // other bytes were sign enough of life
@@ -59,7 +59,7 @@ impl Connection {
         }
         // While other frames wait to be sent, a sign of life will do, and the peer may show one without a PING.
         if !matches!(
-            self.sender.send_control(&self.wire, &self.closer, FIN | PING, &payload),
+            self.sender.send_control(&self.wire, &self.lifecycle, FIN | PING, &payload),
             Ok(Sent::All | Sent::Blocked | Sent::Held)
         ) {
             self.pings.forget(&payload);

@@ -2,7 +2,7 @@
 //!
 //! The receiver uses a lent message without any lock, while other threads read on into the same buffer. So the bytes
 //! that are lent must neither move nor change until they are taken back. Nothing outside this file can reach the block but
-//! to read it and to fill what is free behind it; and `grow` is the only function that may move it. If something in the
+//! to read it and to fill the free room behind it; and `grow` is the only function that may move it. If something in the
 //! block is lent `grow` leaves the whole block to the receiver, and goes on with a fresh one.
 
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::io::block::{Block, NoMemory};
 
-/// What one recv(2) may bring: more than a pipe or a loopback hands over at once, and the pages that it does not
+/// The most bytes of one recv(2): more than a pipe or a loopback hands over at once, and the pages that it does not
 /// touch cost nothing.
 pub const READ: usize = 128 * 1024;
 
@@ -210,7 +210,7 @@ mod tests {
             buffer.append(&vec![b'x'; size]).unwrap();
             buffer.make_room(size).unwrap();
             buffer.reserve(size).unwrap();
-            // SAFETY: that is what is asked.
+            // SAFETY: the test asks whether they are still there.
             assert_eq!(unsafe { &*lent }, b"abc");
             assert_eq!(buffer.lent() as *const [u8], lent);
             assert_eq!(&buffer.unread()[..6], b"defghx");

@@ -15,7 +15,7 @@ pub fn would_block(errno: Errno) -> bool {
     errno == libc::EAGAIN || errno == libc::EWOULDBLOCK
 }
 
-/// That of the last call of this thread.
+/// The errno of this thread's last call.
 pub fn last() -> Errno {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

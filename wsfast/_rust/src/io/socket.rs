@@ -96,7 +96,7 @@ impl Socket {
     pub fn recv_stamped(&self, spare: &mut [MaybeUninit<u8>], flags: c_int, receipt: &mut i64) -> Result<usize, Errno> {
         let mut into = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
         let mut control = [0_u64; 16];
-        // SAFETY: the kernel writes into the slice, and what it has to say into `control`, which is aligned for that.
+        // SAFETY: the kernel writes into the slice, and its own data into `control`, which is aligned for that.
         unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             (message.msg_iov, message.msg_iovlen) = (&mut into, 1);

@@ -22,7 +22,7 @@ fn fail(errno: c_int) -> isize {
     -1
 }
 
-/// What the peer sends.
+/// Bytes that the peer sends.
 pub fn arrive(fd: c_int, bytes: &[u8]) {
     with(fd, |ends| ends.arriving.extend_from_slice(bytes));
 }

@@ -22,7 +22,7 @@ enum Half {
     Closed,
 }
 
-pub struct Writer {
+pub struct FrameWriter {
     /// Frames, without the bytes of them that were sent. With TLS, without the bytes that are encrypted: one piece at a
     /// time.
     out: Block,
@@ -55,9 +55,9 @@ pub enum Sent {
     Held,
 }
 
-impl Writer {
+impl FrameWriter {
     pub fn new() -> Self {
-        Writer {
+        FrameWriter {
             out: Block::new(),
             sent: 0,
             pong: None,
@@ -240,7 +240,7 @@ mod tests {
     fn a_frame_that_blocks_is_kept_whole() {
         let (wire, mut theirs) = pair();
         wire.log.start();
-        let mut writer = Writer::new();
+        let mut writer = FrameWriter::new();
         let payload = vec![7; 3_000_000];
         assert_eq!(writer.put(&wire, FIN | 2, &payload), Ok(Sent::Blocked));
         assert!(!writer.is_idle(&wire));
@@ -272,7 +272,7 @@ mod tests {
     fn a_broken_connection_is_an_error() {
         let (wire, theirs) = pair();
         drop(theirs);
-        let mut writer = Writer::new();
+        let mut writer = FrameWriter::new();
         assert_eq!(writer.put(&wire, FIN | 1, b"x"), Err(libc::EPIPE));
     }
 }

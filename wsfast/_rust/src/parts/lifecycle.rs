@@ -140,16 +140,16 @@ impl Ending {
 }
 
 /// The phase, and the ending behind its lock. Any thread may ask for them, without holding another lock.
-pub struct Closer {
+pub struct Lifecycle {
     phase: AtomicU8,
     ending: Mutex<Ending>,
 }
 
-impl Closer {
+impl Lifecycle {
     /// `timeout`: of the closing handshake.
     pub fn new(timeout: Option<Duration>) -> Self {
         let ending = Mutex::new(Ending { timeout, ..Ending::default() });
-        Closer { phase: AtomicU8::new(Phase::Connecting as u8), ending }
+        Lifecycle { phase: AtomicU8::new(Phase::Connecting as u8), ending }
     }
 
     pub fn phase(&self) -> Phase {

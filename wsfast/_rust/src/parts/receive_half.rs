@@ -104,7 +104,7 @@ impl Assembly {
     }
 }
 
-pub struct Reader {
+pub struct ReceiveHalf {
     /// The bytes that arrived, and the part of them that is lent to the receiver.
     pub buffer: Buffer,
     /// The lent frame.
@@ -133,9 +133,9 @@ pub struct Reader {
     pub stamp: Stamp,
 }
 
-impl Reader {
+impl ReceiveHalf {
     pub fn new(limits: &Limits, keepalive: Keepalive) -> Self {
-        Reader {
+        ReceiveHalf {
             buffer: Buffer::new(),
             lent: None,
             again: false,
@@ -309,9 +309,9 @@ mod tests {
 
     const TEXT: Kind = Kind { text: true, compressed: false };
 
-    fn reader(bytes: &[u8]) -> Reader {
+    fn reader(bytes: &[u8]) -> ReceiveHalf {
         let limits = Limits { message: 10, fragment: 8, queue: 2 };
-        let mut reader = Reader::new(&limits, Keepalive::new(None, None));
+        let mut reader = ReceiveHalf::new(&limits, Keepalive::new(None, None));
         reader.buffer.append(bytes).unwrap();
         reader
     }

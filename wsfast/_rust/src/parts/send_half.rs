@@ -7,20 +7,20 @@ use std::sync::{Mutex, MutexGuard};
 use crate::io::block::NoMemory;
 use crate::io::errno::Errno;
 use crate::io::lock::locked;
-use crate::parts::frame_writer::{Sent, Writer};
-use crate::parts::lifecycle::{Close, Closer, Phase};
+use crate::parts::frame_writer::{FrameWriter, Sent};
+use crate::parts::lifecycle::{Close, Lifecycle, Phase};
 use crate::parts::stop::Stop;
 use crate::parts::wire::Wire;
 use crate::protocol::c_core::{BINARY, CLOSE, CONTROL, FIN, OPCODE, TEXT};
 
-pub struct Sender {
-    writer: Mutex<Writer>,
+pub struct SendHalf {
+    writer: Mutex<FrameWriter>,
     has_backlog: AtomicBool,
 }
 
-impl Sender {
+impl SendHalf {
     pub fn new() -> Self {
-        Sender { writer: Mutex::new(Writer::new()), has_backlog: AtomicBool::new(false) }
+        SendHalf { writer: Mutex::new(FrameWriter::new()), has_backlog: AtomicBool::new(false) }
     }
 
     pub fn has_backlog(&self) -> bool {
@@ -38,9 +38,15 @@ impl Sender {
     }
 
     /// Sends a frame of the program's. The outer error is the program's, the inner one the socket's.
-    pub fn send(&self, wire: &Wire, closer: &Closer, head: u8, payload: &[u8]) -> Result<Result<Sent, Errno>, Stop> {
+    pub fn send(
+        &self,
+        wire: &Wire,
+        lifecycle: &Lifecycle,
+        head: u8,
+        payload: &[u8],
+    ) -> Result<Result<Sent, Errno>, Stop> {
         let mut writer = locked(&self.writer);
-        if closer.phase() != Phase::Open {
+        if lifecycle.phase() != Phase::Open {
             return Err(Stop::Closed);
         }
         // The frames of a message may have control frames between them, and nothing else (section 5.4).
@@ -56,15 +62,15 @@ impl Sender {
     }
 
     /// Sends a frame of wsfast's own, unless others wait before it or CLOSE was sent.
-    pub fn send_control(&self, wire: &Wire, closer: &Closer, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
+    pub fn send_control(&self, wire: &Wire, lifecycle: &Lifecycle, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         let mut writer = locked(&self.writer);
-        if closer.phase() != Phase::Open {
+        if lifecycle.phase() != Phase::Open {
             return Ok(Sent::Full);
         }
         self.put(&mut writer, wire, head, payload)
     }
 
-    fn put(&self, writer: &mut Writer, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
+    fn put(&self, writer: &mut FrameWriter, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         if self.has_backlog() && !writer.holds_back() && self.flush_writer(writer, wire)? == Sent::Blocked {
             return Ok(Sent::Full);
         }
@@ -92,11 +98,11 @@ impl Sender {
     }
 
     /// For the counts.
-    pub fn writer(&self) -> MutexGuard<'_, Writer> {
+    pub fn writer(&self) -> MutexGuard<'_, FrameWriter> {
         locked(&self.writer)
     }
 
-    fn flush_writer(&self, writer: &mut Writer, wire: &Wire) -> Result<Sent, Errno> {
+    fn flush_writer(&self, writer: &mut FrameWriter, wire: &Wire) -> Result<Sent, Errno> {
         let sent = writer.flush(wire)?;
         self.has_backlog.store(sent == Sent::Blocked, Ordering::Release);
         Ok(sent)
@@ -115,19 +121,19 @@ impl Sender {
     }
 
     /// Answers a PING, unless CLOSE was sent.
-    pub fn answer(&self, wire: &Wire, closer: &Closer, payload: &[u8]) {
+    pub fn answer(&self, wire: &Wire, lifecycle: &Lifecycle, payload: &[u8]) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
-        if closer.phase() == Phase::Open {
+        if lifecycle.phase() == Phase::Open {
             self.settle(&writer.pong(wire, payload));
         }
     }
 
     /// Sends CLOSE, unless one was sent, and goes on to `phase`. No frame follows it.
-    pub fn close(&self, wire: &Wire, closer: &Closer, close: &Close, phase: Phase) {
+    pub fn close(&self, wire: &Wire, lifecycle: &Lifecycle, close: &Close, phase: Phase) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
-        if closer.begin(close, phase) {
+        if lifecycle.begin(close, phase) {
             writer.forget_pong();
             self.settle(&writer.put(wire, FIN | CLOSE, &close.payload()));
         }
@@ -158,12 +164,12 @@ mod tests {
     #[test]
     fn nothing_of_our_own_follows_close() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let (wire, sender, closer) = (Wire::new(ours.into_raw_fd()), Sender::new(), Closer::new(None));
-        assert!(closer.open());
-        assert_eq!(sender.send_control(&wire, &closer, FIN | PING, b"1"), Ok(Sent::All));
-        sender.close(&wire, &closer, &Close::new(1005, b""), Phase::Closing);
-        assert_eq!(sender.send_control(&wire, &closer, FIN | PING, b"2"), Ok(Sent::Full));
-        sender.answer(&wire, &closer, b"3");
+        let (wire, sender, lifecycle) = (Wire::new(ours.into_raw_fd()), SendHalf::new(), Lifecycle::new(None));
+        assert!(lifecycle.open());
+        assert_eq!(sender.send_control(&wire, &lifecycle, FIN | PING, b"1"), Ok(Sent::All));
+        sender.close(&wire, &lifecycle, &Close::new(1005, b""), Phase::Closing);
+        assert_eq!(sender.send_control(&wire, &lifecycle, FIN | PING, b"2"), Ok(Sent::Full));
+        sender.answer(&wire, &lifecycle, b"3");
         sender.end(&wire);
         let mut got = Vec::new();
         theirs.read_to_end(&mut got).unwrap();
@@ -174,13 +180,13 @@ mod tests {
     #[test]
     fn an_answer_that_waits_does_not_follow_close_and_is_not_logged() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let (wire, sender, closer) = (Wire::new(ours.into_raw_fd()), Sender::new(), Closer::new(None));
-        assert!(closer.open());
+        let (wire, sender, lifecycle) = (Wire::new(ours.into_raw_fd()), SendHalf::new(), Lifecycle::new(None));
+        assert!(lifecycle.open());
         wire.log.start();
         let payload = vec![1; 1 << 20];
-        assert!(matches!(sender.send(&wire, &closer, FIN | BINARY, &payload), Ok(Ok(Sent::Blocked))));
-        sender.answer(&wire, &closer, b"owed");
-        sender.close(&wire, &closer, &Close::new(1005, b""), Phase::Closing);
+        assert!(matches!(sender.send(&wire, &lifecycle, FIN | BINARY, &payload), Ok(Ok(Sent::Blocked))));
+        sender.answer(&wire, &lifecycle, b"owed");
+        sender.close(&wire, &lifecycle, &Close::new(1005, b""), Phase::Closing);
         sender.end(&wire);
         let (mut got, mut piece) = (Vec::new(), [0; 1 << 16]);
         while sender.has_backlog() {

@@ -10,7 +10,7 @@ const LATE: usize = 64;
 /// Frames that complete no message. After so many a thread checks its deadline, and returns to check for signals.
 pub const SHARE: usize = 256;
 
-/// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; what is shorter than this waits in poll(2).
+/// SO_RCVTIMEO counts in ticks of the kernel, up to 10 ms long; a shorter time-out than this waits in poll(2).
 pub const SHORT: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_millis(10);
 
@@ -59,7 +59,7 @@ impl Sleep {
         earliest(left.map(|left| now + left), Some(spin_until)).unwrap_or(now)
     }
 
-    /// The SO_RCVTIMEO to set, if that which is set is too long. It is half of what is left, so that the next calls, which
+    /// The SO_RCVTIMEO to set; None if the present one is short enough. It is half of the time left, so that the next calls, which
     /// have less left, need not set it again. Once recv(2) has slept for so long in vain, it is all that is left.
     pub fn arm(&mut self, left: Option<Duration>) -> Option<Duration> {
         let idle = std::mem::take(&mut self.idle);

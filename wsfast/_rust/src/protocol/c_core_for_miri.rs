@@ -1,4 +1,4 @@
-//! What the crate asks of the C core, simple and slow, for Miri: it judges Rust, and runs no C. Whatever arrives is legal.
+//! The functions of the C core, simple and slow, for Miri, which runs no C. Every received frame is legal.
 
 use super::{c_char, c_int, wsf_close, Header, MaskKernel, Message, CLOSE, CONTINUATION, RSV1};
 

@@ -1,4 +1,4 @@
-//! The OpenSSL that Python's own ssl module uses: what of it is called, and what it says when it fails.
+//! The OpenSSL that Python's own ssl module uses: the functions that the crate calls, and the texts of their errors.
 //!
 //! Nothing is linked. The functions are looked up in the library that Python has loaded, since the objects that are
 //! handed to them (an SSL, an SSL_CTX) are that library's.
@@ -17,7 +17,7 @@ macro_rules! functions {
         }
 
         impl OpenSsl {
-            /// The error is the name of what is missing.
+            /// The error is the name of the missing function.
             #[allow(non_snake_case)]
             unsafe fn find(library: Pointer) -> Result<OpenSsl, &'static str> {
                 $(
@@ -75,7 +75,7 @@ functions! {
     OPENSSL_sk_new_null() -> Pointer;
     OPENSSL_sk_push(Pointer, *const c_void) -> c_int;
     OPENSSL_sk_pop_free(Pointer, unsafe extern "C" fn(Pointer) -> ()) -> ();
-    // What failed, in a queue of each thread, which is Python's too.
+    // The queue of errors of a thread, which is Python's too.
     ERR_peek_error() -> c_ulong;
     ERR_clear_error() -> ();
     ERR_reason_error_string(c_ulong) -> *const c_char;
@@ -90,7 +90,7 @@ pub fn load(path: Option<&CStr>) -> Result<&'static OpenSsl, &'static str> {
     loaded.as_ref().map_err(String::as_str)
 }
 
-/// Whoever has an object of OpenSSL has called `load`.
+/// The functions, once `load` has found them.
 pub fn loaded() -> Option<&'static OpenSsl> {
     LOADED.get()?.as_ref().ok()
 }

@@ -64,7 +64,7 @@ pub trait Session: Send {
     /// Takes all of `wire`, overwrites it, and puts the plaintext into `plain`.
     fn read(&mut self, wire: &mut [u8], plain: &mut Room<'_>) -> Step;
 
-    /// Encrypts into `out`, behind the bytes that `take` gives. None if that failed: what `take` gives then tells the peer that
+    /// Encrypts into `out`, behind the bytes that `take` gives. None if that failed: `take` then gives an alert that
     /// nothing follows.
     fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize>;
 
@@ -129,13 +129,13 @@ impl Leftover {
         self.plain.is_empty()
     }
 
-    /// Puts `plain` into `room`, behind what is left over. The rest is left over.
+    /// Puts `plain` into `room`, unless earlier plaintext is left over. The rest is left over, too.
     pub fn give(&mut self, plain: &[u8], room: &mut Room<'_>) {
         let taken = if self.is_empty() { room.put(plain) } else { 0 };
         self.plain.extend_from_slice(&plain[taken..]);
     }
 
-    /// Puts what is left over into `room`.
+    /// Puts the leftover into `room`.
     pub fn give_rest(&mut self, room: &mut Room<'_>) {
         if !self.is_empty() {
             self.from += room.put(&self.plain[self.from..]);
@@ -145,7 +145,7 @@ impl Leftover {
         }
     }
 
-    /// Puts `plain` before what is left over.
+    /// Puts `plain` before the leftover.
     pub fn put_back(&mut self, plain: &[u8]) {
         self.plain.splice(..self.from, plain.iter().copied());
         self.from = 0;

@@ -1,7 +1,7 @@
 //! OpenSSL's verdict on the certificate of a server, for rustls: with an SSL_CTX of Python's, as in its own handshake.
 //!
-//! So there is one verifier, whoever encrypts, and no certificate that one accepts and the other refuses. What rustls
-//! verifies itself is that the server has the key of its certificate.
+//! So there is one verifier for both libraries, and no certificate that one accepts and the other refuses. rustls itself
+//! verifies that the server has the key of its certificate.
 
 use std::ffi::{c_char, c_long, CStr};
 use std::fmt;
@@ -71,7 +71,7 @@ impl Verifier {
         Ok(Verifier { openssl, context, check_name, provider })
     }
 
-    /// What ssl_verify_cert_chain() of libssl does for a client.
+    /// Does the work of ssl_verify_cert_chain() of libssl, for a client.
     fn verify(&self, chain: &Chain, name: &ServerName<'_>) -> i32 {
         let openssl = self.openssl;
         // SAFETY: every object is alive until it is freed below, and none is used afterwards.
@@ -199,7 +199,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let chain = Chain::new(self.openssl, end_entity, intermediates);
         let code = chain.as_ref().map(|chain| self.verify(chain, name));
-        // What was left of this thread's errors would be taken for Python's next one.
+        // Otherwise Python would take an error left in this thread's queue for its own.
         self.openssl.take_error();
         match code {
             Some(X509_V_OK) => Ok(ServerCertVerified::assertion()),
