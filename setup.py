@@ -35,7 +35,7 @@ CRATE = "wsfast/_rust"
 HOT = [f"_engine.{n}" for n in ("transport", "messages", "frames.reader", "frames.writer")] + [
     "asyncio._messaging"
 ]
-COLD = [f"_engine.{n}" for n in ("crate", "subclasses", "frames.link", "frames.streams", "frames.violation")]
+COLD = [f"_engine.{n}" for n in ("subclasses", "frames.link", "frames.streams", "frames.violation")]
 COLD += ["asyncio._overflow"]
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter"]

@@ -110,15 +110,15 @@ class PerMessageDeflate:
 
     def offer(self) -> str:
         """This offer as an element of a Sec-WebSocket-Extensions header."""
-        words = [NAME]
+        elements = [NAME]
         for name in ("server_no_context_takeover", "client_no_context_takeover"):
             if getattr(self, name):
-                words.append(name)
+                elements.append(name)
         for name in ("server_max_window_bits", "client_max_window_bits"):
             bits = getattr(self, name)
             if bits is not None:
-                words.append(name if bits is True else f"{name}={bits}")
-        return "; ".join(words)
+                elements.append(name if bits is True else f"{name}={bits}")
+        return "; ".join(elements)
 
     def accept(self, parameters: Parameters) -> AgreedDeflate:
         """Check the server's answer to this offer (RFC 7692 section 7.1).
@@ -350,13 +350,13 @@ class _Parser:
         self.at = 0
 
     def extensions(self) -> list[tuple[str, Parameters]]:
-        found: list[tuple[str, Parameters]] = []
+        extensions: list[tuple[str, Parameters]] = []
         while True:
             while self.skip(","):  # a recipient ignores empty elements of a list (RFC 9110 section 5.6.1)
                 pass
             if self.at == len(self.header):
-                return found
-            found.append((self.token(), self.parameters()))
+                return extensions
+            extensions.append((self.token(), self.parameters()))
             if self.at < len(self.header) and not self.skip(","):
                 self.fail("expected a comma")
 

@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsfast._common.protocol_numbers import WSCloseCode, explain
 from wsfast._common.redaction import shown
-from wsfast._common.websockets_exceptions import SignatureOfInit, kin
+from wsfast._common.websockets_exceptions import SignatureOfInit, with_websockets_base
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -138,7 +138,7 @@ class WebSocketException(Exception):
     __signature__ = SignatureOfInit()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        return super().__new__(kin(cls), *args, **kwargs)
+        return super().__new__(with_websockets_base(cls), *args, **kwargs)
 
     def __init__(self, *args: object) -> None:
         Exception.__init__(self, *args)  # not super(): websockets' class comes next

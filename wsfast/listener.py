@@ -237,7 +237,7 @@ async def ws_connect(
         "close_timeout": timeouts.close,
         "tuning": tuning,
     }
-    made: list[tuple[WSTransport, AnyListener]] = []
+    opened: list[tuple[WSTransport, AnyListener]] = []
 
     def new_handshake(route: Route, headers: PlainHeaders | None) -> ClientHandshake:
         return ClientHandshake(
@@ -258,8 +258,8 @@ async def ws_connect(
         handshake = new_handshake(route, headers)
 
         def receiver(request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
-            made.append((transport, make_listener(ws_listener_factory, request, response)))
-            receiver = receiver_of(made[0][1], transport, compressed=bool(offers))
+            opened.append((transport, make_listener(ws_listener_factory, request, response)))
+            receiver = receiver_of(opened[0][1], transport, compressed=bool(offers))
             if isinstance(ws_listener_factory, Overseeing):
                 ws_listener_factory.oversee(transport, receiver)
             return receiver
@@ -278,7 +278,7 @@ async def ws_connect(
         tuning=tuning,
         kwargs=others,
     )
-    return made[0]
+    return opened[0]
 
 
 def check_arguments(url: str, options: dict[str, Any]) -> None:
@@ -366,9 +366,9 @@ def _meant(name: str) -> str | None:
     """The callback that a name resembles: on_frame resembles on_ws_frame."""
     import difflib  # takes a millisecond
 
-    words = {callback.removeprefix("on_ws_"): callback for callback in _NAMED_ON}
-    found = difflib.get_close_matches(name.removeprefix("on_").removeprefix("ws_"), words, 1, 0.8)
-    return words[found[0]] if found else None
+    callbacks = {callback.removeprefix("on_ws_"): callback for callback in _NAMED_ON}
+    similar = difflib.get_close_matches(name.removeprefix("on_").removeprefix("ws_"), callbacks, 1, 0.8)
+    return callbacks[similar[0]] if similar else None
 
 
 def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:

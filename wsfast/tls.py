@@ -124,13 +124,13 @@ class TLS:
         """
         settings = self.located()
         system = () if self.cafile or self.capath or self.cadata else _system_paths()
-        kept = _context(settings, os.environ.get("SSLKEYLOGFILE"), system)
+        cached = _context(settings, os.environ.get("SSLKEYLOGFILE"), system)
         paths = (settings.cafile, *_split(settings.capath), *(settings.client_cert or ()))  # type: ignore[misc]
         # Before the files are read: if one is replaced meanwhile, they are read again for the next connection.
         stamps = [_stamp(path) for path in (*paths, *system)]
-        if kept.stamps != stamps:
-            kept.context, kept.stamps = _new_context(settings), stamps
-        return kept.context
+        if cached.stamps != stamps:
+            cached.context, cached.stamps = _new_context(settings), stamps
+        return cached.context
 
     def located(self) -> TLS:
         """The same with absolute paths: those of now, which another working directory would change."""
@@ -170,12 +170,12 @@ _of_openssl = functools.cache(ssl.get_default_verify_paths)
 
 
 def _stamp(path: str | None) -> tuple[int, ...] | None:
-    """What is another once the file was replaced, or a file of the directory."""
+    """A value that changes when the file, or a file of the directory, is replaced."""
     try:
-        found = os.stat(path)  # type: ignore[arg-type]
+        status = os.stat(path)  # type: ignore[arg-type]
     except (OSError, TypeError):
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class _Kept:

@@ -347,7 +347,7 @@ def test_no_python_runs_between_a_frame_and_its_message(library, takeover):
 def test_the_handler_of_a_signal_may_send(monkeypatch):
     """Its message is not one of the stream's, and leaves before the one it interrupts."""
     with collects(3) as server, connect(server.url) as ws:
-        put = ws._put_frame
+        put = ws._send_plain
 
         def interrupted(head, data):
             monkeypatch.undo()
@@ -357,7 +357,7 @@ def test_the_handler_of_a_signal_may_send(monkeypatch):
         before = signal.signal(signal.SIGUSR1, lambda *_: ws.send("from the handler", compress=True))
         try:
             ws.send("one, two, three", compress=True)
-            monkeypatch.setattr(ws, "_put_frame", interrupted)
+            monkeypatch.setattr(ws, "_send_plain", interrupted)
             ws.send("one, two, three, four", compress=True)
         finally:
             signal.signal(signal.SIGUSR1, before)

@@ -16,7 +16,7 @@ from support.tls_peer import TLSPeer, ticket
 from wsfast import InvalidHandshake, InvalidStatus, Tuning, connect
 from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.http.handshake import ClientHandshake
-from wsfast._opening.proxy.settings import negotiation
+from wsfast._opening.proxy import negotiation
 from wsfast._opening.tls import handshake as tls_handshake
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import InvalidProxyStatus

@@ -10,6 +10,8 @@ from support import proxies, through
 from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.through import PING
 
+from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
+from wsfast._opening.net.loop import LoopNet
 from wsfast._opening.proxy import socks
 from wsfast._opening.proxy.settings import parse_proxy
 from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus, ProxyError
@@ -193,6 +195,14 @@ def test_a_refusal_that_stalls(way):
 
 
 @ways
+def test_a_refusal_that_is_cut_by_a_reset(way):
+    """It says more than the reset."""
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 400\r\n\r\n" + 400 * b"x"
+    with proxies.http(refusal=refusal, reset="body") as served, pytest.raises(InvalidProxyStatus):
+        way(served, proxies.HOST, 9)
+
+
+@ways
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 7, 8, 9, 255])
 def test_socks5_refuses(way, code):
     with proxy("socks5h", code=code, piece=1) as served, pytest.raises(ProxyError):
@@ -270,23 +280,27 @@ def test_a_byte_at_a_time_does_not_move_the_deadline():
     """Blocking: the time is for all calls together."""
     listening = socket.create_server((proxies.HOST, 0))
     sock = socket.create_connection(listening.getsockname())
-    calls = []
+    sent = []
 
-    def left():
-        calls.append(None)
-        if len(calls) > 5:
-            raise TimeoutError
-        if len(calls) > 1:
-            peer.send(b"HTTP/1.1 200 OK"[len(calls) - 2 :][:1])
-        return 5
+    class Counted(Deadline):
+        @property
+        def is_over(self):
+            """After four bytes; before it are the request and the first of them."""
+            if len(sent) < 4:
+                sent.append(peer.send(b"HTTP/1.1 200 OK"[len(sent) :][:1]))
+                return False
+            return True
 
     with listening, sock:
+        sock.setblocking(False)
         peer, _ = listening.accept()
         made = parse_proxy("http://proxy")
         handshake = through.TunnelHandshake(made, NAME, 443)
-        with peer, pytest.raises(TimeoutError, match="proxy's reply"):
-            through.negotiation.connect_blocking(sock, made, NAME, 443, handshake, left)
-    assert len(calls) == 6
+        network = BlockingNet(Counted(5))
+        with peer, pytest.raises(DeadlinePassed):
+            run(through.negotiation.negotiate(network, sock, made, NAME, 443, handshake))
+        assert sock.fileno() == -1
+    assert len(sent) == 4
 
 
 @pytest.mark.parametrize("loop", through.LOOPS.values(), ids=through.LOOPS)
@@ -300,7 +314,9 @@ def test_cancelled(loop, scheme, phase):
         made = parse_proxy(served.url)
         handshake = None if made.is_socks else through.TunnelHandshake(made, proxies.HOST, origin.port)
         connecting = asyncio.ensure_future(
-            through.negotiation.connect(sock, made, proxies.HOST, origin.port, handshake)
+            through.negotiation.negotiate(
+                LoopNet(asyncio.get_running_loop()), sock, made, proxies.HOST, origin.port, handshake
+            )
         )
         await asyncio.get_running_loop().run_in_executor(None, served.stalled.wait, 5)
         connecting.cancel()
@@ -349,7 +365,7 @@ def test_a_server_that_speaks_with_its_tls_handshake(way, server_context, client
         assert way(served, NAME, 443, client_context, client_context) == b"hello" + PING
 
 
-@pytest.mark.parametrize("way", list(through.TLS_WAYS.values())[1:], ids=list(through.TLS_WAYS)[1:])
+@pytest.mark.parametrize("way", through.TLS_WAYS.values(), ids=through.TLS_WAYS)
 def test_bytes_before_the_inner_tls(way, server_context, client_context):
     with (
         proxies.echo(server_context) as origin,
@@ -410,11 +426,11 @@ def test_stalls_in_tls(way, phase, server_context, client_context):
 
 @tls_ways
 @pytest.mark.parametrize("who", ["proxy", "server"])
-def test_a_certificate_that_is_not_trusted(request, way, who, server_context, client_context):
+def test_a_certificate_that_is_not_trusted(way, who, server_context, client_context):
     stranger = ssl.create_default_context()
     contexts = (stranger, client_context) if who == "proxy" else (client_context, stranger)
     with proxies.echo(server_context) as origin, proxies.http(server_context) as served:
-        expected = ProxyError if who == "proxy" and "blocking" not in request.node.callspec.id else OSError
+        expected = ProxyError if who == "proxy" else OSError
         with pytest.raises(expected, match="CERTIFICATE_VERIFY_FAILED|certificate verify failed"):
             way(served, proxies.HOST, origin.port, *contexts)
         assert served.asked == ([] if who == "proxy" else [f"{proxies.HOST}:{origin.port}"])

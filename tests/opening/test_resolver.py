@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from copy import copy
 
 import pytest
@@ -10,7 +11,9 @@ from support.servers import echo, serve
 
 from wsfast import Network
 from wsfast._opening import redirects
-from wsfast._opening.net.resolver import AddressCache, resolve, resolve_blocking
+from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
+from wsfast._opening.net.loop import LoopNet
+from wsfast._opening.net.resolver import AddressCache, resolve
 from wsfast.exceptions import SecurityError
 
 HOST, PORT = "exchange.test", 443
@@ -18,12 +21,17 @@ DOWN = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-def blocking(host=HOST, port=PORT, **options):
-    return resolve_blocking(host, port, **options)
+def blocking(host=HOST, port=PORT, family=0, resolver=None, cache=None, seconds=None):
+    network = BlockingNet(Deadline(seconds))
+    return run(resolve(network, host, port, family, look_up=(resolver, cache)))
 
 
-def awaiting(host=HOST, port=PORT, **options):
-    return asyncio.run(resolve(host, port, **options))
+def awaiting(host=HOST, port=PORT, family=0, resolver=None, cache=None):
+    async def look_up():
+        network = LoopNet(asyncio.get_running_loop())
+        return await resolve(network, host, port, family, look_up=(resolver, cache))
+
+    return asyncio.run(look_up())
 
 
 faces = pytest.mark.parametrize("face", [blocking, awaiting])
@@ -156,13 +164,25 @@ def test_dns_says_nothing():
     assert addresses(awaiting(resolver=resolver, cache=filled("10.0.0.1"))) == ["10.0.0.1"]
 
 
-def test_a_look_up_with_a_deadline():
-    def look_up(host, port, family, kind):
-        raise TimeoutError
+def test_a_look_up_that_takes_longer_than_the_patience_or_the_deadline(monkeypatch):
+    over, real = threading.Event(), socket.getaddrinfo
 
-    assert addresses(blocking(look_up=look_up, cache=filled("10.0.0.1"))) == ["10.0.0.1"]
-    with pytest.raises(TimeoutError):
-        blocking(look_up=look_up, cache=AddressCache())
+    def getaddrinfo(host, port, family, kind, proto, flags):
+        if flags & socket.AI_NUMERICHOST:
+            return real(host, port, family, kind, proto, flags)
+        over.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    before = set(threading.enumerate())
+    try:
+        assert addresses(blocking(cache=filled("10.0.0.1"))) == ["10.0.0.1"]
+        with pytest.raises(DeadlinePassed):
+            blocking(cache=AddressCache(), seconds=0.01)
+    finally:
+        over.set()
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
 
 
 def test_its_size():
@@ -255,7 +275,7 @@ async def test_a_redirect_does_not_get_around_the_rules_by_a_cache(face, monkeyp
         peer.send(f"HTTP/1.1 302 Go\r\nLocation: ws://{HOST}/\r\nContent-Length: 0\r\n\r\n".encode())
 
     cache = AddressCache()
-    cache.remember(HOST, 80, resolve_blocking("127.0.0.1", 80))
+    cache.remember(HOST, 80, blocking("127.0.0.1", 80))
     async with serve(redirect, host="127.0.0.2") as server:
         with pytest.raises(SecurityError, match="127.0.0.1, which is private"):
             await arrive(face, server.url, network=Network(resolver=fails(DOWN), address_cache=cache))

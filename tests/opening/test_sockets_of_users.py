@@ -14,7 +14,8 @@ from support.servers import serve
 from opening.test_redirecting import Site, arrive
 from wsfast import AddressCache, Network
 from wsfast._opening import redirects
-from wsfast._opening.net import blocking
+from wsfast._opening.net.blocking import BlockingNet, Deadline, run
+from wsfast._opening.net.sockets import connect_to_first
 from wsfast.exceptions import SecurityError
 
 faces = pytest.mark.parametrize("face", FACES)
@@ -133,6 +134,6 @@ def test_no_sleep_is_long(monkeypatch):
     monkeypatch.setattr(select, "poll", lambda: _Poll(sleeps))
     infos = socket.getaddrinfo("127.0.0.1", 1, type=socket.SOCK_STREAM)
     with pytest.raises(KeyboardInterrupt):
-        blocking.connect_to_first(infos, blocking.Deadline(None), "this")
+        run(connect_to_first(BlockingNet(Deadline(None)), infos))
     assert len(sleeps) == 2
     assert all(milliseconds <= 250 for milliseconds in sleeps)

@@ -1,6 +1,7 @@
 """Who may use whom (docs/architecture.md). Read from the sources, so that an import inside a function counts too."""
 
 import ast
+import functools
 import graphlib
 import re
 from pathlib import Path
@@ -267,6 +268,46 @@ def test_a_compiled_class_sets_no_private_fields_of_others(path):
     own = fields_declared_in(cython_code(one for one in (path, path.with_suffix(".pxd")) if one.exists()))
     assert foreign_writes(cython_code([path]), own) == set()
     assert foreign_writes("    transport._on_frame = 5", set()) == {"_on_frame"}
+
+
+# The interface that a folder offers to the others, and the names of its objects there.
+INTERFACES = {"_engine": "_engine/transport.pxd", "asyncio": "asyncio/_messaging.pxd"}
+OF_LIBRARIES = {"_replace", "_fields", "_sslobj", "_retry_ssl_read"}
+
+
+def folder_of(path):
+    return path.relative_to(PACKAGE).parts[0]
+
+
+@functools.cache
+def declared_in(folder):
+    code = cython_code(path for path in sources() if folder_of(path) == folder)
+    return methods_declared_in(code) | fields_declared_in(code) | set(re.findall(r"\bself\.(_\w+)", code))
+
+
+def private_uses(path):
+    """The private names that a file uses of objects of other folders."""
+    code = re.sub(r"wsfast(\.\w+)+", "", cython_code([path]))
+    for owner, name in re.findall(r"(?<!\w)(?=(\w+|[\])])\.(_[a-z]\w*))", code):
+        of_others = owner in ("transport", "_transport", "protocol") or name not in declared_in(
+            folder_of(path)
+        )
+        if of_others and owner not in ("self", "cls"):
+            yield name
+
+
+def test_folders_use_the_declared_interfaces_of_each_other():
+    texts = {folder: (PACKAGE / path).read_text().split('"""')[1] for folder, path in INTERFACES.items()}
+    offered = {folder: set(re.findall(r"\b_[a-z]\w*", text)) for folder, text in texts.items()}
+    used = {folder: set() for folder in offered}
+    for path in sources():
+        others = {name: names for name, names in offered.items() if name != folder_of(path)}
+        names = set(private_uses(path)) - OF_LIBRARIES
+        if "_engine" in others:
+            assert names <= set().union(*others.values()), path
+            for folder in others:
+                used[folder] |= names & offered[folder]
+    assert used == offered  # nothing is declared in vain
 
 
 def c_sources():

@@ -11,7 +11,6 @@ import functools
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -21,7 +20,8 @@ import pytest
 import uvloop
 
 from support import proxies
-from support.tls_stream import SocketStream, TLSStream
+from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
+from wsfast._opening.net.loop import LoopNet
 from wsfast._opening.proxy import negotiation
 from wsfast._opening.proxy.settings import Proxy, parse_proxy
 from wsfast._opening.proxy.tunnel import TunnelHandshake
@@ -35,31 +35,23 @@ def _handshake(proxy: Proxy, host: str, port: int) -> TunnelHandshake | None:
     return None if proxy.is_socks else TunnelHandshake(proxy, host, port)
 
 
-def deadline(timeout: float) -> Callable[[], float]:
-    end = time.monotonic() + timeout
-
-    def left() -> float:
-        seconds = end - time.monotonic()
-        if seconds <= 0:
-            raise TimeoutError("timed out")
-        return seconds
-
-    return left
-
-
 # Proxies without TLS give back the socket.
 
 
 def blocking(served: proxies.Served, host: str, port: int, timeout: float = 10) -> bytes:
     proxy = parse_proxy(served.url)
     with closing(socket.create_connection((proxies.HOST, served.port))) as sock:
+        sock.setblocking(False)
         handshake = _handshake(proxy, host, port)
+        network = BlockingNet(Deadline(timeout))
         try:
-            negotiation.connect_blocking(sock, proxy, host, port, handshake, deadline(timeout))
-        except BaseException:
+            run(negotiation.negotiate(network, sock, proxy, host, port, handshake))
+        except BaseException as exc:
             assert sock.fileno() == -1
+            if isinstance(exc, DeadlinePassed):
+                raise (handshake and handshake.rejection) or TimeoutError() from None
             raise
-        assert sock.gettimeout() is None
+        sock.setblocking(True)
         sock.sendall(PING)
         got = b""
         while not got.endswith(PING):
@@ -76,7 +68,8 @@ async def _await(served: proxies.Served, host: str, port: int, timeout: float = 
         sock.setblocking(False)
         handshake = _handshake(proxy, host, port)
         try:
-            await asyncio.wait_for(negotiation.connect(sock, proxy, host, port, handshake), timeout)
+            connecting = negotiation.negotiate(LoopNet(loop), sock, proxy, host, port, handshake)
+            await asyncio.wait_for(connecting, timeout)
         except BaseException as exc:
             assert sock.fileno() == -1
             if (
@@ -118,29 +111,6 @@ WAYS |= {name: functools.partial(_run, make, _await) for name, make in LOOPS.ite
 
 
 # Proxies with TLS: the connection is TLS, or TLS in TLS.
-
-
-def blocking_tls(
-    served: proxies.Served,
-    host: str,
-    port: int,
-    proxy_context: ssl.SSLContext,
-    context: ssl.SSLContext | None,
-    timeout: float = 10,
-) -> bytes:
-    proxy = parse_proxy(served.url)
-    with closing(socket.create_connection((proxies.HOST, served.port))) as sock:
-        stream: Any = TLSStream(SocketStream(sock, deadline(timeout)), proxy_context, proxy.host)
-        got = negotiation.shake_hands(stream.send, stream.recv, TunnelHandshake(proxy, host, port))
-        if context is not None:
-            assert not got
-            stream = TLSStream(stream, context, host)
-        stream.send(PING)
-        while not got.endswith(PING):
-            data = stream.recv()
-            assert data
-            got += data
-        return got
 
 
 class Receiver(asyncio.Protocol):
@@ -205,7 +175,7 @@ async def _await_tls(
     return receiver.got
 
 
-TLS_WAYS: dict[str, Way] = {"blocking": blocking_tls}
+TLS_WAYS: dict[str, Way] = {}
 for _name, _make in LOOPS.items():
     for _fast in (False, True):
         _way = functools.partial(_run, _make, _await_tls, _fast)

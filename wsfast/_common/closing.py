@@ -1,4 +1,4 @@
-"""How a connection ended: the public types that describe it, and the exception for it (RFC 6455 section 7)."""
+"""Ends of connections: the public types that describe one, and the exception for it (RFC 6455 section 7)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from wsfast._common.logging import guarded
-from wsfast._common.protocol_numbers import WSCloseCode, close_code_on_wire_ok
+from wsfast._common.protocol_numbers import WSCloseCode
 from wsfast.exceptions import (
     Close,
     ConnectionClosed,
@@ -96,7 +96,7 @@ def connection_closed(
 ) -> ConnectionClosed:
     """The exception for a call on a connection that is closing or closed, in every face.
 
-    The rule is that of websockets: ConnectionClosedOK if both ends sent a normal code, and no message was lost. `cause`
+    The rule is websockets': ConnectionClosedOK if both ends sent a normal code, and no message was lost. `cause`
     becomes ``__cause__``.
     """
     if rcvd is None or sent is None:
@@ -109,14 +109,15 @@ def connection_closed(
     return exception
 
 
-def close_reason(code: object, message: object) -> bytes:
+def close_reason(code: object, message: object, is_valid: Callable[[int], bool]) -> bytes:
     """Check the caller's close code and reason, and encode the reason as UTF-8. `message`: str, UTF-8 bytes or None.
 
+    :param is_valid: the engine's ``close_code_valid()``
     :raises TypeError, ValueError: a CLOSE frame must not contain this code or this reason
     """
     if not isinstance(code, int):
         raise TypeError(f"close_code must be a WSCloseCode, not {code!r}")
-    if code and not close_code_on_wire_ok(code):
+    if code and not is_valid(code):
         raise ValueError(f"close_code {code!r} must not be sent (RFC 6455 section 7.4)")
     try:
         reason = message.encode() if isinstance(message, str) else bytes(memoryview(message or b""))  # type: ignore[arg-type]

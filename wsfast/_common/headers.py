@@ -15,13 +15,13 @@ __all__ = [
     "PlainHeaders",
     "basic_auth",
     "check_value",
+    "checked_headers",
     "kept",
-    "made",
-    "to_send",
+    "resolve_headers",
 ]
 
 PlainHeaders = Mapping[str, str] | Iterable[tuple[str, str]]
-# Headers, or what makes those of each attempt to connect.
+# Headers, or a function that makes them for each attempt to connect.
 HeadersLike = PlainHeaders | Callable[[], PlainHeaders]
 AwaitedHeadersLike = HeadersLike | Callable[[], Awaitable[PlainHeaders]]
 
@@ -31,22 +31,23 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # The target of a request is visible ASCII: a blank would end it.
 VISIBLE = re.compile(r"[\x21-\x7e]+")
 
-# What a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
+# Characters that a field value cannot have: controls (RFC 9110 section 5.5), and surrogates, which UTF-8 cannot encode.
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def kept(items: Any) -> Any:
-    """Iterators are used up by the first request, so what they give is kept."""
+    """Return a list of an iterator's items, because the first request would use them up; else `items`."""
     return list(items) if items is not None and isinstance(items, Iterator) else items
 
 
-def made(headers: AwaitedHeadersLike | None) -> Any:
-    """The headers of one attempt to connect, or what is to be awaited for them: by the program's function if it gave
-    one."""
+def resolve_headers(headers: AwaitedHeadersLike | None) -> Any:
+    """The headers of one attempt to connect, or an awaitable of them: by the program's function if it gave one."""
     return headers() if callable(headers) else headers
 
 
-def to_send(argument: str, headers: PlainHeaders | None, reserved: Sequence[str]) -> list[tuple[str, str]]:
+def checked_headers(
+    argument: str, headers: PlainHeaders | None, reserved: Sequence[str]
+) -> list[tuple[str, str]]:
     """Names and values out of `headers`; None stands for none.
 
     :param argument: the name of `headers`, for errors
@@ -75,7 +76,7 @@ def to_send(argument: str, headers: PlainHeaders | None, reserved: Sequence[str]
 def check_value(argument: str, value: str) -> str:
     """The value of one field, without the blanks around it.
 
-    :raises TypeError, ValueError: as `to_send`
+    :raises TypeError, ValueError: as `checked_headers`
     """
     if not isinstance(value, str):
         raise TypeError(f"{argument} must be str, not {type(value).__name__}")

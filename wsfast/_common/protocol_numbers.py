@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["WSAutoPingStrategy", "WSCloseCode", "WSMsgType", "close_code_on_wire_ok", "explain"]
+__all__ = ["WSAutoPingStrategy", "WSCloseCode", "WSMsgType", "explain"]
 
 
 class WSMsgType(IntEnum):
@@ -51,15 +51,6 @@ class WSAutoPingStrategy(IntEnum):
     PING_PERIODICALLY = 2
 
 
-def close_code_on_wire_ok(code: int) -> bool:
-    """Return whether a CLOSE frame, sent or received, may contain ``code`` (RFC 6455 section 7.4).
-
-    True for 1000-1003, 1007-1014 and 3000-4999. 1004 is reserved. 1005, 1006 and 1015 describe connections that ended
-    without a code. 1016-2999 are reserved for future revisions of the protocol.
-    """
-    return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
-
-
 # 1005, 1006 and 1015 are never sent, but a Close may contain them (RFC 6455 section 7.4.1).
 _EXPLANATIONS = {
     1000: "OK",
@@ -81,7 +72,7 @@ _EXPLANATIONS = {
 
 
 def explain(code: int) -> str:
-    """What a close code means, in a few words."""
+    """The meaning of a close code, in a few words."""
     if 3000 <= code <= 3999:
         return "registered"
     if 4000 <= code <= 4999:

@@ -1,4 +1,4 @@
-"""What texts may show of URLs and headers, and which headers may go where a redirect leads. No I/O.
+"""Hides secrets in texts that show URLs and headers, and in headers that follow a redirect. No I/O.
 
 Each part of a URL but its scheme, host and port may be a secret: credentials, a key in the path, a token in the query.
 Exchanges name their headers as they like. So these functions know what is harmless, and hide or keep back the rest.
@@ -20,7 +20,7 @@ _AUTHORITY = re.compile(r"([^/?#\\\s]*@)?((?:\[[\w:.%~-]*\]|[\w.-]*)(?::[0-9]*)?
 # 32, and names of streams have fewer.
 _SECRET_IN_PATH = re.compile(r"[^/;]{25,}|;.*", re.DOTALL)
 
-# What a request to another server may have of the program's headers: none that is about the first server.
+# The program's headers that a request to another server may have: none that is about the first server.
 _FOLLOWING = {
     "accept",
     "accept-charset",
@@ -32,7 +32,7 @@ _FOLLOWING = {
 }
 _FOLLOWING |= {"sec-websocket-extensions", "user-agent"}
 
-# Whatever their values are, they may be logged: those of the handshake, and what describes a reply.
+# Headers that may be logged with any value: those of the handshake, and those that describe a reply.
 _HARMLESS = _FOLLOWING | {
     "allow",
     "connection",
@@ -72,10 +72,12 @@ def shown(url: str) -> str:
     """The URL as a text may show it. It need not be valid, and may have been through here before."""
     scheme = _SCHEME.match(url)
     start = scheme[0] if scheme else ""
-    found = _AUTHORITY.match(url, len(start))
-    if found is None:
+    authority = _AUTHORITY.match(url, len(start))
+    if authority is None:
         return f"{start}{HIDDEN}"
-    return f"{start}{HIDDEN + '@' if found[1] else ''}{found[2]}{shown_target(url[found.end() :])}"
+    return (
+        f"{start}{HIDDEN + '@' if authority[1] else ''}{authority[2]}{shown_target(url[authority.end() :])}"
+    )
 
 
 def shown_target(target: str) -> str:

@@ -119,7 +119,7 @@ class UpgradeResponse:
 
 
 class WSUpgradeResponseWithListener:
-    """picows' pair of a response and a listener, of use to a server's factory; here for the sake of imports."""
+    """picows' pair of a response and a listener, of use to a server's factory; here so that imports of it work."""
 
     __slots__ = ("listener", "response")
 

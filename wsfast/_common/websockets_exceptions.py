@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import inspect
 
-__all__ = ["SignatureOfInit", "kin", "look_for_websockets"]
+__all__ = ["SignatureOfInit", "look_for_websockets", "with_websockets_base"]
 
 Kind = TypeVar("Kind", bound=BaseException)
 
 # Where wsfast's exceptions are. Those of programs, which may derive theirs, stay what they are.
 _OURS = "wsfast.exceptions"
 
-_made: dict[tuple[type, type], type] = {}
+_combined: dict[tuple[type, type], type] = {}
 
 
 def look_for_websockets() -> None:
@@ -37,7 +37,7 @@ def look_for_websockets() -> None:
 
 
 class SignatureOfInit:
-    """What inspect.signature() says of a class whose ``__new__`` takes anything, for ``__init__`` to judge."""
+    """The signature of a class whose ``__new__`` takes anything, for ``__init__`` to judge."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         import inspect
@@ -46,7 +46,7 @@ class SignatureOfInit:
         return signature.replace(parameters=[*signature.parameters.values()][1:])
 
 
-def kin(cls: type[Kind]) -> type[Kind]:
+def with_websockets_base(cls: type[Kind]) -> type[Kind]:
     """The class to make an exception of: `cls`, or a subclass of it and of websockets' class."""
     module = sys.modules.get("websockets.exceptions")
     if module is None or cls.__module__ != _OURS:
@@ -54,9 +54,9 @@ def kin(cls: type[Kind]) -> type[Kind]:
     theirs = _namesake(cls, module)
     if theirs is None or issubclass(cls, theirs):
         return cls
-    both = _made.get((cls, theirs))
+    both = _combined.get((cls, theirs))
     if both is None:
-        both = _made[cls, theirs] = _both(cls, theirs)
+        both = _combined[cls, theirs] = _both(cls, theirs)
     return both
 
 

@@ -5,7 +5,7 @@ from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frames.frame cimport WSFrame
 
 
-# What a program gets of a message: by its type, never or always decoded, or a memoryview.
+# The form in which a program gets a message: by its type, never or always decoded, or a memoryview.
 cdef enum:
     BY_TYPE = -1
     AS_BYTES = 0
@@ -17,7 +17,7 @@ cdef enum:
 cdef int decoding(object decode) except -2
 
 
-# What is known of the message that `frame` ends, of type `msg_type`. Anything may run meanwhile.
+# The WSMessageInfo of the message that `frame` ends, of type `msg_type`. Anything may run meanwhile.
 cdef object message_info(WSTransport transport, WSFrame frame, int msg_type)
 
 
@@ -52,7 +52,7 @@ cdef class Messages(WSListener):
         WSListener _listener
         object _on_message          # the listener's on_ws_message if that is Python, else None
         int _payload_type
-        bint _stamps                # what is known of each message is kept
+        bint _stamps                # a WSMessageInfo is kept for each message
         bint _takes_frames          # a frame that is a whole message is all that there is to know
         Incoming _incoming
         Fragments _fragments

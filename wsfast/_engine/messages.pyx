@@ -1,4 +1,4 @@
-"""How frames become messages: fragments put together, inflated, and checked to be text, all within the limits.
+"""Messages from frames: fragments put together, inflated, and checked to be text, all within the limits.
 
 Incoming is the part that every face needs. It takes frame by frame as they arrive, so a message fails with the frame
 that breaks a rule. Messages stands between the engine and a listener that overrides on_ws_message().
@@ -153,7 +153,7 @@ cdef inline object _of_frame(WSFrame frame, int payload_type):
         if payload_type == AS_TEXT:
             return decode(frame.payload_ptr, (<FrameFields>frame).payload_size)
         if not is_text(frame.payload_ptr, (<FrameFields>frame).payload_size):
-            decode(frame.payload_ptr, (<FrameFields>frame).payload_size)  # raises what is wrong
+            decode(frame.payload_ptr, (<FrameFields>frame).payload_size)  # raises InvalidText
     if payload_type == AS_VIEW:
         return PyMemoryView_FromObject(frame)
     return PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
@@ -162,7 +162,7 @@ cdef inline object _of_frame(WSFrame frame, int payload_type):
 @cython.final
 @cython.no_gc_clear  # so what was set is there; the transport's reference is cleared, and the program's listener
 cdef class Messages(WSListener):
-    """What the engine delivers to if a listener overrides on_ws_message()."""
+    """The listener that the engine delivers to if the program's overrides on_ws_message()."""
 
     def __cinit__(self, WSListener listener not None, WSTransport transport not None):
         payload_type = listener.payload_type

@@ -1,4 +1,4 @@
-"""What the compiled modules use of CPython, and Cython's own declarations lack."""
+"""Declarations of CPython's functions that Cython's own lack."""
 
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint64_t

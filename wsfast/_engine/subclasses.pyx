@@ -1,4 +1,4 @@
-"""How the engine treats the classes of a program: their methods, and how they are copied and pickled."""
+"""The classes of a program: which methods they override, and how their objects are copied and pickled."""
 
 import copyreg
 

@@ -1,7 +1,18 @@
-"""The head of the engine. Programs say ``from wsfast cimport WSListener, WSTransport``; what else may be used is here.
+"""The head of the engine. Programs say ``from wsfast cimport WSListener, WSTransport``; the rest is here.
 
 Subclass WSListener and override its cpdef methods: they are then called without Python in between, and so is
-WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own.
+WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own, but for these, which the
+other folders of wsfast may use (a test compares):
+
+    opening      _open _compress _keep_alive _log_frames _read_at_most _run_beneath
+    its end      _fail _callback_raised _closed _set_close_timeout _start_close_timer
+                 _close_sent _close_received _received_then_sent
+    its state    _state _is_open _loop _thread_id _check_thread _stats _data_received
+    receiving    _begin_message _end_message _gave_message _last_message _stamp_frames _note_reads _notify_read_done
+    flow control _held _deferred _hold_back _deliver_held _check_loop_callback _max_read
+    sending      _first_byte _send_object _writing_paused _cork _uncork _cork_depth _flush
+
+They are no part of wsfast's API: programs must not use them.
 """
 
 cimport cython
@@ -50,7 +61,7 @@ cdef class WSTransport(PollingReader):
         # From the first byte to the upgrade, and from then to the end.
         object _opening             # the opening handshake, until it is over
         WSListener _listener        # until the connection is gone, and it was notified of that
-        object _on_frame            # what is called for frames, if that is Python: the listener's on_ws_frame, say
+        object _on_frame            # the Python function called for frames: the listener's on_ws_frame, say; or None
 
         # Set when the connection opens.
         readonly object request

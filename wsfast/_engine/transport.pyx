@@ -1,14 +1,14 @@
 """The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
 WSTransport is both the protocol that the transport beneath reads into and the object that a listener sends with, so
-that a frame passes no layer in between. Cython has no mixins, so what is one object at run time is a chain of classes,
+that a frame passes no layer in between. Cython has no mixins, so one object at run time is a chain of classes,
 each with a file of its own:
 
     Link                   link.pyx     the state, the loop, the thread, the transport beneath
       FrameWriter          writer.pyx   how frames leave
         FrameReader        reader.pyx   how they arrive
           PollingReader    polling.pyx  reading without sleeping
-            WSTransport    here         what becomes of a frame; how a connection lives (link.pxd: State) and ends
+            WSTransport    here         delivers frames; opens and ends a connection (link.pxd: State)
 
 Who refers to what while the connection is open, and lets go of it when it is gone:
 
@@ -45,6 +45,7 @@ from wsfast.exceptions import Close, WSProtocolError
 from wsfast._common.logging import guarded
 from wsfast._common.options import in_words
 from wsfast._engine.keepalive import Keepalive
+from wsfast._engine.frames.frame import close_code_valid
 from wsfast._engine.frames.link import MOVED
 from wsfast._engine.frames.writer import mask_kernel  # no-cython-lint: for Python
 from wsfast._engine.frames.inspection import WSStats
@@ -189,7 +190,7 @@ cdef class WSTransport(PollingReader):
 
     @property
     def stats(self):
-        """What the connection has done so far, a :class:`WSStats`. Taking it costs less than a microsecond."""
+        """The counters of the connection, a :class:`WSStats`. Taking them costs less than a microsecond."""
         self._check_thread("stats")
         return self._stats()
 
@@ -422,12 +423,12 @@ cdef class WSTransport(PollingReader):
         self.compression = agreed
         self._inflater = Inflater(agreed)
         self._deflater = Deflater(agreed) if agreed.can_compress else None
-        self._puts_slowly = self._puts_slowly or agreed.can_compress
+        self._logs_or_deflates = self._logs_or_deflates or agreed.can_compress
 
     def _log_frames(self, debug):
         """Call `debug`, a Logger.debug(), with every frame from now on."""
         self._log = debug
-        self._puts_slowly = self._expect_pong = True  # the flags that each frame is asked about anyway
+        self._logs_or_deflates = self._expect_pong = True  # the flags that each frame is asked about anyway
 
     def _open(self, WSListener listener not None, request, response, subprotocol, int rsv_allowed):
         """The server agreed: deliver to this listener from now on."""
@@ -493,7 +494,7 @@ cdef class WSTransport(PollingReader):
         :param close_message: the reason, ``str`` or UTF-8 bytes, at most 123 bytes
         """
         self._check_thread("send_close")
-        cdef bytes reason = closing.close_reason(close_code, close_message)
+        cdef bytes reason = closing.close_reason(close_code, close_message, close_code_valid)
         if self._state == State.OPEN:
             self._send_close_frame(close_code, reason, State.CLOSING)
 

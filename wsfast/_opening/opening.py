@@ -1,4 +1,4 @@
-"""Opens connections: DNS, TCP, TLS and upgrade, under one deadline. What happens here happens once per connection."""
+"""Opens connections: DNS, TCP, TLS and upgrade, under one deadline."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, made
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, resolve_headers
 from wsfast._common.logging import guarded
 from wsfast._common.options import Pinging, Timeouts, in_words
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.transport import WSListener, WSTransport, mask_kernel
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.http.handshake import ClientHandshake
-from wsfast._opening.net import transports
 from wsfast._opening.net.addresses import SocketFactory
+from wsfast._opening.net.transports import open_transport
 from wsfast._opening.route import Route
 from wsfast.exceptions import InvalidHandshake, InvalidStatus
 
@@ -42,25 +42,22 @@ async def establish(
     tuning: Tuning,
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Everything from DNS to the agreement of a server, to which others may redirect. Whatever it raises, nothing is
-    left behind.
+    """Connect, and follow redirects until a server agrees. If this raises, nothing is left behind.
 
-    :param make: makes what connects to the next server, with these headers
-    :param headers: the program's, or what makes them for each server that is asked
+    :param make: makes the transport and the `Opening` for the next server, with these headers
+    :param headers: the program's, or a function that makes them for each server
     """
     loop = asyncio.get_running_loop()
-    # Else, when the collector closes this coroutine, the deadline might be the last to refer to its task. It would let
-    # go of it amid the run, and CPython crashes when the task then closes the coroutine again.
+    # Keeps the task alive. If the collector closes this coroutine, the deadline may hold the last reference to the
+    # task. It would release the task during the run, and CPython crashes when the task then closes the coroutine again.
     task = asyncio.current_task()  # noqa: F841
     end = None if timeouts.open is None else loop.time() + timeouts.open
     while True:
-        transport, opening = make(route, await _made(headers, end, timeouts))
+        transport, opening = make(route, await _resolve_headers(headers, end, timeouts))
         route.log(opening.logger)
         try:
             async with deadline_at(end):
-                await transports.connect(
-                    loop, transport, route, socket_factory, use_aiofastnet, tuning, kwargs
-                )
+                await open_transport(loop, transport, route, socket_factory, use_aiofastnet, tuning, kwargs)
             await opening.agreed(loop, end, timeouts.handshake)
             if route.look_up is not None:
                 route.connected(transport.underlying_transport.get_extra_info("peername"))
@@ -87,10 +84,10 @@ async def establish(
             raise
 
 
-async def _made(
+async def _resolve_headers(
     headers: AwaitedHeadersLike | None, end: float | None, timeouts: Timeouts
 ) -> PlainHeaders | None:
-    making = made(headers)
+    making = resolve_headers(headers)
     if inspect.isawaitable(making):
         try:
             async with deadline_at(end):
@@ -110,7 +107,7 @@ class _TooLateError(asyncio.TimeoutError):
 class Opening:
     """Sends the upgrade request on a new connection and judges the reply. WSTransport calls it until it is OPEN.
 
-    `receiver`: called once the server has agreed; makes what the connection delivers to
+    `receiver`: called once the server has agreed; makes the listener of the connection
     """
 
     def __init__(
@@ -160,7 +157,7 @@ class Opening:
                 raise
             return 0
         transport = self._transport
-        # Who negotiates an extension by hand, in extra_headers, gets the bits that it may use.
+        # A program that negotiates an extension by hand, in extra_headers, gets the RSV bits.
         by_hand = self._handshake.extensions_header and self._handshake.compression is None
         rsv_allowed = 0x70 if by_hand else 0
         transport._open(receiver, self._handshake.request, response, self._handshake.subprotocol, rsv_allowed)
@@ -169,7 +166,7 @@ class Opening:
         if ping is not None and ping.interval is not None:
             transport._keep_alive(ping.interval, ping.timeout, ping.strategy)
         if self.logger.isEnabledFor(logging.INFO):
-            # Not here: Ctrl-C in a handler would lose the frames that came with the reply.
+            # Later: Ctrl-C in a log handler would lose the frames that came with the reply.
             self.opened.get_loop().call_soon(self._log_connected, transport.underlying_transport)
         return len(self._handshake.trailing)
 
@@ -194,7 +191,7 @@ class Opening:
         self.opened.set_exception(exc)
 
     async def agreed(self, loop: asyncio.AbstractEventLoop, end: float | None, limit: float | None) -> None:
-        """Wait until the server has agreed; raise what happens instead.
+        """Wait until the server has agreed, or raise the error.
 
         :param end: by the clock of the loop; None for no end
         :param limit: seconds; None for no limit
@@ -222,11 +219,11 @@ class Opening:
 
     @property
     def rejection(self) -> InvalidHandshake | None:
-        """The server has said no, but its explanation has not ended yet."""
+        """The server's refusal, while its body is still arriving; else None."""
         return self._handshake.rejection
 
     def abandon(self) -> None:
-        """ws_connect() raises: leave nothing behind."""
+        """Close the connection, because the opening failed."""
         if self.opened.done() and not self.opened.cancelled():
             self.opened.exception()  # retrieved, or asyncio complains
         self.opened.cancel()

@@ -40,7 +40,7 @@ _DELAY_FACTOR = 1.618
 _LONGEST_DELAY = 90.0
 
 
-# Seconds that a connection must have lived for the delays to begin anew. Who reconnects after that does so at once.
+# Seconds that a connection must have lived for the delays to begin anew. A reconnection after that is immediate.
 MINIMUM_LIFE = 5.0
 
 # Seconds that a server can ask for by Retry-After, at most: beyond that it is an outage that somebody should know of,
@@ -138,7 +138,7 @@ class Attempts:
         return delay
 
     def failed(self, exc: Exception) -> float:
-        """How many seconds to wait before the next attempt. Raises what is said to be fatal, and `exc` if the program's
+        """How many seconds to wait before the next attempt. Raises the error that is fatal, and `exc` if the program's
         delays have ended."""
         self._life()
         try:

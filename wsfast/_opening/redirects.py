@@ -1,6 +1,6 @@
-"""Where a redirect leads, and what of the request may go there (RFC 9110 section 15.4). No I/O.
+"""The target of a redirect, and the parts of the request that may go there (RFC 9110 section 15.4). No I/O.
 
-A server chooses the next URI, so what follows guards the program against it: credentials stay with the origin they were
+A server chooses the next URI, so these rules guard the program against it: credentials stay with the origin they were
 given for, TLS is not given up, and a public server leads into no private network, which only this program reaches.
 """
 
@@ -37,13 +37,13 @@ _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 # urllib.parse would remove some of these, and so read another URI than the next program does.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\s\\]")
 
-# What ipaddress takes for the internet's: site-local addresses, NAT64 for local use (RFC 8215), IPv4-compatible and
-# IPv4-translated addresses.
+# Networks that ipaddress takes for public ones: site-local addresses, NAT64 for local use (RFC 8215), IPv4-compatible
+# and IPv4-translated addresses.
 _NOT_OF_INTERNET = [
     ipaddress.IPv6Network(network) for network in ("fec0::/10", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")
 ]
 
-# As websockets' method of that name: returns where to go, or what to raise.
+# As websockets' method of that name: returns the URI to follow, or the exception to raise.
 # It gets the URI of the server that redirects, too.
 ProcessRedirect = Callable[[InvalidStatus, WebSocketURI], Exception | str]
 
@@ -54,13 +54,13 @@ def is_redirect(response: UpgradeResponse) -> bool:
 
 
 def is_public(host: str) -> bool:
-    """Is that an address of the internet's, or a name that may have one? False for what only this machine or its
-    networks reach: loopback, private, link-local and the like, and ``localhost`` (RFC 6761 section 6.3)."""
+    """Is that a public address, or a name that may have one? False for hosts that only this machine or its networks
+    reach: loopback, private, link-local and the like, and ``localhost`` (RFC 6761 section 6.3)."""
     name = host.lower().partition("%")[0].rstrip(".")
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
-        # What inet_aton() takes for an address, getaddrinfo() does too: 127.1, 0x7f000001, 2130706433.
+        # getaddrinfo() accepts the short forms of inet_aton(): 127.1, 0x7f000001, 2130706433.
         last = name.rpartition(".")[2]
         looks_numeric = re.fullmatch(r"[0-9]+|0x[0-9a-f]*", last) is not None
         return not looks_numeric and name != "localhost" and not name.endswith(".localhost")
@@ -84,14 +84,14 @@ class Redirects:
     """The servers that one attempt to connect has asked, and the next.
 
     :param process_redirect: decides instead of the reply's Location and of the rule about private addresses; the other
-        rules hold for what it returns
+        rules hold for its result
     :param bound: the argument that the connection is bound to, if any: ``"sock"``, which is used up, or ``"path"`` of a
         Unix socket, ``"host"`` or ``"port"``, which are where no other origin is
 
     Attributes:
         uri: of the server to ask next.
         crossed: whether any redirect led to another origin. Then a client certificate is not to be used, and of the
-            headers only what `headers()` lets through.
+            headers only those that `headers()` returns.
 
     """
 
@@ -145,7 +145,7 @@ class Redirects:
             self._check_host(address)
 
     def headers(self, headers: PlainHeaders | None) -> PlainHeaders | None:
-        """What of the user's headers may be sent to `uri`. Any may be a secret but those that are known not to be."""
+        """The user's headers that may be sent to `uri`. A header is a secret unless it is known to be harmless."""
         if not self.crossed or headers is None:
             return headers
         pairs: Iterable[tuple[str, str]] = headers.items() if isinstance(headers, Mapping) else headers
@@ -160,7 +160,7 @@ class Redirects:
         return followed
 
     def subprotocols(self, subprotocols: Sequence[str] | None) -> Sequence[str] | None:
-        """Those that may be offered to `uri`."""
+        """The subprotocols that may be offered to `uri`."""
         if not self.crossed or subprotocols is None:
             return subprotocols
         return [name for name in subprotocols if is_name(name)]
@@ -191,7 +191,7 @@ class Redirects:
 
 
 def location(current: WebSocketURI, response: UpgradeResponse) -> WebSocketURI:
-    """Where the reply of `current` leads.
+    """The URI that the reply of `current` redirects to.
 
     :raises InvalidHeader: there is no Location, or none of a WebSocket server
     """
@@ -217,7 +217,7 @@ def _from_location(current: WebSocketURI, location: str) -> WebSocketURI:
         target = parse_uri(_SCHEMES.get(scheme.lower(), scheme) + colon + rest)
     except InvalidURI as exc:
         reason = exc.msg
-    except ValueError:  # urljoin's; it may repeat what it was given, credentials included
+    except ValueError:  # of urljoin; its text may repeat the input, credentials included
         reason = "not a URI"
     else:
         return _without_credentials(current, target)
@@ -243,6 +243,6 @@ def _text(uri: WebSocketURI) -> str:
 
 
 def _origin(uri: WebSocketURI) -> str:
-    """All that an error says of the URI: a server may have put a token into the path."""
+    """The part of the URI that errors show: a server may have put a token into the path."""
     host = f"[{uri.host.replace('%', '%25', 1)}]" if ":" in uri.host else uri.host
     return f"{uri.scheme}://{host}:{uri.port}"

@@ -1,4 +1,4 @@
-"""How an attempt to connect gets to its server: through which proxy, by whose TLS, and where a redirect leads it.
+"""The way of an attempt to connect: proxy, TLS, and the servers that redirects lead to.
 
 `Routing` is what the arguments of a ``connect`` say, the same for every face; `Route` is one attempt of it, which goes
 from server to server as long as they redirect.
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 # As socket.getaddrinfo() returns them.
 Addresses = Sequence[tuple[Any, Any, Any, Any, Any]]
-# Text, or what is done, the name of the peer, and its addresses if they are known.
+# Text; or the step, the name of the peer, and its addresses if they are known.
 Phase = str | tuple[str, str, Addresses]
-
-# What few connections need is imported by those that do: the modules about proxies, redirects and contexts.
 
 __all__ = ["Route", "Routing"]
 
@@ -157,7 +155,7 @@ class Route:
         uri: of the server to ask next.
         proxy: that leads there, or None.
         tunnel: the handshake with the proxy, once it has begun.
-        phase: what is being done, for errors: text, or what `phase_text` makes it of.
+        phase: the current step, for errors; `phase_text` makes text of it.
 
     """
 
@@ -201,7 +199,7 @@ class Route:
             self.proxy = proxy
 
     def log(self, logger: Any) -> None:
-        """Tell through which proxy it leads, and what is said to it."""
+        """Log the proxy, and the exchange with it."""
         self._logger = logger
         if self.proxy is not None:
             by = ", which the environment or the system names" if self.is_from_settings else ""
@@ -211,7 +209,7 @@ class Route:
 
     @property
     def host(self) -> str:
-        """To connect to: that of `uri`, unless an argument says otherwise."""
+        """The host to connect to: that of `uri`, unless an argument overrides it."""
         return self._routing.host or self.uri.host
 
     @property
@@ -230,7 +228,7 @@ class Route:
         return self._routing.proxy is True
 
     def resolved(self, host: str, infos: Addresses) -> None:
-        """Take note of the addresses that the name of the server has, before anything is sent there.
+        """Note the addresses of the server's name, before anything is sent there.
 
         :raises SecurityError: a public server redirects into a private network
         """
@@ -243,23 +241,23 @@ class Route:
 
     @property
     def addresses(self) -> Addresses:
-        """Those of the server, as far as they are known here."""
+        """The known addresses of the server."""
         return self._addresses
 
     def refusal(self) -> InvalidHandshake | None:
-        """The proxy has said no, but its explanation has not ended yet."""
+        """The proxy's refusal, while its body is still arriving; else None."""
         return None if self.tunnel is None else self.tunnel.rejection
 
     @property
     def look_up(self) -> tuple[Resolver | None, AddressCache | None] | None:
-        """Who looks up names instead of the system; None if nobody does."""
+        """The user's resolver and cache; None if the system alone looks up names."""
         network = self._routing.network
         if network.resolver is None and network.address_cache is None:
             return None
         return network.resolver, network.address_cache
 
     def connected(self, address: Any) -> None:
-        """The server at this address has agreed: to be remembered, if the user wants that."""
+        """Remember the address of the server, which has agreed, if the user has a cache."""
         cache = self._routing.network.address_cache
         if cache is not None and self._looked_up is not None:
             cache.remember(*self._looked_up, self._addresses, address)
@@ -275,7 +273,7 @@ class Route:
             self._addresses = [(sock.family, sock.type, sock.proto, "", ("localhost",))]
 
     def phase_text(self) -> str:
-        """What was being done when the time was over."""
+        """The current step as text, for the error of a deadline."""
         if isinstance(self.phase, str):
             return self.phase
         step, name, infos = self.phase
@@ -313,7 +311,7 @@ class Route:
 
     @property
     def server_hostname(self) -> str:
-        """The name that the server's certificate is to be for; what the user said is meant for one origin."""
+        """The name that the server's certificate must have. The user's own holds for one origin only."""
         return (None if self.crossed else self._routing.server_hostname) or self.uri.host
 
     @property
@@ -327,11 +325,11 @@ class Route:
         return from_netrc(netrc, self.uri.host)
 
     def headers(self, headers: PlainHeaders | None) -> PlainHeaders | None:
-        """What of the user's headers may be sent to `uri`."""
+        """The user's headers, without those that must not go to another origin."""
         return headers if self._redirects is None else self._redirects.headers(headers)
 
     def subprotocols(self, subprotocols: Sequence[str] | None) -> Sequence[str] | None:
-        """Those of the user's that may be offered to `uri`."""
+        """The user's subprotocols, without those that must not go to another origin."""
         return subprotocols if self._redirects is None else self._redirects.subprotocols(subprotocols)
 
     def new_tunnel(self, host: str) -> TunnelHandshake | None:
@@ -353,13 +351,13 @@ class Route:
 
     @property
     def proxy_tls(self) -> ssl.SSLContext | TLS | None:
-        """The same, as the user gave it."""
+        """The TLS of an https proxy, as the user gave it."""
         tls: ssl.SSLContext | TLS | None = self._routing.proxy_tls
         return tls
 
     @property
     def proxy_server_hostname(self) -> str:
-        """The name that its certificate is to be for."""
+        """The name that the proxy's certificate must have."""
         assert self.proxy is not None
         return self._routing.proxy_server_hostname or self.proxy.host
 
@@ -382,7 +380,7 @@ class Route:
                 bound="sock" if routing.bound == "sock" else self._bound(),
             )
         addresses = [info[4][0] for info in self._addresses]
-        # A name that has addresses of both kinds counts as the public server's that it may be.
+        # A name with private and public addresses counts as public.
         peer = next((address for address in addresses if is_public(address)), None)
         self._redirects.follow(rejection, peer or next(iter(addresses), None))
         self.uri = self._redirects.uri

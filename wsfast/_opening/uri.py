@@ -25,10 +25,10 @@ _DEFAULT_PORTS = {"ws": 80, "wss": 443}
 # Controls (C0, DEL, C1), blanks of every script, and lone surrogates.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\s\ud800-\udfff]")
 
-# What may stand in the control-free text that percent-decoding leaves of userinfo (RFC 7617 section 2).
+# Decoded userinfo must not have control characters (RFC 7617 section 2).
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-# [userinfo@]host[:port], each part still unchecked. urllib.parse ignores what stands around brackets; this
+# [userinfo@]host[:port], each part still unchecked. urllib.parse ignores text around brackets; this
 # doesn't.
 _AUTHORITY = re.compile(r"(?:(?P<userinfo>[^@]*)@)?(?P<host>\[[^\[\]]*\]|[^\[\]:@]*)(?::(?P<port>[^:@]*))?")
 
@@ -38,8 +38,7 @@ _HOST = re.compile(r"[a-z0-9._-]+")
 # IPv6 zone identifiers are interface names or numbers (RFC 6874 section 2).
 _ZONE = re.compile(r"[A-Za-z0-9._~-]+")
 
-# Percent-encoding an IRI touches non-ASCII characters only, so that what is encoded already isn't encoded
-# twice.
+# Percent-encoding an IRI touches non-ASCII characters only, so that nothing is encoded twice.
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -135,7 +134,7 @@ class _RefusedError(Exception):
     """Why a URI is invalid, in words that repeat nothing of its userinfo."""
 
 
-# Programs connect to the same few URIs again and again. (urllib.parse keeps what it has split, too.)
+# Programs connect to the same few URIs again and again. (urllib.parse has a cache, too.)
 @functools.lru_cache(maxsize=64)
 def _parse(uri: str) -> WebSocketURI:
     if _FORBIDDEN.search(uri):

@@ -22,6 +22,7 @@ fn main() {
     build.compile("wsfast_core");
     translate("core.rs", &[&core.join("utf8.h"), &core.join("frame.h"), &core.join("message.h")]);
     translate("border.rs", &[Path::new(BORDER)]);
+    write("prototypes.rs", &prototypes(&without_comments(&fs::read_to_string(BORDER).unwrap())));
     for path in [CORE, BORDER, "src/protocol/c_core_inline.c", "build.rs"] {
         println!("cargo:rerun-if-changed={path}");
     }
@@ -34,6 +35,10 @@ fn translate(target: &str, headers: &[&Path]) {
         let c = without_comments(&fs::read_to_string(header).unwrap());
         rust += &(constants(&c) + &structures(&c));
     }
+    write(target, &rust);
+}
+
+fn write(target: &str, rust: &str) {
     fs::write(Path::new(&env::var_os("OUT_DIR").unwrap()).join(target), rust).unwrap();
 }
 
@@ -65,6 +70,10 @@ fn structures(c: &str) -> String {
         }
         let (body, rest) = rest.split_once('}').unwrap();
         let name = rest.split(';').next().unwrap().trim();
+        if body.contains("(*") {
+            rust += &table(name, body);
+            continue;
+        }
         let (mut fields, mut zero) = (String::new(), String::new());
         for field in body.split(';').map(str::trim).filter(|field| !field.is_empty()) {
             let (field, kind, nothing) = translated(field);
@@ -78,6 +87,34 @@ fn structures(c: &str) -> String {
         );
     }
     rust
+}
+
+/// A structure of pointers to functions.
+fn table(name: &str, body: &str) -> String {
+    let fields = body.split(';').filter_map(|field| {
+        let (result, rest) = field.split_once("(*")?;
+        let (name, parameters) = rest.split_once(")(")?;
+        Some(format!("pub {name}: {},", signature(result, parameters)))
+    });
+    format!("#[repr(C)]\n#[allow(non_camel_case_types)]\npub struct {name} {{ {} }}\n", fields.collect::<String>())
+}
+
+/// For each function of a header a constant of its type, so that the compiler compares it with the crate's.
+fn prototypes(c: &str) -> String {
+    let functions = c.split(';').filter(|part| !part.contains(['{', '}']) && !part.contains("(*"));
+    let checks = functions.filter_map(|part| {
+        let (head, parameters) = part.trim().split_once('(')?;
+        let (result, name) = head.split_at(head.rfind([' ', '*'])? + 1);
+        Some(format!("const _: {} = {name};\n", signature(result, parameters)))
+    });
+    checks.collect()
+}
+
+fn signature(result: &str, parameters: &str) -> String {
+    let parameters = parameters.trim_end_matches(')').split(',').map(str::trim).filter(|one| *one != "void");
+    let types: Vec<_> = parameters.map(|parameter| translated(parameter).1).collect();
+    let result = if result.trim() == "void" { "()".into() } else { translated(&format!("{} x", result.trim())).1 };
+    format!("unsafe extern \"C\" fn({}) -> {result}", types.join(", "))
 }
 
 /// The name of a C field, its type in Rust, and the value that is zero.
@@ -96,6 +133,7 @@ fn translated(field: &str) -> (&str, String, String) {
         "char" => "std::ffi::c_char",
         "void" => "std::ffi::c_void",
         nested if nested.starts_with("wsf_") => return (name, nested.into(), format!("{nested}::ZERO")),
+        known if known.starts_with("wst_") => known,
         other => panic!("{other}, the type of {name}, has no translation"),
     };
     if let Some((name, size)) = name.split_once('[') {
@@ -104,7 +142,8 @@ fn translated(field: &str) -> (&str, String, String) {
     }
     if field.contains('*') {
         let (constness, null) = if field.starts_with("const ") { ("const", "null") } else { ("mut", "null_mut") };
-        return (name, format!("*{constness} {element}"), format!("std::ptr::{null}()"));
+        let outer = "*mut ".repeat(field.matches('*').count() - 1);
+        return (name, format!("{outer}*{constness} {element}"), format!("std::ptr::{null}()"));
     }
     (name, element.into(), if element == "f64" { "0.0".into() } else { "0".into() })
 }

@@ -4,7 +4,7 @@
  * cffi reads this file and compiles the calls, so it consists of plain declarations, without preprocessor lines. build.rs
  * makes the crate's numbers and structures of it, and a test compares its functions with those of the library.
  *
- * Rules. A wst_connection owns its descriptor, and any number of threads may use it at once. Only wst_recv sleeps with a
+ * Rules. A wst_connection owns its descriptor, and any number of threads may use it at once. Only recv() sleeps with a
  * lock: the one that makes its thread the only receiver. A function sleeps once at most. If it is not done then, it
  * returns WST_INTERRUPTED: the caller lets Python run the handlers of signals, and calls again. Times are in seconds; a
  * negative time means no limit. Pointers are borrowed for the call, unless a comment says otherwise. No function unwinds:
@@ -39,7 +39,7 @@ enum wst_state {
     WST_STATE_CLOSED = 3
 };
 
-/* Flags of wst_recv(). */
+/* Flags of recv(). */
 enum wst_recv_flag {
     WST_RESUME = 1,  /* goes on with the same deadline: after WST_INTERRUPTED, WST_PONG or a fragment */
     WST_STREAM = 2,  /* a frame at a time */
@@ -89,7 +89,7 @@ typedef struct {
     int stamps;        /* a wst_stamps, or 0: nothing is noted */
 } wst_options;
 
-/* A received message; with WST_STREAM, or if it is compressed, a frame of one. It is lent until the next wst_recv(). */
+/* A received message; with WST_STREAM, or if it is compressed, a frame of one. It is lent until the next recv(). */
 typedef struct {
     const char *data;
     size_t size;
@@ -195,7 +195,7 @@ int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const
 int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);
 /* What was agreed with the server, after the handshake. Returns WST_CLOSED if OpenSSL encrypts, or nothing does. */
 int wst_tls_describe(wst_connection *connection, wst_stream_state *state);
-/* As wst_stream_certificate(), until wst_free(). */
+/* As stream_certificate(), until wst_free(). */
 int64_t wst_tls_certificate(wst_connection *connection, size_t index, const char **der);
 /* After WST_INTERRUPTED it is called again, with size 0. */
 int wst_send_raw(wst_connection *connection, const char *data, size_t size, double timeout);
@@ -204,20 +204,6 @@ int64_t wst_recv_raw(wst_connection *connection, char *data, size_t size, double
 /* trailing: the bytes behind the server's reply. deflate: 1 if messages may be compressed; the caller inflates them. */
 int wst_open(wst_connection *connection, const char *trailing, size_t size, int deflate);
 
-/* Where wst_recv() describes the message that it lends; part of the connection. */
-wst_message *wst_get_message(wst_connection *connection);
-/*
- * Receives a message: WST_OK if there is one. One thread at a time may call, and the next one when the message is copied.
- * timeout 0: a message is only taken if it has arrived.
- */
-int wst_recv(wst_connection *connection, double timeout, int flags);
-/* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
-int wst_send(wst_connection *connection, int head, const char *data, size_t size);
-/*
- * corked 1: data frames are held back from now on, up to 64 KiB of them; 0: they leave, unless they were corked more than
- * once. A thread that sleeps in a function lets them go, too. Returns what wst_send() does.
- */
-int wst_cork(wst_connection *connection, int corked);
 void wst_get_stats(wst_connection *connection, wst_stats *stats);
 /* Sends a PING, and remembers it so that its PONG is reported. Never sleeps. */
 int wst_send_ping(wst_connection *connection, const char *data, size_t size);
@@ -260,32 +246,54 @@ void wst_describe_ending(wst_connection *connection, wst_ending *ending);
 int wst_dup(wst_connection *connection);
 
 /*
- * TLS by rustls for a caller that reads and writes the socket itself. One thread at a time may use a stream. It does not
- * sleep, and makes no system call, except to write the key log.
+ * The functions that run for every message or read. Cython calls them through this table, because a call costs less than
+ * through cffi.
  */
-wst_stream *wst_stream_new(const wst_tls_config *config, const char *name, size_t name_size, uint16_t port,
-                           char *reason, size_t reason_size);
-void wst_stream_free(wst_stream *stream);
-/* TLS within TLS: outer, with an https proxy, carries stream from now on, and belongs to it. */
-int wst_stream_nest(wst_stream *stream, wst_stream *outer);
-/*
- * Takes all the received bytes, and overwrites them. Puts *filled bytes of plaintext into plain. WST_OK: more must be
- * received; WST_MORE: call again with size 0; WST_EOF: the peer said that nothing follows; WST_CLOSED: TLS has failed or,
- * if there is no cause, a proxy has ended the connection without the server. Each further call returns the last two again.
- */
-int wst_stream_read(wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled);
-/* The next wst_stream_read() gives these bytes first. Returns WST_MORE. */
-int wst_stream_put_back(wst_stream *stream, const char *plain, size_t size);
-/* How many bytes wst_stream_take() would give: they are to be sent before what wst_stream_write() encrypts. */
-size_t wst_stream_to_send(const wst_stream *stream);
-size_t wst_stream_take(wst_stream *stream, char *out, size_t room);
-/*
- * Encrypts into out, and returns how many bytes that are, or a wst_result below 0. out has room for 64 bytes more than plain
- * has, and for 32 more for each begun 16 KiB of it; within TLS, for twice these.
- */
-int64_t wst_stream_write(wst_stream *stream, const char *plain, size_t size, char *out, size_t room);
-/* Says that nothing follows: close_notify is to be sent. */
-int wst_stream_write_end(wst_stream *stream);
-void wst_stream_describe(const wst_stream *stream, wst_stream_state *state);
-/* A certificate of the server's chain in DER, until wst_stream_free(); returns its size, or -1 if there are no more. */
-int64_t wst_stream_certificate(const wst_stream *stream, size_t index, const char **der);
+typedef struct {
+    /*
+     * Receives a message: WST_OK if there is one. One thread at a time may call, and the next one when the message is copied.
+     * timeout 0: a message is only taken if it has arrived.
+     */
+    int (*recv)(wst_connection *connection, double timeout, int flags);
+    /* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
+    int (*send)(wst_connection *connection, int head, const char *data, size_t size);
+    /* Where recv() describes the message that it lends; part of the connection. */
+    wst_message *(*get_message)(wst_connection *connection);
+    /*
+     * corked 1: data frames are held back from now on, up to 64 KiB of them; 0: they leave, unless they were corked more than
+     * once. A thread that sleeps in a function lets them go, too. Returns what send() does.
+     */
+    int (*cork)(wst_connection *connection, int corked);
+    /*
+     * A stream is TLS by rustls for a caller that reads and writes the socket itself. One thread at a time may use it. It does
+     * not sleep, and makes no system call, except to write the key log.
+     */
+    wst_stream *(*stream_new)(const wst_tls_config *config, const char *name, size_t name_size, uint16_t port,
+        char *reason, size_t reason_size);
+    void (*stream_free)(wst_stream *stream);
+    /* TLS within TLS: outer, with an https proxy, carries stream from now on, and belongs to it. */
+    int (*stream_nest)(wst_stream *stream, wst_stream *outer);
+    /* The next stream_read() gives these bytes first. Returns WST_MORE. */
+    int (*stream_put_back)(wst_stream *stream, const char *plain, size_t size);
+    /*
+     * Takes all the received bytes, and overwrites them. Puts *filled bytes of plaintext into plain. WST_OK: more must be
+     * received; WST_MORE: call again with size 0; WST_EOF: the peer said that nothing follows; WST_CLOSED: TLS has failed or,
+     * if there is no cause, a proxy has ended the connection without the server. Each further call returns the last two again.
+     */
+    int (*stream_read)(wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled);
+    /* The number of bytes that stream_take() would give. They are to be sent before those that stream_write() encrypts. */
+    size_t (*stream_to_send)(const wst_stream *stream);
+    size_t (*stream_take)(wst_stream *stream, char *out, size_t room);
+    /*
+     * Encrypts into out, and returns how many bytes that are, or a wst_result below 0. out has room for 64 bytes more than plain
+     * has, and for 32 more for each begun 16 KiB of it; within TLS, for twice these.
+     */
+    int64_t (*stream_write)(wst_stream *stream, const char *plain, size_t size, char *out, size_t room);
+    /* Says that nothing follows: close_notify is to be sent. */
+    int (*stream_write_end)(wst_stream *stream);
+    void (*stream_describe)(const wst_stream *stream, wst_stream_state *state);
+    /* A certificate of the server's chain in DER, until stream_free(); returns its size, or -1 if there are no more. */
+    int64_t (*stream_certificate)(const wst_stream *stream, size_t index, const char **der);
+} wst_functions;
+
+const wst_functions *wst_api(void);

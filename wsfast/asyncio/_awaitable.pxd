@@ -1,4 +1,4 @@
-"""What an await drives, for objects of C: see _awaitable.pyx."""
+"""The protocol of await for objects of C: see _awaitable.pyx."""
 
 from cpython.object cimport PyObject, PyTypeObject
 
@@ -34,12 +34,12 @@ cdef extern from *:
     ctypedef struct wsf_awaitable:
         pass
     object wsf_awaitable_new(wsf_awaitable *kind)
-    # What a step comes to; -1 stands for an exception.
+    # The outcome of a step; -1 stands for an exception.
     int WSF_RETURNED
     int WSF_YIELDED
 
 
-# Go on until the next yield or the end. `value` is what is sent in: None, and never looked at.
+# Go on until the next yield or the end. `value` is sent in: None, and never looked at.
 ctypedef int (*wsf_step)(Awaitable self, PyObject *value, PyObject **result) except -1
 # The object is no longer referred to: true if it may serve again, and refers to nothing then.
 ctypedef bint (*wsf_recycle)(Awaitable self) noexcept

@@ -8,7 +8,7 @@ from typing_extensions import disjoint_base
 
 @disjoint_base
 class Awaitable:
-    """What a coroutine has."""
+    """The methods of a coroutine."""
 
     def __await__(self) -> Iterator[Any]: ...
     def __iter__(self) -> Iterator[Any]: ...

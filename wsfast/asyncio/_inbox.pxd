@@ -8,7 +8,7 @@ from wsfast.asyncio._slot cimport FRAME_COST, Slot
 from wsfast.asyncio._waiter cimport Waiter
 
 
-# What becomes of messages that arrive faster than the program receives them, other than that reading pauses.
+# Decides about messages that arrive faster than the program receives them. Without a policy reading pauses.
 cdef class Policy:
     # After each read that left something in the queue.
     cdef int queued(self, Inbox inbox) except -1
@@ -19,7 +19,7 @@ cdef class Policy:
 
 cdef class Inbox(WSListener):
     cdef:
-        object owner                # the connection, told about what is rare
+        object owner                # the connection, which is notified of rare events
         WSTransport transport
         Waiter waiter
 
@@ -34,7 +34,7 @@ cdef class Inbox(WSListener):
         Py_ssize_t messages         # how many of the queued frames end a message
         readonly Py_ssize_t bytes   # that the queued frames cost
         bint _unsettled             # the last frames are not settled
-        bint _stamps                # what is known of each message is kept
+        bint _stamps                # a WSMessageInfo is kept for each message
         bint _takes_frames          # see _choose(); False before __init__()
 
         Incoming _incoming          # the message that is arriving
@@ -51,7 +51,7 @@ cdef class Inbox(WSListener):
         Py_ssize_t _low
         Py_ssize_t _high_bytes
         Py_ssize_t _most            # bytes before delivery is held back: _high_bytes, and more while reading on
-        bint _reading_on            # past the marks, for the sake of a ping or of closing
+        bint _reading_on            # past the marks, for a ping or for closing
         readonly bint paused
         object _patience            # the timer of a queue that is full while the connection closes
         bint _above                 # the queue has been above the high-water mark, and not at the low one since

@@ -10,7 +10,7 @@ from wsfast._engine.transport import WSListener, WSTransport
 
 @disjoint_base
 class Policy:
-    """What becomes of messages that arrive faster than the program receives them."""
+    """Decides about messages that arrive faster than the program receives them."""
 
 @final
 class Inbox(WSListener):

@@ -48,18 +48,18 @@ cdef extern from "Python.h":
 cdef enum:
     # The ring of a connection that got a message or two.
     SMALLEST_RING = 16
-    # How many bytes the queue may cost for each frame that it may hold, and at least. One message more may come.
+    # The most bytes that the queue may cost: for each frame that it may hold, and at least. One message more may come.
     BYTES_PER_FRAME = 64 * 1024
     LEAST_HIGH_BYTES = 1024 * 1024
-    # What is left of a compressed read waits until there is room: the less the better.
+    # The rest of a compressed read waits until there is room: the less the better.
     COMPRESSED_READ_SIZE = 32 * 1024
 
-# How long a closing connection whose queue is full waits for the receiver to take a message, in seconds.
+# Seconds that a closing connection whose queue is full waits for the receiver to take a message.
 cdef double PATIENCE = WSF_CLOSING_PATIENCE / 1000.0
 
 
 cdef class Policy:
-    """What becomes of messages that arrive faster than the program receives them. See _overflow.pyx."""
+    """Decides about messages that arrive faster than the program receives them. See _overflow.pyx."""
 
     cdef int queued(self, Inbox inbox) except -1:
         return 0
@@ -126,6 +126,49 @@ cdef class Inbox(WSListener):
         slot.size = (<FrameFields>frame).payload_size
         self._queued(slot, True)
 
+    cdef object _on_other_frame(self, WSFrame frame):
+        if not (<FrameFields>frame).msg_type & WSF_CONTROL_BIT:
+            self._push(frame)
+        elif (<FrameFields>frame).msg_type == WSMsgType.PONG:
+            self.owner._pong_received(frame.get_payload_as_bytes())
+
+    @cython.nonecheck(False)  # on_ws_frame() has looked at the frame, and the others are looked at here
+    cdef int _push(self, WSFrame frame) except -1:
+        """Queue any frame with data, unless messages are discarded."""
+        cdef:
+            Slot *slot
+            Slot part
+            bint fin = (<FrameFields>frame).fin
+        if self._discarding:
+            self.dropped += fin
+            self.discarded += fin
+            return 0
+        if self._incoming is None or self.transport is None:
+            raise RuntimeError("the inbox was not initialised")
+        if (self._look is not None and fin and self._incoming.is_plain and not self._stamps
+                and (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION):
+            return self._push_shown(frame)
+        self.transport._begin_message()
+        try:
+            # These may run anything, so no slot is taken before.
+            owner = self._note_part(frame, &part)
+            info = message_info(self.transport, frame, self._incoming.msg_type) if self._stamps and fin else None
+        finally:
+            self.transport._end_message()
+        if owner is None:
+            return 0
+        if self.frames == self._capacity:
+            self._grow()
+        slot = self._at(self.frames)
+        slot[0] = part
+        slot.owner = Py_NewRef(owner)
+        slot.info = NULL if info is None else Py_NewRef(info)
+        slot.shown = NULL
+        self._queued(slot, fin)
+        if fin and self._look is not None:
+            self._show()
+        return 0
+
     cdef int _read_done(self, WSTransport transport) except -1:
         """All frames of a read are here, or held back."""
         if self.waiter.is_armed() and self.ready():
@@ -173,150 +216,45 @@ cdef class Inbox(WSListener):
     cpdef resume_writing(self):
         self.owner._resume_writing()
 
-    # ---- the queue
+    # ---- the ring of frames
 
     cdef bint ready(self) noexcept:
         """True if the queue has the message, or the frame, that the receiver waits for."""
         return self.frames > 0 if self.streaming else self.messages > 0
 
-    cdef object _on_other_frame(self, WSFrame frame):
-        if not (<FrameFields>frame).msg_type & WSF_CONTROL_BIT:
-            self._push(frame)
-        elif (<FrameFields>frame).msg_type == WSMsgType.PONG:
-            self.owner._pong_received(frame.get_payload_as_bytes())
-
-    @cython.nonecheck(False)  # on_ws_frame() has looked at the frame, and the others are looked at here
-    cdef int _push(self, WSFrame frame) except -1:
-        """Queue any frame with data, unless messages are discarded."""
+    cdef int _grow(self) except -1:
         cdef:
-            Slot *slot
-            Slot part
-            bint fin = (<FrameFields>frame).fin
-        if self._discarding:
-            self.dropped += fin
-            self.discarded += fin
-            return 0
-        if self._incoming is None or self.transport is None:
-            raise RuntimeError("the inbox was not initialised")
-        if (self._look is not None and fin and self._incoming.is_plain and not self._stamps
-                and (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION):
-            return self._push_shown(frame)
-        self.transport._begin_message()
-        try:
-            # These may run anything, so no slot is taken before.
-            owner = self._note_part(frame, &part)
-            info = message_info(self.transport, frame, self._incoming.msg_type) if self._stamps and fin else None
-        finally:
-            self.transport._end_message()
-        if owner is None:
-            return 0
-        if self.frames == self._capacity:
-            self._grow()
-        slot = self._at(self.frames)
-        slot[0] = part
-        slot.owner = Py_NewRef(owner)
-        slot.info = NULL if info is None else Py_NewRef(info)
-        slot.shown = NULL
-        self._queued(slot, fin)
-        if fin and self._look is not None:
-            self._show()
-        return 0
-
-    cdef int _choose(self) except -1:
-        """Choose whether on_ws_frame() may queue frames as they are."""
-        self._takes_frames = (
-            self._incoming.is_plain and not self._stamps and not self._discarding and self._look is None)
-        return 0
-
-    def _show_to(self, look):
-        """See show_messages()."""
-        self._look = look
-        self._choose()
-
-    @cython.nonecheck(False)  # _push() has looked at the frame
-    cdef int _push_shown(self, WSFrame frame) except -1:
-        """Show a frame that is a whole message, and queue it with the object that was shown."""
-        cdef:
-            Slot *slot
-            PyObject *text
-            object message = None, verdict = False
-            int opcode = (<FrameFields>frame).msg_type
-        if opcode != WSMsgType.TEXT:
-            message = PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
-        else:
-            text = text_or_null(frame.payload_ptr, (<FrameFields>frame).payload_size)
-            if text == NULL:
-                PyErr_Clear()  # the receiver finds that out, too
-            else:
-                message = take_reference(text)
-        try:
-            if message is not None:
-                verdict = self._ask(message)
-        finally:  # also if Ctrl-C came
-            if verdict is False:
-                if self.frames == self._capacity:
-                    self._grow()
-                slot = self._at(self.frames)
-                slot.opcode = opcode
-                slot.owner = Py_NewRef((<FrameFields>frame).buffer)
-                slot.info = NULL
-                slot.shown = NULL if message is None else Py_NewRef(message)
-                slot.data = (<FrameFields>frame).payload_ptr
-                slot.size = (<FrameFields>frame).payload_size
-                self._queued(slot, True)
-        if verdict is not False and verdict is not True:
-            verdict.append((opcode, message, None))
-        return 0
-
-    cdef object _ask(self, message):
-        """What the function says that looks at messages."""
-        cdef:
-            bint receiving = self.receiving
-            object look = self._look  # a finalizer may end the looking before it is called
-        if look is None:
-            return False
-        # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
-        self.receiving = True
-        self.transport._begin_message()
-        try:
-            return look(message)
-        finally:
-            self.transport._end_message()
-            self.receiving = receiving
-
-    def put_back(self, list messages):
-        """Queue messages that were shown and kept out of the queue, before the frames that are in it. The program could
-        not receive them before, so no policy counts them."""
-        cdef:
-            Slot *slot
-            bytes payload
+            Py_ssize_t capacity = max(SMALLEST_RING, 2 * self._capacity)
             Py_ssize_t i
-        self._exempt_until = max(self._exempt_until, self._head)
-        for i in range(len(messages) - 1, -1, -1):
-            opcode, message, info = messages[i]
-            payload = message.encode() if isinstance(message, str) else message
-            if self.frames == self._capacity:
-                self._grow()
-            self._head -= 1
-            slot = self._at(0)
-            slot.opcode = opcode
-            slot.owner = Py_NewRef(payload)
-            slot.info = NULL if info is None else Py_NewRef(info)
-            slot.shown = NULL
-            slot.data = PyBytes_AS_STRING(payload)
-            slot.size = PyBytes_GET_SIZE(payload)
-            slot.fin = slot.settled = True
-            slot.stamp = 0 if self._policy is None else stamp()
-            self.frames += 1
-            self.messages += 1
-            self.bytes += slot.size + FRAME_COST
-        self.waiter.wake(False)
-        if self.closed:
-            return
-        if self._policy is None:
-            self._read_handed_on()
-        else:
-            self._policy.queued(self)
+            Slot *ring = <Slot *>PyMem_RawMalloc(capacity * sizeof(Slot))
+        if ring == NULL:
+            raise MemoryError(f"no memory for a queue of {capacity} frames")
+        for i in range(self.frames):
+            ring[(self._head + i) & (capacity - 1)] = self._at(i)[0]
+        PyMem_RawFree(self._ring)
+        self._ring = ring
+        self._capacity = capacity
+        self._peak = capacity
+        return 0
+
+    cdef int _shrink(self) except -1:
+        """The queue is empty: give the ring back some reads after it was last full."""
+        if self._peak > 0:
+            self._peak -= max(1, self._peak >> 4)
+            return 0
+        PyMem_RawFree(self._ring)
+        self._ring = NULL
+        self._capacity = 0
+        return 0
+
+    cdef int _drop_from(self, Py_ssize_t first) except -1:
+        """Forget the frames behind the first ones: nothing is received after a violation of the protocol."""
+        cdef Slot *slot
+        while self.frames > first:
+            self.frames -= 1
+            slot = self._at(self.frames)
+            self._release(slot)
+        return 0
 
     def forget(self):
         """Drop all messages that wait, because the program does not receive."""
@@ -325,29 +263,7 @@ cdef class Inbox(WSListener):
         if self._above:
             self._popped()
 
-    cdef int _show(self) except -1:
-        """Show the message that is complete now, the last one of the queue, and forget it if it is not wanted."""
-        cdef:
-            Py_ssize_t first = self.frames - 1, frames = self.frames, count = 0
-            int opcode
-            Slot *slot
-        while first > 0 and not self._at(first - 1).fin:
-            first -= 1
-        slot = self._at(first)
-        opcode = slot.opcode
-        info = None if self._at(frames - 1).info == NULL else <object>self._at(frames - 1).info
-        message = self._joined(first, &count)
-        if opcode == WSMsgType.TEXT:
-            message = self._text_or_none(message)
-            if message is None:
-                self.invalid_text = None
-                return 0  # the receiver finds that out, too
-        verdict = self._ask(message)
-        if verdict is not False and self.frames == frames:
-            self._drop_from(first)
-            if verdict is not True:
-                verdict.append((opcode, message, info))
-        return 0
+    # ---- fragments, and settling frames that no task has taken
 
     cdef object _note_part(self, WSFrame frame, Slot *part):
         """Note what a frame is that may be a fragment, or compressed. Returns the owner of its payload, or None if
@@ -379,31 +295,6 @@ cdef class Inbox(WSListener):
         part.data = PyBytes_AS_STRING(payload)
         part.size = PyBytes_GET_SIZE(payload)
         return payload
-
-    cdef int _grow(self) except -1:
-        cdef:
-            Py_ssize_t capacity = max(SMALLEST_RING, 2 * self._capacity)
-            Py_ssize_t i
-            Slot *ring = <Slot *>PyMem_RawMalloc(capacity * sizeof(Slot))
-        if ring == NULL:
-            raise MemoryError(f"no memory for a queue of {capacity} frames")
-        for i in range(self.frames):
-            ring[(self._head + i) & (capacity - 1)] = self._at(i)[0]
-        PyMem_RawFree(self._ring)
-        self._ring = ring
-        self._capacity = capacity
-        self._peak = capacity
-        return 0
-
-    cdef int _shrink(self) except -1:
-        """The queue is empty: give the ring back some reads after it was last full."""
-        if self._peak > 0:
-            self._peak -= max(1, self._peak >> 4)
-            return 0
-        PyMem_RawFree(self._ring)
-        self._ring = NULL
-        self._capacity = 0
-        return 0
 
     cdef int _overflow(self) except -1:
         """The queue costs more than it may."""
@@ -474,22 +365,151 @@ cdef class Inbox(WSListener):
             self.bytes -= FRAME_COST
         return 0
 
-    cdef int _drop_from(self, Py_ssize_t first) except -1:
-        """Forget the frames behind the first ones: nothing is received after a violation of the protocol."""
-        cdef Slot *slot
-        while self.frames > first:
-            self.frames -= 1
-            slot = self._at(self.frames)
-            self._release(slot)
+    cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count):
+        """The payload of the message that begins with this frame, and how many frames it has."""
+        cdef:
+            Py_ssize_t size = 0, i
+            Slot *slot
+            bytes joined
+            char *end
+        while True:
+            slot = self._at(first + count[0])
+            size += slot.size
+            count[0] += 1
+            if slot.fin:
+                break
+        joined = PyBytes_FromStringAndSize(NULL, size)
+        end = PyBytes_AS_STRING(joined)
+        for i in range(first, first + count[0]):
+            slot = self._at(i)
+            if slot.size > 0:
+                memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
+                end += slot.size
+        return joined
+
+    # ---- messages that are shown to a function
+
+    cdef int _choose(self) except -1:
+        """Choose whether on_ws_frame() may queue frames as they are."""
+        self._takes_frames = (
+            self._incoming.is_plain and not self._stamps and not self._discarding and self._look is None)
         return 0
 
-    cdef int _popped(self) except -1:
-        """The queue was above its high-water mark, and is shorter now."""
-        if self._has_room():
-            self._above = self._announced = False
-            if self.paused:
-                self.resume()
+    def _show_to(self, look):
+        """See show_messages()."""
+        self._look = look
+        self._choose()
+
+    @cython.nonecheck(False)  # _push() has looked at the frame
+    cdef int _push_shown(self, WSFrame frame) except -1:
+        """Show a frame that is a whole message, and queue it with the object that was shown."""
+        cdef:
+            Slot *slot
+            PyObject *text
+            object message = None, verdict = False
+            int opcode = (<FrameFields>frame).msg_type
+        if opcode != WSMsgType.TEXT:
+            message = PyBytes_FromStringAndSize(frame.payload_ptr, (<FrameFields>frame).payload_size)
+        else:
+            text = text_or_null(frame.payload_ptr, (<FrameFields>frame).payload_size)
+            if text == NULL:
+                PyErr_Clear()  # the receiver finds that out, too
+            else:
+                message = take_reference(text)
+        try:
+            if message is not None:
+                verdict = self._ask(message)
+        finally:  # also if Ctrl-C came
+            if verdict is False:
+                if self.frames == self._capacity:
+                    self._grow()
+                slot = self._at(self.frames)
+                slot.opcode = opcode
+                slot.owner = Py_NewRef((<FrameFields>frame).buffer)
+                slot.info = NULL
+                slot.shown = NULL if message is None else Py_NewRef(message)
+                slot.data = (<FrameFields>frame).payload_ptr
+                slot.size = (<FrameFields>frame).payload_size
+                self._queued(slot, True)
+        if verdict is not False and verdict is not True:
+            verdict.append((opcode, message, None))
         return 0
+
+    cdef int _show(self) except -1:
+        """Show the message that is complete now, the last one of the queue, and forget it if it is not wanted."""
+        cdef:
+            Py_ssize_t first = self.frames - 1, frames = self.frames, count = 0
+            int opcode
+            Slot *slot
+        while first > 0 and not self._at(first - 1).fin:
+            first -= 1
+        slot = self._at(first)
+        opcode = slot.opcode
+        info = None if self._at(frames - 1).info == NULL else <object>self._at(frames - 1).info
+        message = self._joined(first, &count)
+        if opcode == WSMsgType.TEXT:
+            message = self._text_or_none(message)
+            if message is None:
+                self.invalid_text = None
+                return 0  # the receiver finds that out, too
+        verdict = self._ask(message)
+        if verdict is not False and self.frames == frames:
+            self._drop_from(first)
+            if verdict is not True:
+                verdict.append((opcode, message, info))
+        return 0
+
+    cdef object _ask(self, message):
+        """Show the message, and return the verdict of the function that looks at messages."""
+        cdef:
+            bint receiving = self.receiving
+            object look = self._look  # a finalizer may end the looking before it is called
+        if look is None:
+            return False
+        # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
+        self.receiving = True
+        self.transport._begin_message()
+        try:
+            return look(message)
+        finally:
+            self.transport._end_message()
+            self.receiving = receiving
+
+    def put_back(self, list messages):
+        """Queue messages that were shown and kept out of the queue, before the frames that are in it. The program could
+        not receive them before, so no policy counts them."""
+        cdef:
+            Slot *slot
+            bytes payload
+            Py_ssize_t i
+        self._exempt_until = max(self._exempt_until, self._head)
+        for i in range(len(messages) - 1, -1, -1):
+            opcode, message, info = messages[i]
+            payload = message.encode() if isinstance(message, str) else message
+            if self.frames == self._capacity:
+                self._grow()
+            self._head -= 1
+            slot = self._at(0)
+            slot.opcode = opcode
+            slot.owner = Py_NewRef(payload)
+            slot.info = NULL if info is None else Py_NewRef(info)
+            slot.shown = NULL
+            slot.data = PyBytes_AS_STRING(payload)
+            slot.size = PyBytes_GET_SIZE(payload)
+            slot.fin = slot.settled = True
+            slot.stamp = 0 if self._policy is None else stamp()
+            self.frames += 1
+            self.messages += 1
+            self.bytes += slot.size + FRAME_COST
+        self.waiter.wake(False)
+        if self.closed:
+            return
+        if self._policy is None:
+            self._read_handed_on()
+        else:
+            self._policy.queued(self)
+
+    # ---- taking messages
 
     # Only the receiver calls take() and take_frame(), while it is `receiving`. They make what they return before the
     # frame leaves the queue: if there is no memory, it stays. Meanwhile frames may arrive, and the ring may grow, so no
@@ -566,34 +586,20 @@ cdef class Inbox(WSListener):
             self._pop()
         return message
 
-    cdef bytes _joined(self, Py_ssize_t first, Py_ssize_t *count):
-        """The payload of the message that begins with this frame, and how many frames it has."""
-        cdef:
-            Py_ssize_t size = 0, i
-            Slot *slot
-            bytes joined
-            char *end
-        while True:
-            slot = self._at(first + count[0])
-            size += slot.size
-            count[0] += 1
-            if slot.fin:
-                break
-        joined = PyBytes_FromStringAndSize(NULL, size)
-        end = PyBytes_AS_STRING(joined)
-        for i in range(first, first + count[0]):
-            slot = self._at(i)
-            if slot.size > 0:
-                memcpy(end, slot.data if slot.data != NULL else self._fragments.data, slot.size)
-                end += slot.size
-        return joined
-
     cdef object _text_or_none(self, bytes payload):
         try:
             return decode_text(PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         except InvalidText as exc:
             self.invalid_text = exc
             return None
+
+    cdef int _popped(self) except -1:
+        """The queue was above its high-water mark, and is shorter now."""
+        if self._has_room():
+            self._above = self._announced = False
+            if self.paused:
+                self.resume()
+        return 0
 
     # ---- flow control
 
@@ -627,6 +633,29 @@ cdef class Inbox(WSListener):
         self.transport.underlying_transport.pause_reading()
         return 0
 
+    cdef int resume(self) except -1:
+        self.paused = False
+        self._stop_waiting()
+        if self.closed:
+            return 0
+        if self.transport._held is not None:
+            # Not here: the caller is in the midst of something.
+            self.transport._loop.call_soon(self._go_on)
+        else:
+            self.transport.underlying_transport.resume_reading()
+        return 0
+
+    def _go_on(self):
+        """Deliver the bytes that were held back, and then read on."""
+        if self.closed or self.paused:
+            return
+        self.transport._check_loop_callback()
+        self.transport._deliver_held()
+        if self.closed or self.paused or (self.transport._held is not None and not self.transport._deferred):
+            return
+        if not self.transport.underlying_transport.is_closing():
+            self.transport.underlying_transport.resume_reading()  # or soon, if the rest is deferred
+
     cdef int rise(self) except -1:
         """The queue is above its high-water mark: say so once, until it has been at the low-water mark."""
         cdef bint first = not self._announced
@@ -634,6 +663,27 @@ cdef class Inbox(WSListener):
         if first and self.on_high_water is not None:
             self.transport._loop.call_soon(self.on_high_water)
         return 0
+
+    def read_on(self):
+        """Read past a full queue, but not without bounds: the program waits for a frame behind the messages."""
+        self._reading_on = True
+        self._most = self._high_bytes + WSF_CLOSING_SLACK
+        if not self.transport._is_open():
+            # The connection is lost, or will be in a moment, behind bytes that are held back: the program may never
+            # take the messages before them.
+            self.transport._start_close_timer()
+        if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):
+            self.resume()
+
+    def read_no_further(self):
+        """The frame for which read_on() was called has come."""
+        if self.transport._state < State.CLOSING:
+            self._reading_on = False
+            self._most = self._high_bytes
+            if self.frames > self._high >= 0:
+                self._control_flow()
+
+    # ---- the end of a connection with a full queue
 
     cdef int _wait_for_receiver(self) except -1:
         self._patience = self.transport._loop.call_later(PATIENCE, self._discard_or_wait, self.frames)
@@ -660,45 +710,3 @@ cdef class Inbox(WSListener):
         if self.paused or self.transport._held is not None:
             self.resume()
         return 0
-
-    cdef int resume(self) except -1:
-        self.paused = False
-        self._stop_waiting()
-        if self.closed:
-            return 0
-        if self.transport._held is not None:
-            # Not here: the caller is in the midst of something.
-            self.transport._loop.call_soon(self._go_on)
-        else:
-            self.transport.underlying_transport.resume_reading()
-        return 0
-
-    def _go_on(self):
-        """Deliver the bytes that were held back, and then read on."""
-        if self.closed or self.paused:
-            return
-        self.transport._check_loop_callback()
-        self.transport._deliver_held()
-        if self.closed or self.paused or (self.transport._held is not None and not self.transport._deferred):
-            return
-        if not self.transport.underlying_transport.is_closing():
-            self.transport.underlying_transport.resume_reading()  # or soon, if the rest is deferred
-
-    def read_on(self):
-        """Read past a full queue, but not without bounds: the program waits for a frame behind the messages."""
-        self._reading_on = True
-        self._most = self._high_bytes + WSF_CLOSING_SLACK
-        if not self.transport._is_open():
-            # The connection is lost, or will be in a moment, behind bytes that are held back: the program may never take
-            # the messages before them.
-            self.transport._start_close_timer()
-        if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):
-            self.resume()
-
-    def read_no_further(self):
-        """The frame for which read_on() was called has come."""
-        if self.transport._state < State.CLOSING:
-            self._reading_on = False
-            self._most = self._high_bytes
-            if self.frames > self._high >= 0:
-                self._control_flow()

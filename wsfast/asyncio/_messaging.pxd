@@ -1,3 +1,8 @@
+"""The part of an awaitable connection that every message meets.
+
+The supervisor may use, beside public names: _successor _read_on _read_no_further
+"""
+
 from libc.stdint cimport int64_t
 
 from wsfast._engine.transport cimport WSTransport
@@ -13,7 +18,7 @@ cdef class Connection:
         public object _successor
         bint _fragmenting           # a fragmented message is being sent: other messages wait for the send lock
 
-        # How long this connection has not let other tasks run.
+        # The time since this connection let other tasks run.
         int _credit
         int _allowance
         bint _iteration_awaited          # the loop will call _loop_iterated()

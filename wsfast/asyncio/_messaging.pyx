@@ -21,6 +21,7 @@ from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, BY_TYPE, decoding
 from wsfast._engine.frames.streams cimport compression
 from wsfast._engine.transport cimport WSTransport
 from wsfast._engine.frames.frame cimport FIN, WSMsgType
+from wsfast._engine.frames.link cimport State
 from wsfast._engine.python cimport PyDescr_NewMethod, PyMethodDescrObject, PyThread_get_thread_ident
 from wsfast.asyncio._awaitable cimport (
     WSF_RETURNED,
@@ -37,15 +38,16 @@ from wsfast.asyncio._awaitable cimport (
 )
 from wsfast.asyncio._inbox cimport Inbox
 
-from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
+from wsfast._common.connection import State as PublicState
 from wsfast._common.options import no_message
+from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
 
 
 cdef enum:
-    # How many awaits may end at once before the clock is read for the first time, and at most between two readings.
+    # Awaits that may end at once before the clock is read for the first time, and at most between two readings.
     FIRST_ALLOWANCE = 8
     LARGEST_ALLOWANCE = 64
-    # How long an event loop may be kept from other tasks, in nanoseconds: twice this is a hundred of its iterations.
+    # Nanoseconds that an event loop may be kept from other tasks: twice this is a hundred of its iterations.
     SLICE = 125_000
 
 
@@ -114,7 +116,7 @@ cdef class Connection:
 
     @property
     def last_message(self):
-        """What is known of the last message that was received, a :class:`WSMessageInfo`: its type, when it arrived,
+        """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
         return self._transport._last_message
 
@@ -125,7 +127,7 @@ cdef class Connection:
         raise NotImplementedError
 
     def _send_slowly(self, message, text, int override):
-        """send() of what is not one frame, or not at once."""
+        """send() of anything but one frame that leaves at once."""
         raise NotImplementedError
 
     def _drain(self):
@@ -180,8 +182,13 @@ cdef class Connection:
         self._inbox.read_no_further()
 
     @property
-    def _state(self):
-        return self._transport._state
+    def _is_closed(self):
+        return self._transport._state == State.CLOSED
+
+    def _life(self):
+        if self._transport._state == State.OPEN:
+            return PublicState.OPEN
+        return PublicState.CLOSED if self._transport._state == State.CLOSED else PublicState.CLOSING
 
     @property
     def _is_open(self):
@@ -407,7 +414,7 @@ cdef class Messages:
         return self
 
     async def aclose(self):
-        """End the iteration, as that of an asynchronous generator is ended. The connection stays as it is."""
+        """End the iteration, as ``aclose()`` of an asynchronous generator does. The connection stays as it is."""
         self._closed = True
 
     def __anext__(self):

@@ -1,4 +1,4 @@
-"""Types of what becomes of messages that arrive faster than the program receives them. The methods are C's."""
+"""Types of the policies for messages that arrive faster than the program receives them. The methods are C's."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, final

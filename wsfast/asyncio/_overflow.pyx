@@ -56,7 +56,7 @@ def backlog(Inbox inbox not None):
 
 
 cdef inline Py_ssize_t _spared(Inbox inbox) noexcept:
-    """How many messages at the head the policy must not touch: 1 if the receiver may be taking the first, else 0."""
+    """Messages at the head that the policy must not touch: 1 if the receiver may be taking the first, else 0."""
     return inbox.frames > 0 and inbox.receiving and not inbox.waiter.is_armed()
 
 

@@ -26,7 +26,7 @@ cdef struct Slot:
 
 
 cdef enum:
-    # What a queued frame costs besides its payload: a slot of a ring that may be half empty, and a bytes object.
+    # Bytes that a queued frame costs besides its payload: a slot of a ring that may be half empty, and a bytes object.
     FRAME_COST = 128
     # `settled` of a message of which the key is known already.
     KEYED = 2
@@ -54,7 +54,7 @@ cdef inline object undecoded(Slot *slot):
 
 
 cdef inline object viewed(Slot *slot):
-    """As undecoded(), as a memoryview; what lies in a read buffer is not copied."""
+    """As undecoded(), as a memoryview; a payload in a read buffer is not copied."""
     if not PyBytes_CheckExact(<object>slot.owner):
         return view_of(<ReadBuffer>slot.owner, slot.data, slot.size) if is_valid(slot) else None
     payload = undecoded(slot)

@@ -1,4 +1,4 @@
-"""What an awaitable connection says of the messages that wait to be received."""
+"""Statistics of the messages that wait on an awaitable connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Backlog"]
 
 
 class Backlog(NamedTuple):
-    """What has arrived and was not received yet, and what `overflow` has dropped.
+    """The messages that wait to be received, and those that `overflow` has dropped.
 
     With every `overflow` but ``"pause"`` no message is lost in silence: the messages that arrived are those that were
     received, plus `depth`, plus `dropped`.
@@ -18,10 +18,10 @@ class Backlog(NamedTuple):
     """Messages that wait; with ``overflow="pause"`` fragments, too."""
 
     bytes: int
-    """What they cost: their payloads, inflated, and 128 bytes for each."""
+    """Bytes that they cost: their payloads, inflated, and 128 bytes for each."""
 
     age: float | None
-    """How long the oldest of them has waited, in seconds; 0 if nothing waits. None with ``overflow="pause"``: that
+    """The age of the oldest of them, in seconds; 0 if nothing waits. None with ``overflow="pause"``: that
     leaves messages in the kernel, where they have no known age."""
 
     dropped: int

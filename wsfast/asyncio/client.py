@@ -331,7 +331,7 @@ def unix_connect(
 
 
 class _Target:
-    """Where to connect to, and how: the keyword arguments of ``loop.create_connection``, checked."""
+    """The keyword arguments of ``loop.create_connection``, checked."""
 
     def __init__(
         self, uri: WebSocketURI, ssl: Any, sock: socket.socket | None, kwargs: Mapping[str, Any]
@@ -360,7 +360,7 @@ class _Target:
 
     @property
     def names(self) -> dict[str, Any]:
-        """What overrides the names of the URI."""
+        """The names that replace those of the URI."""
         return {name: self.arguments.get(name) for name in ("host", "port", "server_hostname")}
 
     def socket_factory(self) -> Callable[[WebSocketURI], Any] | None:

@@ -1,4 +1,4 @@
-"""ClientConnection: what a program has in its hands, but for recv() and send() of whole messages (_messaging.pyx)."""
+"""ClientConnection, except recv() and send() of whole messages, which are compiled (_messaging.pyx)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from wsfast._common.closing import WSDisconnectInfo, reason_for
-from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
+from wsfast._common.connection import (
+    BYTES_LIKE,
+    ConnectionAttributes,
+    DataLike,
+    Request,
+    control_payload,
+    fixed,
+)
 from wsfast._common.logging import guarded
-from wsfast._common.options import Limits, Overflow, Pinging, Timeouts, no_message
+from wsfast._common.options import Limits, Overflow, Pinging, no_message
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.threads import lasting, run_soon
@@ -36,20 +44,14 @@ from wsfast.tls import TLSInfo
 
 __all__ = ["ClientConnection"]
 
-# Opcode of a text frame (RFC 6455 section 5.2).
-_TEXT = 1
-
-# The engine's states that are one to the user.
-_OPEN, _CLOSED = 1, 5
-
 # Seconds between two looks at a connection on which a send waits for room.
 _LOOK = 1.0
 
-# What _next() gives at the end of an iterator.
+# The result of _next() at the end of an iterator.
 _END: Any = object()
 
 
-class ClientConnection(Connection, Identity):
+class ClientConnection(Connection, ConnectionAttributes):
     """A WebSocket connection. Made by :class:`wsfast.asyncio.client.connect`, not by hand.
 
     ::
@@ -93,6 +95,10 @@ class ClientConnection(Connection, Identity):
         self._pings = Pings(self, self._base_logger, ping_histogram)
         self._keep_alive(pinging)
 
+    def _set_close_timeout(self, seconds: float | None) -> None:
+        self._close_timeout = seconds
+        self.protocol._set_close_timeout(seconds)
+
     def _keep_alive(self, pinging: Pinging) -> None:
         self._pinging = pinging
         if pinging.interval is not None:
@@ -121,44 +127,7 @@ class ClientConnection(Connection, Identity):
         """The address of the server: ``(host, port)`` for IPv4, see ``socket.getpeername()``."""
         return self.transport.get_extra_info("peername")
 
-    @property
-    def close_timeout(self) -> float | None:
-        """How long closing may take, in seconds; None is without end. A change counts until closing begins."""
-        return self._close_timeout
-
-    @close_timeout.setter
-    def close_timeout(self, seconds: float | None) -> None:
-        self._close_timeout = Timeouts(None, seconds).close
-        self.protocol._set_close_timeout(self._close_timeout)
-
-    @property
-    def ping_interval(self) -> float | None:
-        """Seconds between PINGs; None sends none. A change counts from now on."""
-        return self._pinging.interval
-
-    @ping_interval.setter
-    def ping_interval(self, seconds: float | None) -> None:
-        self._keep_alive(Pinging(seconds, self._pinging.timeout))
-
-    @property
-    def ping_timeout(self) -> float | None:
-        """Seconds that the answer to a PING may take; None is without end. A change counts from the next PING on."""
-        return self._pinging.timeout
-
-    @ping_timeout.setter
-    def ping_timeout(self, seconds: float | None) -> None:
-        self._keep_alive(Pinging(self._pinging.interval, seconds))
-
-    max_size = fixed()
-    max_queue = fixed()
     write_limit = fixed()
-
-    @property
-    def state(self) -> State:
-        """Open, closing or closed. Rather than look at it, call :meth:`send` and catch :exc:`ConnectionClosed`."""
-        if self._state == _OPEN:
-            return State.OPEN
-        return State.CLOSED if self._state == _CLOSED else State.CLOSING
 
     @property
     def request(self) -> Request:
@@ -177,24 +146,8 @@ class ClientConnection(Connection, Identity):
 
     @property
     def compression(self) -> AgreedDeflate | None:
-        """What was agreed on compressing messages; None if they are not."""
+        """The agreement on compression; None if messages are not compressed."""
         return self.protocol.compression
-
-    @property
-    def close_code(self) -> int | None:
-        """The code that the server closed with, 1006 if it sent none; None until the connection is closed."""
-        if self._state != _CLOSED:
-            return None
-        received: Close | None = self._closes[0]
-        return 1006 if received is None else int(received.code)
-
-    @property
-    def close_reason(self) -> str | None:
-        """The reason that the server gave, "" if it gave none; None until the connection is closed."""
-        if self._state != _CLOSED:
-            return None
-        received: Close | None = self._closes[0]
-        return "" if received is None else received.reason
 
     @property
     def close_info(self) -> WSDisconnectInfo | None:
@@ -203,7 +156,7 @@ class ClientConnection(Connection, Identity):
 
     @property
     def stats(self) -> WSStats:
-        """What the connection has done so far. Taking it costs less than a microsecond."""
+        """The counters of the connection. Taking them costs less than a microsecond."""
         return self.protocol.stats
 
     @property
@@ -214,7 +167,7 @@ class ClientConnection(Connection, Identity):
 
     @property
     def backlog(self) -> Backlog:
-        """What has arrived and was not received yet, and what `overflow` has dropped."""
+        """The messages that wait to be received, and those that `overflow` has dropped."""
         return Backlog(*backlog(self.listener))
 
     def _above_high_water(self) -> None:
@@ -225,6 +178,9 @@ class ClientConnection(Connection, Identity):
 
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.protocol.underlying_transport!r}>"
+
+    def _received_close(self) -> Close | None:
+        return self._closes[0]
 
     # ---- async with
 
@@ -259,7 +215,7 @@ class ClientConnection(Connection, Identity):
             )
             raise ConcurrencyError(message) from None
         if decode is None:
-            decode = opcode == _TEXT
+            decode = opcode == WSMsgType.TEXT
         as_view = decode is memoryview
         decoder = codecs.getincrementaldecoder("utf-8")() if decode and not as_view else None
         while True:
@@ -350,12 +306,12 @@ class ClientConnection(Connection, Identity):
     def cork(self) -> AbstractContextManager[None]:
         """``with ws.cork():`` sends the messages of its body together when it ends, 64 KiB at a time; it may be nested.
 
-        The body may await; :meth:`recv` in it does not send what is held back.
+        The body may await; :meth:`recv` in it does not send the frames that are held back.
         """
         return self.protocol.cork()
 
     async def _send_slowly(self, message: Any, text: bool | None, override: int) -> None:
-        """send() of what is not one frame, or not at once."""
+        """send() of anything but one frame that leaves at once."""
         if isinstance(message, (str, *BYTES_LIKE)):
             await self._wait_for_send_lock()
             as_text = text is not False if isinstance(message, str) else text is True
@@ -421,7 +377,7 @@ class ClientConnection(Connection, Identity):
         Nobody resumes writing on a lost connection whose end lies behind messages that the program has yet to receive.
         So the wait looks for that, now and then.
         """
-        while self._writing_paused and self._state != _CLOSED:
+        while self._writing_paused and not self._is_closed:
             if self.protocol.underlying_transport.is_closing():
                 await self._raise_closed()
             room = self._loop.create_future()
@@ -430,7 +386,7 @@ class ClientConnection(Connection, Identity):
                 await asyncio.wait([room], timeout=_LOOK)
             finally:
                 self._drains.remove(room)
-        if self._state == _CLOSED:
+        if self._is_closed:
             raise self._closed()
 
     def _resume_writing(self) -> None:
@@ -511,7 +467,7 @@ class ClientConnection(Connection, Identity):
             else:
                 reason = "close during fragmented message"
                 self.protocol._fail(1011, reason, ConcurrencyError(reason))
-        if self._state != _CLOSED:
+        if not self._is_closed:
             self._read_on()
         await self.wait_closed()
 
@@ -539,12 +495,12 @@ class ClientConnection(Connection, Identity):
 
     def _future_of_loss(self) -> asyncio.Future[None] | None:
         """Done when the connection is closed; None if it is."""
-        if self._lost is None and self._state != _CLOSED:
+        if self._lost is None and not self._is_closed:
             self._lost = self._loop.create_future()
         return self._lost
 
     def _closed(self) -> ConnectionClosed:
-        """What a call on the closed connection raises."""
+        """The exception of a call on the closed connection."""
         return self.protocol._closed()
 
     async def _raise_closed(self) -> NoReturn:

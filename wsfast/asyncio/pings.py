@@ -1,4 +1,4 @@
-"""PINGs of an awaitable connection: those of the user, and those that find out that the server is gone."""
+"""PINGs of an awaitable connection: the program's, and those that find out that the server is gone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wsfast.exceptions import ConcurrencyError, ConnectionClosed
 
 
 class Pinged(Protocol):
-    """What is pinged: a ClientConnection, which knows this module, so this module does not know it."""
+    """A ClientConnection as this module sees it: it imports this module, not the other way round."""
 
     protocol: WSTransport
 

@@ -15,6 +15,8 @@ message the old line has brought, and what was published behind it the new line 
 |         | or receives nothing                                |                                        |
 |         | the old line ends                                  | ENDED                                  |
 |         | the new line ends                                  | OVER: what it brought is dropped       |
+|         | the time is over, and what was to be held was too  | OVER: the new line is dropped          |
+|         | much                                               |                                        |
 | CLOSING | the old line ends                                  | ENDED                                  |
 | ENDED   | (a gap is counted unless there is a proof)         | OVER: what is held is delivered        |
 

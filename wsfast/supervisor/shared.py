@@ -10,7 +10,7 @@ from wsfast._common.option_names import names_of, unexpected
 from wsfast._common.options import as_logger, check_callables, check_types, count, seconds
 from wsfast._engine.transport import WSListener
 from wsfast._engine.tuning import Tuning
-from wsfast._opening.addresses import TLS_ARGUMENTS
+from wsfast._opening.net.addresses import TLS_ARGUMENTS
 from wsfast._opening.network import Network
 from wsfast.asyncio.client import connect
 from wsfast.listener import ListenerFactory, check_arguments, ws_connect

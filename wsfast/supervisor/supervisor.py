@@ -318,10 +318,10 @@ class Supervisor(Successive):
     def drop(self, reason: str | Exception) -> None:
         """Replace the connection because the program does not trust it any more: its checksum is wrong, say.
 
-        A new connection takes its place without a gap, see :class:`Rollover`, and its messages are delivered until then:
-        for twice ``Rollover.timeout`` at most. If that fails, or without ``overlap``, the connection ends, `classify`
-        gets the reason, and the supervisor connects again. The connection is the one whose messages the program gets: if
-        it is being replaced already, that goes on. Does nothing if no connection is open.
+        A new connection takes its place without a gap, see :class:`Rollover`. The messages of the old one are delivered
+        until then: for twice ``Rollover.timeout`` at most. If that fails, or without ``overlap``, the connection ends,
+        `classify` gets the reason, and the supervisor connects again. The connection is the one whose messages the
+        program gets. If it is being replaced already, that goes on. Does nothing if no connection is open.
 
         :param reason: what the connection ended with; a str becomes a :exc:`ConnectionAbortedError`
         """

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """What needs asyncio is imported with its first use."""
+        """Import the names that need asyncio with their first use."""
         if name != "supervise":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from wsfast.supervisor.blocking import supervise

@@ -1,7 +1,6 @@
 """recv() and send() of the blocking connection: what happens for every message.
 
-The crate is linked into _native, by cffi, and exists once; the functions that matter here are reached by their
-addresses. Their types are those of wsfast_rust.h, so the C compiler knows if a call does not fit.
+The functions of the crate that matter here are reached through its table (wsfast/_rust/api.pxd).
 """
 
 cimport cython
@@ -14,11 +13,14 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
-from wsfast._engine.crate cimport address_of
 from wsfast._engine.frames.streams cimport TAIL_SIZE, Inflater, compression as compression_override
 from wsfast._engine.frames.frame cimport WSMsgType
 from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
 from wsfast._engine.frames.violation cimport add_content
+from wsfast._rust.api cimport (
+    WST_AGAIN, WST_INTERRUPTED, WST_OK, WST_RESUME, WST_STREAM, WST_VALIDATE, functions, wst_connection, wst_functions,
+    wst_message,
+)
 
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
 from wsfast._rust import _native
@@ -37,51 +39,11 @@ cdef extern from "Python.h":
 
 
 cdef extern from *:
-    """
-    #include <stddef.h>
-    #include <stdint.h>
-    #include "wsfast_rust.h"
-
-    static int wsf_error_is_set(void) { return -1; }
-
-    static struct {
-        __typeof__(wst_recv) *recv;
-        __typeof__(wst_send) *send;
-        __typeof__(wst_get_message) *get_message;
-        __typeof__(wst_cork) *cork;
-    } crate;
-    """
-    enum:
-        WST_OK, WST_INTERRUPTED
-        WST_RESUME, WST_STREAM, WST_VALIDATE, WST_AGAIN
-
+    """static int wsf_error_is_set(void) { return -1; }"""
     int raise_what_is_set "wsf_error_is_set"() except -1
 
-    ctypedef struct wst_connection:
-        pass
-    ctypedef struct wst_message:
-        const char *data
-        size_t size
-        bint text
-        bint fin
-        bint compressed
-        bint last
-        int64_t returned
-        int64_t received
 
-    cdef struct Crate:
-        int (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
-        int (*send)(wst_connection *connection, int head, const char *data, size_t size) noexcept nogil
-        wst_message *(*get_message)(wst_connection *connection) noexcept nogil
-        int (*cork)(wst_connection *connection, int corked) noexcept nogil
-    Crate crate
-
-
-crate.recv = <int (*)(wst_connection *, double, int) noexcept nogil>address_of("wst_recv")
-crate.send = <int (*)(wst_connection *, int, const char *, size_t) noexcept nogil>address_of("wst_send")
-crate.get_message = <wst_message *(*)(wst_connection *) noexcept nogil>address_of("wst_get_message")
-crate.cork = <int (*)(wst_connection *, int) noexcept nogil>address_of("wst_cork")
-
+cdef wst_functions crate = functions(_native)[0]
 cdef object HANDLE = _native.ffi.typeof("wst_connection *")
 
 # The first byte of a frame (RFC 6455 section 5.2).
@@ -128,7 +90,7 @@ cdef class Connection:
         self._deflater = LockedDeflater(agreed)
         wsf_message_limit(&self._contents, max_message, max_fragment)
 
-    # ---- what is rare: declared for the methods here, and written in ClientConnection
+    # ---- rare events: declared for the methods here, and written in ClientConnection
 
     def _stopped(self, int result, timeout):
         """The crate returned without a message. Returns if it shall go on."""
@@ -169,17 +131,17 @@ cdef class Connection:
         :raises TimeoutError: `timeout` passed. Nothing is lost: the next call goes on.
         :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
         """
-        cdef int wanted = BY_TYPE if decode is None else decoding(decode)
-        cdef int flags = WST_VALIDATE if wanted == AS_BYTES or wanted == AS_VIEW else 0
+        cdef int form = BY_TYPE if decode is None else decoding(decode)
+        cdef int flags = WST_VALIDATE if form == AS_BYTES or form == AS_VIEW else 0
         self._begin("recv")
         try:
             if self._inflated is not None:
-                return self._take_compressed(timeout, wanted, 0)
+                return self._take_compressed(timeout, form, 0)
             self._wait_for_message(timeout, flags)
             if self._message.compressed:
                 self._inflate()
-                return self._take_compressed(timeout, wanted, WST_RESUME)
-            return self._take(wanted)
+                return self._take_compressed(timeout, form, WST_RESUME)
+            return self._take(form)
         finally:
             self._receiving = False
 
@@ -221,22 +183,22 @@ cdef class Connection:
         return 0
 
     @cython.final
-    cdef _take(self, int wanted):
+    cdef _take(self, int form):
         """Copy the message that is lent, into the object that the user gets."""
         cdef bint text = self._message.text
         cdef Py_ssize_t size = self._message.size
         cdef PyObject *message
         if self._message.returned:
             self._note()
-        if wanted == BY_TYPE:
-            wanted = text
-        if wanted == AS_TEXT:
+        if form == BY_TYPE:
+            form = text
+        if form == AS_TEXT:
             message = text_or_null(self._message.data, size, NULL)
         else:
             message = bytes_or_null(self._message.data, size)
         if message == NULL:
             self._not_taken(text)
-        return take_reference(message) if wanted != AS_VIEW else self._view_of(take_reference(message))
+        return take_reference(message) if form != AS_VIEW else self._view_of(take_reference(message))
 
     cdef int _note(self) except -1:
         """The lent bytes are stamped, and end a message. If there is no memory, they are lent again."""
@@ -264,7 +226,7 @@ cdef class Connection:
             self._again = WST_AGAIN
             raise
 
-    cdef _take_compressed(self, timeout, int wanted, int flags):
+    cdef _take_compressed(self, timeout, int form, int flags):
         """Inflate the rest of a message, each frame as it arrives.
 
         If the time is over before, or if there is no memory for the result, the inflated part is kept for the next
@@ -276,9 +238,9 @@ cdef class Connection:
             self._inflate()
             message = self._inflated
             flags = WST_RESUME
-        if wanted == BY_TYPE:
-            wanted = self._is_text
-        if wanted == AS_TEXT:
+        if form == BY_TYPE:
+            form = self._is_text
+        if form == AS_TEXT:
             try:
                 message = message.decode()
             except UnicodeDecodeError as exc:
@@ -286,7 +248,7 @@ cdef class Connection:
                 self._text_is_invalid(exc, self._is_text)
         else:
             message = bytes(message)
-            if wanted == AS_VIEW:
+            if form == AS_VIEW:
                 message = PyMemoryView_FromObject(message)
         self._inflated = None
         return message
@@ -352,7 +314,7 @@ cdef class Connection:
 
     @property
     def last_message(self):
-        """What is known of the last message that was received, a :class:`WSMessageInfo`: its type, when it arrived,
+        """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
         return self._last_message
 
@@ -389,19 +351,19 @@ cdef class Connection:
 
     cdef int _send_one(self, int head, message) except -1:
         if self._deflater is None or head & WSF_CONTROL_BIT:
-            return self._put(head, message)
+            return self._send_until_taken(head, message)
         if isinstance(message, str):
             message = message.encode()
         elif isinstance(message, memoryview):
             message = bytes(message)  # its length is to be in bytes
-        self._deflater.send(head, message, self._put_frame)
+        self._deflater.send(head, message, self._send_plain)
         return 0
 
-    def _put_frame(self, int head, message) -> None:
+    def _send_plain(self, int head, message) -> None:
         """Send one frame as it is."""
-        self._put(head, message)
+        self._send_until_taken(head, message)
 
-    cdef int _put(self, int head, message) except -1:
+    cdef int _send_until_taken(self, int head, message) except -1:
         cdef int result = self._offer(head, message)
         while result and self._is_to_send_again(result):
             result = self._offer(head, message)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from wsfast._common.headers import HeadersLike, PlainHeaders, made
+from wsfast._common.headers import HeadersLike, PlainHeaders, resolve_headers
 from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
 from wsfast._common.options import (
     Limits,
@@ -34,10 +34,10 @@ from wsfast._engine.sockets.socket import stamp_receipts
 from wsfast._engine.tuning import SocketOption, Tuning, tuning_of
 from wsfast._opening.connector import Connecting, offered
 from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
-from wsfast._opening.net import blocking
-from wsfast._opening.net.addresses import FAMILIES, check_arguments, tuned
+from wsfast._opening.net.addresses import FAMILIES, check_arguments
 from wsfast._opening.net.blocking import Deadline
 from wsfast._opening.network import Network
+from wsfast._opening.reaching import reach_blocking
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import WebSocketURI
@@ -197,7 +197,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         sock = self._target.connect(route, deadline, self._tuning.socket_options)
         try:
             self._tuning.check_kernel_stamps(not tls_layers and sock.family in FAMILIES)
-            ends = _prepare(sock)
+            ends = sock.getsockname(), sock.getpeername()
             if self._tuning.timestamps == "kernel":
                 stamp_receipts(sock)
             sessions = [layer.prepare(sock, deadline) for layer in tls_layers[:1]]
@@ -211,12 +211,8 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
                 layer.begin(handle, sessions[0], deadline)
             early = b""
             if route.proxy is not None and route.proxy.secure:
-                early = _tunnel(handle, route, deadline)
+                early = _tunnel(handle, route, deadline, route.uri.secure)
             for layer in tls_layers[1:]:
-                if early:
-                    raise InvalidProxyMessage(
-                        f"{len(early)} bytes follow the proxy's reply, where TLS begins"
-                    )
                 sessions.append(layer.prepare(Raw(handle), deadline))
                 layer.begin(handle, sessions[1], deadline, nested=True)
             if self.logger.isEnabledFor(logging.DEBUG):
@@ -255,7 +251,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
         return connection
 
     def _made_headers(self) -> PlainHeaders | None:
-        headers = made(self._additional_headers)
+        headers = resolve_headers(self._additional_headers)
         if inspect.isawaitable(headers):
             if inspect.iscoroutine(headers):
                 headers.close()  # it was never awaited, on purpose
@@ -383,7 +379,7 @@ def connect(
 
 
 def _signature_of_connect() -> inspect.Signature:
-    """That of reconnect, for help() and editors."""
+    """The signature of `reconnect`, for help() and editors."""
     uri, *options = inspect.signature(reconnect).parameters.values()
     legacy = inspect.signature(connect).parameters["legacy"]
     return inspect.Signature([uri, legacy, *options], return_annotation="ClientConnection")
@@ -470,7 +466,7 @@ def _tls(
 
 
 class _Target:
-    """Where to connect to, and how, checked."""
+    """The address to connect to, and the options of the sockets, checked."""
 
     def __init__(self, sock: socket.socket | None, kwargs: Mapping[str, Any]) -> None:
         check_types(socket.socket, sock=sock)
@@ -504,15 +500,9 @@ class _Target:
         sock, self._sock = self._sock, None
         if sock is not None and sock.fileno() < 0:
             raise ValueError("sock is closed, or was used for another connection")
-        if self._unix:
-            path = os.fspath(self._path)
-            info = (socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path)
-            step = f"the connection to {path}"
-            sock = blocking.connect_to_first([info], deadline, step, sockopts=sockopts)
-            route.connected_by_user(sock)
-            return sock
+        path = None if self._path is None else os.fspath(self._path)
         arguments = {name: self._arguments[name] for name in _WHERE[2:] if name in self._arguments}
-        return blocking.connect(route, deadline, sock=sock, sockopts=sockopts, **arguments)
+        return reach_blocking(route, deadline, sock, path, sockopts, **arguments)
 
 
 def _free(sessions: list[Any], handle: Any) -> None:
@@ -520,15 +510,13 @@ def _free(sessions: list[Any], handle: Any) -> None:
     lib.wst_free(handle)
 
 
-def _prepare(sock: socket.socket) -> tuple[Any, Any]:
-    """Make the socket as the crate wants it. Returns the addresses of both ends."""
-    sock.setblocking(True)
-    tuned(sock)
-    return sock.getsockname(), sock.getpeername()
+def _tunnel(handle: Any, route: Route, deadline: Deadline, secure: bool) -> bytes:
+    """CONNECT, within the TLS of an https proxy. Returns what followed the reply.
 
+    :param secure: TLS with the server is next
+    """
+    from wsfast._opening.proxy.negotiation import check_nothing_follows
 
-def _tunnel(handle: Any, route: Route, deadline: Deadline) -> bytes:
-    """CONNECT, within the TLS of an https proxy. Returns what followed the reply."""
     tunnel = route.tunnel
     assert tunnel is not None
     try:
@@ -537,6 +525,8 @@ def _tunnel(handle: Any, route: Route, deadline: Deadline) -> bytes:
         raise
     except (OSError, InvalidMessage) as exc:
         raise ProxyError(f"the connection to the proxy was lost: {exc}") from exc
+    if secure:
+        check_nothing_follows(tunnel.trailing)
     return tunnel.trailing
 
 

@@ -25,25 +25,25 @@ class LockedDeflater:
         self._lock = threading.RLock()
         self._busy = False
 
-    def send(self, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
-        """Send a data frame by `put`, compressed if it is to be.
+    def send(self, head: int, data: Any, send_plain: Callable[[int, Any], None]) -> None:
+        """Send a data frame by `send_plain`, compressed if it is to be.
 
         :param head: the first byte of the frame, and above it the override of `compress=`, see frames/streams.pxd
         """
         if self._deflater is None:
-            put(head & 0xFF, data)
+            send_plain(head & 0xFF, data)
             return
         with self._lock:
             if self._busy:  # in the middle of a message of the same thread: this one is not of the stream
-                put(head & 0xFF, data)
+                send_plain(head & 0xFF, data)
                 return
             self._busy = True
             try:
-                self._send(self._deflater, head, data, put)
+                self._send(self._deflater, head, data, send_plain)
             finally:
                 self._busy = False
 
-    def _send(self, deflater: Deflater, head: int, data: Any, put: Callable[[int, Any], None]) -> None:
+    def _send(self, deflater: Deflater, head: int, data: Any, send_plain: Callable[[int, Any], None]) -> None:
         fin = bool(head & FIN_BIT)
         compressed = deflater.wants(head, len(data))
         try:
@@ -51,7 +51,7 @@ class LockedDeflater:
                 data = deflater.deflate(data, fin)
                 data = data[: -len(TAIL)] if fin else data
             begins = head & OPCODE_BITS != 0
-            put(head & 0xFF | (RSV1_BIT if compressed and begins else 0), data)
+            send_plain(head & 0xFF | (RSV1_BIT if compressed and begins else 0), data)
         except BaseException:
             if compressed:
                 deflater.reset()  # the server may not get what the next message would refer to

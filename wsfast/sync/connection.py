@@ -18,16 +18,24 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, overload
 
 from wsfast._common.closing import MAX_REASON, WSDisconnectInfo, cut_reason, disconnect_info, reason_for
-from wsfast._common.connection import BYTES_LIKE, DataLike, Identity, Request, State, control_payload, fixed
-from wsfast._common.options import Limits, Pinging, Timeouts, no_message, seconds
-from wsfast._common.protocol_numbers import WSMsgType, close_code_on_wire_ok
+from wsfast._common.connection import (
+    BYTES_LIKE,
+    ConnectionAttributes,
+    DataLike,
+    Request,
+    State,
+    control_payload,
+)
+from wsfast._common.options import Limits, Pinging, no_message, seconds
+from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
-from wsfast._engine.frames.frame import FIN_BIT
+from wsfast._engine.frames.frame import FIN_BIT, close_code_valid
 from wsfast._engine.frames.inspection import WSStats
 from wsfast._engine.tuning import Histogram
 from wsfast._rust._native import ffi, lib
 from wsfast.deflate import AgreedDeflate
 from wsfast.exceptions import (
+    Close,
     ConcurrencyError,
     ConnectionClosed,
     ConnectionClosedOK,
@@ -43,13 +51,13 @@ __all__ = ["ClientConnection"]
 
 Data = str | bytes
 
-# How long a thread waits for another one, which receives, before it checks whether that goes on; in seconds.
+# Seconds that a thread waits for another one, which receives, before it checks whether that goes on.
 _NAP = 0.02
 
 _NOTHING = object()
 
 
-class ClientConnection(Connection, Identity):
+class ClientConnection(Connection, ConnectionAttributes):
     """A WebSocket connection. Made by :func:`wsfast.sync.client.connect`, not by hand.
 
     ::
@@ -109,10 +117,6 @@ class ClientConnection(Connection, Identity):
         self.subprotocol = subprotocol
         self.compression = compression
 
-    # The crate has these options, and does not change them.
-    max_size = fixed()
-    max_queue = fixed()
-
     def __repr__(self) -> str:
         return f"<ClientConnection {self.state.name} {self.remote_address}>"
 
@@ -142,11 +146,6 @@ class ClientConnection(Connection, Identity):
         return Request(self._request)
 
     @property
-    def state(self) -> State:
-        """Open, closing or closed. Rather than look at it, call :meth:`send` and catch :exc:`ConnectionClosed`."""
-        return State(lib.wst_get_state(self._handle))
-
-    @property
     def latency(self) -> float:
         """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
         return float(lib.wst_latency(self._handle))
@@ -165,57 +164,22 @@ class ClientConnection(Connection, Identity):
         """The connection itself, which has the attributes that websockets' ``protocol`` has: ``state``, ``id``..."""
         return self
 
-    @property
-    def close_timeout(self) -> float | None:
-        """How long closing may take, in seconds; None is without end. A change counts until closing begins."""
-        return self._close_timeout
+    def _life(self) -> State:
+        return State(lib.wst_get_state(self._handle))
 
-    @close_timeout.setter
-    def close_timeout(self, seconds: float | None) -> None:
-        self._set_times(self._pinging, Timeouts(None, seconds).close)
+    def _received_close(self) -> Close | None:
+        return ending.describe(self._handle).rcvd
 
-    @property
-    def ping_interval(self) -> float | None:
-        """Seconds between PINGs; None sends none.
+    def _set_close_timeout(self, seconds: float | None) -> None:
+        self._set_times(self._pinging, seconds)
 
-        A change counts from the next call of a method on. A thread that waits in one meanwhile notices it when it
-        wakes: it sleeps in the kernel, where only the server can wake it.
-        """
-        return self._pinging.interval
-
-    @ping_interval.setter
-    def ping_interval(self, seconds: float | None) -> None:
-        self._set_times(Pinging(seconds, self._pinging.timeout), self._close_timeout)
-
-    @property
-    def ping_timeout(self) -> float | None:
-        """Seconds that the answer to a PING may take; None is without end. Changed as `ping_interval` is."""
-        return self._pinging.timeout
-
-    @ping_timeout.setter
-    def ping_timeout(self, seconds: float | None) -> None:
-        self._set_times(Pinging(self._pinging.interval, seconds), self._close_timeout)
+    def _keep_alive(self, pinging: Pinging) -> None:
+        self._set_times(pinging, self._close_timeout)
 
     def _set_times(self, pinging: Pinging, close_timeout: float | None) -> None:
         self._pinging, self._close_timeout = pinging, close_timeout
         times = (pinging.interval, pinging.timeout, close_timeout)
         lib.wst_set_times(self._handle, *(-1.0 if seconds is None else seconds for seconds in times))
-
-    @property
-    def close_code(self) -> int | None:
-        """The code that the server closed with, 1006 if it sent none; None until the connection is closed."""
-        if self.state is not State.CLOSED:
-            return None
-        rcvd = ending.describe(self._handle).rcvd
-        return 1006 if rcvd is None else rcvd.code
-
-    @property
-    def close_reason(self) -> str | None:
-        """The reason that the server gave, "" if it gave none; None until the connection is closed."""
-        if self.state is not State.CLOSED:
-            return None
-        rcvd = ending.describe(self._handle).rcvd
-        return "" if rcvd is None else rcvd.reason
 
     @property
     def close_info(self) -> WSDisconnectInfo | None:
@@ -228,7 +192,7 @@ class ClientConnection(Connection, Identity):
 
     @property
     def stats(self) -> WSStats:
-        """What the connection has done so far. ``poll_hits`` and ``poll_misses`` are those of `busy_poll`."""
+        """The counters of the connection. ``poll_hits`` and ``poll_misses`` count attempts of `busy_poll`."""
         counted = ffi.new("wst_stats *")
         lib.wst_get_stats(self._handle, counted)
         # No event loop wakes this face.
@@ -484,7 +448,7 @@ class ClientConnection(Connection, Identity):
         :raises ProtocolError: `code` or `reason` must not be sent
         """
         text = reason.encode()
-        if code is not None and not close_code_on_wire_ok(code):
+        if code is not None and not close_code_valid(code):
             raise ProtocolError(f"invalid close code: {code}")
         if code is None and text:
             raise ProtocolError("cannot send a reason without a code")

@@ -1,4 +1,4 @@
-"""How a connection of the crate ended, in exceptions."""
+"""Exceptions for the end of a connection of the crate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the blocking client cannot work, it says so."""
+"""Errors for environments in which the blocking client cannot work."""
 
 from __future__ import annotations
 

@@ -18,16 +18,16 @@ __all__ = ["Layer", "Raw", "for_crate", "layers"]
 
 
 def layers(route: Route) -> list[Layer]:
-    """From the outside: that of the proxy, that of the server.
+    """The layers from the outside: the proxy's, the server's.
 
     :raises ValueError, OSError: the settings of one make no sense
     """
-    found = []
+    result = []
     if route.proxy is not None and route.proxy.secure:
-        found.append(Layer(route.proxy_tls, route.proxy_server_hostname, route.proxy.port, of_proxy=True))
+        result.append(Layer(route.proxy_tls, route.proxy_server_hostname, route.proxy.port, of_proxy=True))
     if route.uri.secure:
-        found.append(Layer(route.tls(), route.server_hostname, route.port))
-    return found
+        result.append(Layer(route.tls(), route.server_hostname, route.port))
+    return result
 
 
 def for_crate(deadline: Deadline, step: str) -> float:
@@ -48,7 +48,7 @@ class Layer:
         self._of_proxy = of_proxy
         self._step = f"the TLS handshake with {self._name}"
         self.info: TLSInfo | None = None
-        """What was agreed, when it was."""
+        """The negotiated TLS parameters; None before the handshake."""
         self._context = given if isinstance(given, ssl.SSLContext) else None
         self._config: Any = None
         if not isinstance(given, ssl.SSLContext):
@@ -57,14 +57,14 @@ class Layer:
                 self._context = (given or TLS()).context()
 
     def prepare(self, sock: socket.socket | Raw, deadline: Deadline) -> Any:
-        """What is to be done before the crate speaks TLS itself. Returns what `begin` wants.
+        """Do the part of the handshake before the crate speaks TLS itself. Returns the session for `begin`.
 
         :param sock: that leads to the peer
         """
         if self._context is None:
             return None
         try:
-            wrapped = tls.shake_hands(sock, self._context, self._name, deadline)
+            wrapped = tls.openssl_handshake(sock, self._context, self._name, deadline)
             self.info = agreed_by_openssl(wrapped)
             return wrapped
         except TimeoutError as exc:
@@ -79,7 +79,7 @@ class Layer:
                 if nested:
                     data = self._name.encode()
                     _check(handle, lib.wst_tls_nest(handle, self._config, data, len(data), self._port))
-                self._shake_hands(handle, deadline)
+                self._rustls_handshake(handle, deadline)
                 self.info = _agreed(handle)
             else:
                 _check(handle, tls.adopt(handle, session))
@@ -95,7 +95,7 @@ class Layer:
             raise no_tls(exc, self._name) from exc
         raise exc
 
-    def _shake_hands(self, handle: Any, deadline: Deadline) -> None:
+    def _rustls_handshake(self, handle: Any, deadline: Deadline) -> None:
         data = self._name.encode()
         result = lib.WST_INTERRUPTED
         while result == lib.WST_INTERRUPTED:
@@ -107,7 +107,7 @@ class Layer:
 
 
 def _agreed(handle: Any) -> TLSInfo:
-    """What rustls has agreed with the peer of the innermost layer."""
+    """The TLS parameters that rustls has negotiated with the peer of the innermost layer."""
     state = ffi.new("wst_stream_state *")
     lib.wst_tls_describe(handle, state)
     der = ffi.new("char **")
@@ -119,7 +119,7 @@ def _agreed(handle: Any) -> TLSInfo:
 
 
 class Raw:
-    """What the crate sends and receives, in the manner of a socket: for `tls.shake_hands`."""
+    """The bytes that the crate sends and receives, as a blocking socket: for `tls.openssl_handshake`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

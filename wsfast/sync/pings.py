@@ -76,7 +76,7 @@ class PongReceived(Event):
         self.ack_on_close = ack_on_close
 
     def is_set(self) -> bool:
-        """Whether the pong is received; looks for it without waiting."""
+        """True if the pong is received; looks for it without waiting."""
         return super().is_set() or self.wait(0)
 
     def wait(self, timeout: float | None = None) -> bool:

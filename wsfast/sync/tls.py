@@ -16,7 +16,7 @@ from wsfast._opening.tls.rustls import connection_of, field
 from wsfast._rust._native import ffi, lib
 from wsfast.tls import TLS, ClientCert
 
-__all__ = ["ClientCert", "adopt", "settings", "shake_hands"]
+__all__ = ["ClientCert", "adopt", "openssl_handshake", "settings"]
 
 _STEP = "the TLS handshake"
 
@@ -30,7 +30,7 @@ class Deadline(Protocol):
 
 
 def settings(tls: ssl.SSLContext | TLS | None, client_cert: ClientCert | None) -> ssl.SSLContext | TLS:
-    """What the arguments of ``connect`` say.
+    """The TLS settings that the arguments of ``connect`` ask for.
 
     :raises ValueError: they contradict each other
     """
@@ -48,7 +48,7 @@ def settings(tls: ssl.SSLContext | TLS | None, client_cert: ClientCert | None) -
 # ---- OpenSSL
 
 
-def shake_hands(sock: Any, context: ssl.SSLContext, name: str, deadline: Deadline) -> Any:
+def openssl_handshake(sock: Any, context: ssl.SSLContext, name: str, deadline: Deadline) -> Any:
     """The TLS handshake with `context`. Returns an ``ssl.SSLObject``, which :func:`adopt` wants.
 
     :raises ssl.SSLError, OSError: Python's own

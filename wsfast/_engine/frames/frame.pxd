@@ -11,14 +11,13 @@ cdef extern from "frame.h":
         RSV2 "WSF_RSV2_BIT"
         RSV3 "WSF_RSV3_BIT"
 
-
-cdef enum WSMsgType:
-    CONTINUATION = 0x0
-    TEXT = 0x1
-    BINARY = 0x2
-    CLOSE = 0x8
-    PING = 0x9
-    PONG = 0xA
+    ctypedef enum WSMsgType "int":
+        CONTINUATION "WSF_CONTINUATION"
+        TEXT "WSF_TEXT"
+        BINARY "WSF_BINARY"
+        CLOSE "WSF_CLOSE"
+        PING "WSF_PING"
+        PONG "WSF_PONG"
 
 
 cdef enum WSCloseCode:
@@ -71,5 +70,5 @@ cdef class WSFrame(FrameFields):
 
 # A read-only view of bytes in a read buffer, which it keeps.
 cdef object view_of(ReadBuffer buffer, const char *data, Py_ssize_t size)
-# What Python code gave as a WSMsgType; TypeError or ValueError if it is nothing of the sort.
+# The opcode that Python code gave as a WSMsgType; TypeError or ValueError if it is none.
 cdef int opcode_of(msg_type) except -1

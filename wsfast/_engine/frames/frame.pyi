@@ -11,6 +11,8 @@ RSV1_BIT: int
 OPCODE_BITS: int
 CONTROL_BIT: int
 
+def close_code_valid(code: int) -> bool: ...
+
 @disjoint_base
 class FrameFields:
     """The fields of a frame, for code that cimports them; Python code sees those of WSFrame."""

@@ -12,7 +12,8 @@ from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 
 from wsfast._engine.frames.memory cimport ReadBuffer
-from wsfast._engine.core cimport WSF_CONTROL_BIT, WSF_FRAME, WSF_OPCODE_BITS, wsf_header, wsf_peek_header
+from wsfast._engine.core cimport (
+    WSF_CONTROL_BIT, WSF_FRAME, WSF_OPCODE_BITS, wsf_close_code_valid, wsf_header, wsf_peek_header)
 
 from wsfast._common import protocol_numbers
 from wsfast.exceptions import InvalidText
@@ -25,6 +26,11 @@ FIN_BIT, RSV1_BIT, OPCODE_BITS, CONTROL_BIT = FIN, RSV1, WSF_OPCODE_BITS, WSF_CO
 cdef tuple _msg_types = tuple(
     protocol_numbers.WSMsgType(opcode) if opcode in list(protocol_numbers.WSMsgType) else None for opcode in range(16)
 )
+
+
+def close_code_valid(code):
+    """True if a CLOSE frame, sent or received, may contain `code`, an int (RFC 6455 section 7.4)."""
+    return bool(0 <= code <= 0xFFFF and wsf_close_code_valid(code))
 
 
 @cython.no_gc  # refers to a ReadBuffer only, which refers to nothing
@@ -54,7 +60,7 @@ cdef class WSFrame(FrameFields):
 
     @property
     def tail_size(self):
-        """How many bytes had already been received behind this frame."""
+        """The number of bytes that had already been received behind this frame."""
         return (<FrameFields>self).tail_size
 
     @property

@@ -15,7 +15,7 @@ _SHOWN = 75
 _CUT = _SHOWN // 3 - 1
 
 _NAMES: dict[int, str] = {**{opcode: opcode.name for opcode in WSMsgType}, WSMsgType.CONTINUATION: "CONT"}
-# Whether a frame is expected to be text; it is said where it is otherwise.
+# True for frames that usually contain text. A line notes a frame that is unlike the others of its opcode.
 _IS_TEXT: dict[int, bool] = {WSMsgType.TEXT: True, WSMsgType.BINARY: False, WSMsgType.CLOSE: True}
 
 
@@ -113,7 +113,7 @@ def _as_text(opcode: int, payload: bytes) -> str | None:
         if len(payload) > 4 * _SHOWN:
             shown += payload[-4 * _CUT :].decode(errors="replace")
         text = repr(shown)
-        return None if "\\x" in text else text  # what is not printable is in no text
+        return None if "\\x" in text else text  # text contains printable characters only
     except UnicodeDecodeError:
         return None
 

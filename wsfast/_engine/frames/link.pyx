@@ -1,4 +1,4 @@
-"""What all parts of a connection share: its state, its loop, its thread, and the transport beneath."""
+"""The fields that all parts of a connection share: its state, its loop, its thread, and the transport beneath."""
 
 from wsfast._engine.frames.memory cimport scratch_of_thread
 

@@ -1,9 +1,9 @@
 cdef enum:
-    # What a sender leaves out at the end of a compressed message (RFC 7692 section 7.2.1): 00 00 ff ff.
+    # The bytes that a sender leaves out at the end of a compressed message (RFC 7692 section 7.2.1): 00 00 ff ff.
     TAIL_SIZE = 4
 
 
-# Whether a message is compressed stands above the first byte of its frame. By default its size decides.
+# Flags above the first byte of a frame: compress the message always, or never. By default its size decides.
 cdef enum Compression:
     ALWAYS = 0x100
     NEVER = 0x200
@@ -19,7 +19,7 @@ cdef class Inflater:
         object _new_stream
         object _stream
         object _decompress          # of the stream
-        tuple _error                # what it raises
+        tuple _error                # the exceptions that it raises
         bint _forgets               # the server does not take its context over to the next message
         int _trial                  # how many more messages decide between the libraries; 0: decided
         int _large                  # how many were large

@@ -29,7 +29,7 @@ cdef enum:
     LARGE = 1280
     # A final block ends a stream, and a new one costs more than the two bytes of an empty block.
     MAX_STREAMS = 16
-    # As zlib.h has it, and every library.
+    # As in zlib.h, and in every library.
     SYNC_FLUSH = 2
 
 
@@ -154,7 +154,7 @@ cdef class Inflater:
 
 
 cdef class Deflater:
-    """Compresses what is sent, in the order in which it leaves.
+    """Compresses messages in the order in which they leave.
 
     :param agreed: an AgreedDeflate of deflate.py
     """

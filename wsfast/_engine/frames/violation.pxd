@@ -7,5 +7,5 @@ from wsfast._engine.core cimport wsf_message, wsf_status
 cdef str violation_reason(wsf_status status, const uint8_t *frame, Py_ssize_t size)
 # The exception.
 cdef object violation(const wsf_message *message, wsf_status status, const uint8_t *frame, Py_ssize_t size)
-# Tells the core what was inflated; raises what is wrong with it.
+# Lets the core check inflated bytes; raises the violation that it finds.
 cdef int add_content(wsf_message *message, bytes data, bint fin) except -1

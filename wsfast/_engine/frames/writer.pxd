@@ -27,7 +27,7 @@ cdef class FrameWriter(Link):
         uint8_t _is_logging         # a frame; frames that are sent or received meanwhile are not
         Deflater _deflater          # None: nothing is compressed
         object _log                 # a logger's debug(), if frames are logged
-        bint _puts_slowly           # frames are logged, or compressed
+        bint _logs_or_deflates           # frames are logged, or compressed
 
         # All below are set here alone, unless another class is named.
 
@@ -93,19 +93,19 @@ cdef class FrameWriter(Link):
     @cython.final
     cdef void _forget_late(self) noexcept
     @cython.final
-    cdef int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1
+    cdef int _emit_frame(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    cdef int _encode_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _put_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    cdef int _write_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1
+    cdef int _log_and_deflate(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1
+    cdef int _deflate_frame(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
-    cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
+    cdef int _write_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1
     @cython.final
     cdef bint _may_wait(self) except -1
     @cython.final

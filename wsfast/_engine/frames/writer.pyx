@@ -1,4 +1,4 @@
-"""How frames leave: checked, built in one pass, and written at once or gathered.
+"""Sending of frames: checked, built in one pass, and written at once or gathered.
 
 A frame costs no more than one send(2): header and masked payload are built side by side in borrowed memory (see
 memory.pyx) and handed to the transport, which copies what the kernel does not take. Frames that are gathered, because
@@ -189,7 +189,7 @@ cdef class FrameWriter(Link):
             bint done = False
             uint32_t key
         self._require_open()
-        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._puts_slowly:
+        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._logs_or_deflates:
             return self._send_frame(first_byte, payload, size)
         if first_byte & WSF_CONTROL_BIT:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
@@ -293,7 +293,7 @@ cdef class FrameWriter(Link):
         try:
             if not head & WSF_CONTROL_BIT:
                 self._sending_fragments = not head & FIN
-            self._put_frame(head, payload, size)
+            self._emit_frame(head, payload, size)
             done = True
         finally:
             self._end_write(done, in_fragments)
@@ -355,7 +355,7 @@ cdef class FrameWriter(Link):
                     self._write_gathered()
                 else:
                     self._late = late.next
-                    self._put_frame(late.head, &late.payload[0], late.size)
+                    self._emit_frame(late.head, &late.payload[0], late.size)
                 done = True
             finally:
                 PyMem_RawFree(late)
@@ -374,22 +374,22 @@ cdef class FrameWriter(Link):
     # ---- inside a write
 
     @cython.nonecheck(False)
-    cdef inline int _put_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
-        if self._puts_slowly:
-            return self._put_slowly(head, payload, size)
-        return self._put_encoded(head, payload, size)
+    cdef inline int _emit_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
+        if self._logs_or_deflates:
+            return self._log_and_deflate(head, payload, size)
+        return self._encode_frame(head, payload, size)
 
     @cython.nonecheck(False)
-    cdef inline int _put_encoded(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    cdef inline int _encode_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         self._frames_sent += 1
         if size > WRITE_SIZE - WSF_MAX_HEADER:
-            return self._put_large(first_byte, payload, size)
+            return self._write_large(first_byte, payload, size)
         if self._cork_depth or self._flush_scheduled or (self._gather and self._may_wait()):
             return self._gather_frame(first_byte, payload, size)
-        return self._put_alone(first_byte, payload, size)
+        return self._write_alone(first_byte, payload, size)
 
     @cython.final
-    cdef int _put_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    cdef int _write_alone(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         """A frame that is written at once."""
         cdef:
             uint32_t key
@@ -406,12 +406,12 @@ cdef class FrameWriter(Link):
             self._scratch.give_write(area)
         return 0
 
-    cdef int _put_slowly(self, int head, const char *payload, Py_ssize_t size) except -1:
+    cdef int _log_and_deflate(self, int head, const char *payload, Py_ssize_t size) except -1:
         if self._log is not None and not head & UNLOGGED:
             self._log_frame("> %s", head & 0xFF, payload, size)
         if self._deflater is not None and not head & WSF_CONTROL_BIT:
-            return self._put_deflated(head, payload, size)
-        return self._put_encoded(head, payload, size)
+            return self._deflate_frame(head, payload, size)
+        return self._encode_frame(head, payload, size)
 
     cdef int _log_frame(self, str line, int head, const char *payload, Py_ssize_t size) except -1:
         """Whatever happens in here, the frame is sent or delivered. An exception is printed; the event loop raises
@@ -427,7 +427,7 @@ cdef class FrameWriter(Link):
             self._is_logging = False
         return 0
 
-    cdef int _put_deflated(self, int head, const char *payload, Py_ssize_t size) except -1:
+    cdef int _deflate_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
         """A data frame, compressed if it is to be (RFC 7692 section 6: RSV1 of the first frame says so)."""
         cdef:
             Deflater deflater = self._deflater
@@ -438,10 +438,10 @@ cdef class FrameWriter(Link):
             deflater.in_message = compressed and not fin
             head |= RSV1 if compressed else 0
         if not compressed:
-            return self._put_encoded(head, payload, size)
+            return self._encode_frame(head, payload, size)
         try:
             deflated = deflater.deflate(PyMemoryView_FromMemory(<char *>payload, size, PyBUF_READ), fin)
-            return self._put_encoded(
+            return self._encode_frame(
                 head, PyBytes_AS_STRING(deflated), PyBytes_GET_SIZE(deflated) - (TAIL_SIZE if fin else 0))
         except BaseException:
             deflater.reset()  # the next message would refer to bytes that the server may not get
@@ -467,7 +467,7 @@ cdef class FrameWriter(Link):
     cdef inline int _gather_frame(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         cdef uint32_t key
         if self._gathered_size + size > WRITE_SIZE - WSF_MAX_HEADER:
-            self._write_gathered()  # nothing joins it during a write, so the frame fits now: _put_encoded() saw to it
+            self._write_gathered()  # nothing joins it during a write, so the frame fits now: _encode_frame() saw to it
         if wsf_mask_key(&key) != 0:
             PyErr_SetFromErrno(OSError)
         if self._gathered == NULL:
@@ -483,7 +483,7 @@ cdef class FrameWriter(Link):
         self._gathered = self._scratch.take_write()
         return 0
 
-    cdef int _put_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
+    cdef int _write_large(self, uint8_t first_byte, const char *payload, Py_ssize_t size) except -1:
         """A frame that leaves alone, by one write; if it is very long, by one for every LONG_FRAME bytes."""
         cdef:
             uint32_t key

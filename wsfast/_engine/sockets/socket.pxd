@@ -4,7 +4,7 @@ from wsfast._engine.frames.reader cimport FrameReader
 from wsfast._engine.base cimport BaseTransport
 
 
-# What became of an attempt to read the socket.
+# The outcome of an attempt to read the socket.
 cdef enum Attempt:
     RAISED = -1
     NOTHING
@@ -27,7 +27,7 @@ cdef class SocketTransport(BaseTransport):
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2
     cdef bint _holds_something(self) noexcept
     @cython.final
-    cdef bint _put(self, char *ptr, Py_ssize_t size) except -1
+    cdef bint _send_or_queue(self, char *ptr, Py_ssize_t size) except -1
     cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1
     cdef int _all_sent(self) except -1
     cdef int _end_writing(self) except -1

@@ -225,13 +225,13 @@ cdef class SocketTransport(BaseTransport):
         if self._finalizing_close or self._reader is None or size <= 0:
             return 0
         try:
-            if not self._put(ptr, size):
+            if not self._send_or_queue(ptr, size):
                 self._maybe_pause_protocol()
         except BaseException:
             self._handle_error("Fatal write error on socket transport")
         return 0
 
-    cdef bint _put(self, char *ptr, Py_ssize_t size) except -1:
+    cdef bint _send_or_queue(self, char *ptr, Py_ssize_t size) except -1:
         """send(2), and queue what the kernel does not take; true if it takes all.
 
         No Python runs before the bytes are sent or copied.

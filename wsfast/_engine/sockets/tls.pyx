@@ -23,10 +23,13 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uintptr_t
 
-from wsfast._engine.crate cimport address_of
 from wsfast._engine.frames.memory cimport allocate, release
 from wsfast._engine.frames.reader cimport FrameReader
 from wsfast._engine.sockets.socket cimport Attempt, SocketTransport
+from wsfast._rust.api cimport (
+    WST_CAUSE_CERTIFICATE, WST_EOF, WST_MORE, WST_OK, functions, wst_functions, wst_stream, wst_stream_state,
+    wst_tls_config,
+)
 
 from wsfast._rust import _native
 from wsfast.tls import agreed_by_rustls, certificate_refused, tls_failed
@@ -37,78 +40,7 @@ cdef extern from "Python.h":
     int PyContext_Exit(object context) except -1
 
 
-cdef extern from *:
-    """
-    #include <stddef.h>
-    #include <stdint.h>
-    #include "wsfast_rust.h"
-
-    static struct {
-        __typeof__(wst_stream_new) *create;
-        __typeof__(wst_stream_free) *destroy;
-        __typeof__(wst_stream_nest) *nest;
-        __typeof__(wst_stream_put_back) *put_back;
-        __typeof__(wst_stream_read) *read;
-        __typeof__(wst_stream_to_send) *to_send;
-        __typeof__(wst_stream_take) *take;
-        __typeof__(wst_stream_write) *write;
-        __typeof__(wst_stream_write_end) *write_end;
-        __typeof__(wst_stream_describe) *describe;
-        __typeof__(wst_stream_certificate) *certificate;
-    } crate;
-    """
-    enum:
-        WST_OK, WST_MORE, WST_EOF, WST_CAUSE_CERTIFICATE
-
-    ctypedef struct wst_stream:
-        pass
-    ctypedef struct wst_tls_config:
-        pass
-    ctypedef struct wst_stream_state:
-        bint handshaking
-        int version
-        bint resumed
-        int cipher_size
-        int alpn_size
-        int cause
-        int64_t number
-        int message_size
-        char *cipher
-        char *alpn
-        char *message
-
-    cdef struct Crate:
-        wst_stream *(*create)(
-            const wst_tls_config *config, const char *name, size_t name_size, uint16_t port, char *reason,
-            size_t reason_size) noexcept
-        void (*destroy)(wst_stream *stream) noexcept
-        int (*nest)(wst_stream *stream, wst_stream *outer) noexcept
-        int (*put_back)(wst_stream *stream, const char *plain, size_t size) noexcept
-        int (*read)(
-            wst_stream *stream, char *wire, size_t size, char *plain, size_t room, size_t *filled) noexcept
-        size_t (*to_send)(const wst_stream *stream) noexcept
-        size_t (*take)(wst_stream *stream, char *out, size_t room) noexcept
-        int64_t (*write)(wst_stream *stream, const char *plain, size_t size, char *out, size_t room) noexcept
-        int (*write_end)(wst_stream *stream) noexcept
-        void (*describe)(const wst_stream *stream, wst_stream_state *state) noexcept
-        int64_t (*certificate)(const wst_stream *stream, size_t index, const char **der) noexcept
-    Crate crate
-
-
-crate.create = <wst_stream *(*)(
-    const wst_tls_config *, const char *, size_t, uint16_t, char *, size_t) noexcept>address_of("wst_stream_new")
-crate.destroy = <void (*)(wst_stream *) noexcept>address_of("wst_stream_free")
-crate.nest = <int (*)(wst_stream *, wst_stream *) noexcept>address_of("wst_stream_nest")
-crate.put_back = <int (*)(wst_stream *, const char *, size_t) noexcept>address_of("wst_stream_put_back")
-crate.read = <int (*)(wst_stream *, char *, size_t, char *, size_t, size_t *) noexcept>address_of("wst_stream_read")
-crate.to_send = <size_t (*)(const wst_stream *) noexcept>address_of("wst_stream_to_send")
-crate.take = <size_t (*)(wst_stream *, char *, size_t) noexcept>address_of("wst_stream_take")
-crate.write = <int64_t (*)(wst_stream *, const char *, size_t, char *, size_t) noexcept>address_of("wst_stream_write")
-crate.write_end = <int (*)(wst_stream *) noexcept>address_of("wst_stream_write_end")
-crate.describe = <void (*)(const wst_stream *, wst_stream_state *) noexcept>address_of("wst_stream_describe")
-crate.certificate = <int64_t (*)(const wst_stream *, size_t, const char **) noexcept>address_of(
-    "wst_stream_certificate")
-
+cdef wst_functions crate = functions(_native)[0]
 cdef object CONFIG = _native.ffi.typeof("wst_tls_config *")
 
 
@@ -157,17 +89,17 @@ cdef class TLSSession:
         ffi = _native.ffi
         if not isinstance(config, ffi.CData) or ffi.typeof(config) is not CONFIG or not config:
             raise TypeError("config must be a wst_tls_config of the crate")
-        self._stream = crate.create(
+        self._stream = crate.stream_new(
             <wst_tls_config *><uintptr_t>int(ffi.cast("uintptr_t", config)), PyBytes_AS_STRING(name),
             PyBytes_GET_SIZE(name), port, reason, sizeof(reason))
         if self._stream == NULL:
             raise ValueError(f"ssl: {(<bytes>reason).decode(errors='replace')}")
         if outer is not None:
-            crate.nest(<wst_stream *>self._stream, <wst_stream *>outer._taken())
+            crate.stream_nest(<wst_stream *>self._stream, <wst_stream *>outer._taken())
 
     def __dealloc__(self):
         if self._stream != NULL:
-            crate.destroy(<wst_stream *>self._stream)
+            crate.stream_free(<wst_stream *>self._stream)
 
     def __reduce__(self):
         raise TypeError("cannot pickle 'TLSSession' object")
@@ -188,18 +120,18 @@ cdef class TLSSession:
         return stream
 
     cdef size_t _to_send(self) noexcept:
-        return crate.to_send(<wst_stream *>self._stream)
+        return crate.stream_to_send(<wst_stream *>self._stream)
 
     @property
     def is_handshaking(self):
         cdef wst_stream_state state
-        crate.describe(<wst_stream *>self._used(), &state)
+        crate.stream_describe(<wst_stream *>self._used(), &state)
         return state.handshaking
 
     def feed(self, bytearray received not None):
         """Process the bytes that were received during the handshake, and overwrite them."""
         cdef size_t filled
-        self._step = crate.read(
+        self._step = crate.stream_read(
             <wst_stream *>self._used(), PyByteArray_AS_STRING(received), PyByteArray_GET_SIZE(received), NULL, 0,
             &filled)
 
@@ -211,7 +143,7 @@ cdef class TLSSession:
         cdef bytearray wire = bytearray(plain_size + plain_size // 256 + 256)
         cdef int64_t size
         before = self.take()
-        size = crate.write(
+        size = crate.stream_write(
             <wst_stream *>self._stream, PyBytes_AS_STRING(plain), plain_size, PyByteArray_AS_STRING(wire),
             PyByteArray_GET_SIZE(wire))
         if size < 0:
@@ -227,7 +159,7 @@ cdef class TLSSession:
         said = b""
         self._step = WST_MORE
         while self._step == WST_MORE:
-            self._step = crate.read(
+            self._step = crate.stream_read(
                 <wst_stream *>self._used(), PyByteArray_AS_STRING(received), size, PyByteArray_AS_STRING(plain),
                 PyByteArray_GET_SIZE(plain), &filled)
             said += plain[:filled]
@@ -237,7 +169,7 @@ cdef class TLSSession:
     def put_back(self, bytes plain not None):
         """Put plaintext back that belongs to the server behind the proxy. The next read returns it."""
         if plain:
-            self._step = crate.put_back(<wst_stream *>self._used(), PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
+            self._step = crate.stream_put_back(<wst_stream *>self._used(), PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
 
     @property
     def has_failed(self):
@@ -251,13 +183,13 @@ cdef class TLSSession:
         """Return the ciphertext that is to be sent, and forget it."""
         self._used()
         cdef bytes taken = PyBytes_FromStringAndSize(NULL, self._to_send())
-        crate.take(<wst_stream *>self._stream, PyBytes_AS_STRING(taken), PyBytes_GET_SIZE(taken))
+        crate.stream_take(<wst_stream *>self._stream, PyBytes_AS_STRING(taken), PyBytes_GET_SIZE(taken))
         return taken
 
     def failure(self):
         """The exception for the failure; None if a proxy ended the connection and the server did not."""
         cdef wst_stream_state state
-        crate.describe(<wst_stream *>self._used(), &state)
+        crate.stream_describe(<wst_stream *>self._used(), &state)
         if state.cause == 0:
             return None
         message = (<bytes>(<char *>state.message)[:state.message_size]).decode(errors="replace")
@@ -271,12 +203,12 @@ cdef class TLSSession:
             wst_stream_state state
             const char *der
             int64_t size
-        crate.describe(<wst_stream *>self._used(), &state)
+        crate.stream_describe(<wst_stream *>self._used(), &state)
         cipher = <bytes>(<char *>state.cipher)[:state.cipher_size]
         alpn = <bytes>(<char *>state.alpn)[:state.alpn_size]
         certificates = []
         while True:
-            size = crate.certificate(<wst_stream *>self._stream, len(certificates), &der)
+            size = crate.stream_certificate(<wst_stream *>self._stream, len(certificates), &der)
             if size < 0:
                 break
             certificates.append(<bytes>der[:size])
@@ -343,7 +275,7 @@ cdef class TLSTransport(SocketTransport):
                 if received == 0 and session._step == WST_OK:
                     self._force_close(None)  # no eof_received(): the server may have sent more
                     return Attempt.STOPPED
-                session._step = crate.read(
+                session._step = crate.stream_read(
                     <wst_stream *>session._stream, self._area.incoming, received, ptr, room, &filled)
                 if filled and not self._closing:
                     outcome = Attempt.RECEIVED
@@ -399,18 +331,18 @@ cdef class TLSTransport(SocketTransport):
             return 0
         try:
             while size > 0 and not (self._finalizing_close or self._end_said):
-                piece = crate.take(<wst_stream *>session._stream, out, OUTGOING - PIECE - OVERHEAD)
+                piece = crate.stream_take(<wst_stream *>session._stream, out, OUTGOING - PIECE - OVERHEAD)
                 if session._to_send():
-                    all_sent &= self._put(out, piece)
+                    all_sent &= self._send_or_queue(out, piece)
                     continue
-                records = crate.write(
+                records = crate.stream_write(
                     <wst_stream *>session._stream, ptr, min(size, PIECE), out + piece, OUTGOING - piece)
                 if records < 0:
                     if session._step != WST_OK:
                         break  # reading raises the cause, after the data before it
                     self._send_pending()  # the session's own alert or close_notify
                     raise session.failure()
-                all_sent &= self._put(out, piece + records)
+                all_sent &= self._send_or_queue(out, piece + records)
                 ptr += min(size, PIECE)
                 size -= PIECE
             if not all_sent:
@@ -423,9 +355,9 @@ cdef class TLSTransport(SocketTransport):
         """Send the records that TLS itself produces: the answer to a KeyUpdate, or an alert."""
         cdef Py_ssize_t size
         while self._session._to_send():
-            size = crate.take(<wst_stream *>self._session._stream, self._area.outgoing, OUTGOING)
+            size = crate.stream_take(<wst_stream *>self._session._stream, self._area.outgoing, OUTGOING)
             try:
-                self._put(self._area.outgoing, size)
+                self._send_or_queue(self._area.outgoing, size)
             except OSError:
                 if self._session._step in (WST_OK, WST_MORE, WST_EOF):
                     raise
@@ -447,7 +379,7 @@ cdef class TLSTransport(SocketTransport):
     cdef int _say_end(self) except -1:
         if not self._end_said:
             self._end_said = True
-            crate.write_end(<wst_stream *>self._session._stream)
+            crate.stream_write_end(<wst_stream *>self._session._stream)
             self._send_pending()
         return 0
 

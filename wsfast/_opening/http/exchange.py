@@ -1,7 +1,7 @@
 """One HTTP request, and the reply to it as it arrives: interim replies, the header, a refusal's body. No I/O.
 
-What a reply means is for the subclasses: `ClientHandshake` judges a server's, `TunnelHandshake` a proxy's. Whoever can
-send the one's request and feed it what comes back can do so for the other's.
+Subclasses judge the reply: `ClientHandshake` that of a server, `TunnelHandshake` that of a proxy. Code that
+drives one of them drives the other, too.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ MAX_BODY = 1024 * 1024
 # The same with its framing: chunks of a byte each would be six times as long, and trailers endless.
 _MAX_FRAMED_BODY = MAX_BODY + MAX_HEADER
 
-# How a TLS server answers what isn't TLS: with an alert or a handshake record (RFC 8446 section 5.1).
+# A TLS server answers plain text with an alert or a handshake record (RFC 8446 section 5.1).
 _TLS_RECORDS = (21, 22)
 
 
 class Observer(Protocol):
-    """Who wants to know of the reply."""
+    """Is notified of the reply."""
 
     def replied(self, response: UpgradeResponse) -> None:
         """The header of the final reply has come."""
 
     def refused(self, body: bytes) -> None:
-        """The peer has refused, with so much of a body."""
+        """The peer has refused; `body` is the part that was received."""
 
 
 class Exchange:
-    """One exchange: send ``request_bytes``, ``feed()`` what comes back.
+    """One exchange: send ``request_bytes``, and ``feed()`` the bytes that come back.
 
     Attributes:
         request_bytes: the request, to be sent in one write.
         trailing: after success, the bytes that followed the reply.
-        observer: is told of the reply.
+        observer: is notified of the reply.
 
     """
 
-    # Whose reply it is, who would answer in TLS, and what is raised: all in the words of the subclass.
+    # Subclasses set the wording of errors and the exception types.
     _whose = "the server's"
     _secure = "a wss:// server"
     _encrypted = False
@@ -80,7 +80,7 @@ class Exchange:
 
     @property
     def rejection(self) -> InvalidHandshake | None:
-        """The peer has refused, and this is what to raise, with what has come of its body; None if it has not."""
+        """The error to raise for the peer's refusal, with the received part of its body; None without a refusal."""
         if self._refusal is None:
             return None
         reply, response = self._refusal
@@ -91,10 +91,10 @@ class Exchange:
         return error
 
     def feed(self, data: bytes | bytearray | memoryview) -> UpgradeResponse | None:
-        """Take what the peer sent; return its reply once that is complete and agrees, None before.
+        """Take bytes of the peer; return its reply once that is complete and agrees, None before.
 
         Raises a subclass of InvalidHandshake otherwise. A refusal (InvalidStatus, InvalidProxyStatus) is raised when
-        its body is complete or has reached ``MAX_BODY`` bytes; a caller who will not wait for that raises `rejection`.
+        its body is complete or has reached ``MAX_BODY`` bytes. A caller that cannot wait so long raises `rejection`.
         """
         if self._over:
             raise RuntimeError("the handshake is over")
@@ -149,7 +149,7 @@ class Exchange:
             self._begin = end
             if reply.status >= 200 or reply.status == 101:
                 break
-            # Any other 1xx is interim (RFC 9110 section 15.2): the final reply follows it.
+            # Any other 1xx is interim (RFC 9110 section 15.2); the final reply follows.
         rest = bytes(self._received[end:])
         del self._received[end:]
         response = UpgradeResponse(

@@ -1,6 +1,6 @@
 """The request and the reply of an opening in the log, at level DEBUG, a record for each line, as websockets has them.
 
-``***`` stands for what redaction.py does not know to be harmless.
+``***`` replaces every value that redaction.py does not know to be harmless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def log_exchange(exchange: Exchange, logger: Any) -> None:
 
 
 class ExchangeLog:
-    """What an `Exchange` tells of itself, in the log."""
+    """Logs the events of an `Exchange`."""
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
@@ -42,7 +42,7 @@ class ExchangeLog:
         self._log_headers("< %s: %s", response.headers.raw_items())
 
     def refused(self, body: bytes) -> None:
-        """The peer has refused, with so much of a body."""
+        """The peer has refused; `body` is the part that was received."""
         if body:
             self._log("< [body] (%d bytes)", len(body))
 

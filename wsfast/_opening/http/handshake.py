@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from multidict import CIMultiDict
 
 from wsfast import deflate
-from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, to_send
+from wsfast._common.headers import TOKEN, VISIBLE, PlainHeaders, basic_auth, check_value, checked_headers
 from wsfast._common.redaction import shown_subprotocol, shown_value
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse, decode_value
 from wsfast._common.version import VERSION
@@ -49,7 +49,7 @@ def generate_nonce() -> bytes:
 
 
 def generate_accept_token(key: bytes) -> bytes:
-    """What the server has to make of the key."""
+    """The Sec-WebSocket-Accept that the server must derive from the key."""
     import hashlib  # with the first handshake
 
     digest = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest()
@@ -58,7 +58,7 @@ def generate_accept_token(key: bytes) -> bytes:
 
 USER_AGENT = f"wsfast/{VERSION} Python/{sys.version_info.major}.{sys.version_info.minor}"
 
-# What this module sets itself, or what would announce a body that a GET for an upgrade cannot have.
+# Headers that this module sets itself, or that would announce a body, which an upgrade request cannot have.
 _RESERVED = (
     "upgrade",
     "connection",
@@ -93,7 +93,7 @@ class ClientHandshake(Exchange):
         request: the request, as an object.
         request_bytes: the request, to be sent in one write.
         subprotocol: after success, the subprotocol the server picked, or None.
-        compression: after success, what was agreed of ``compression``, or None.
+        compression: after success, the agreed compression, or None.
         extensions_header: after success, the reply's Sec-WebSocket-Extensions, or None.
         trailing: after success, the bytes that followed the reply: the beginning of the first frames.
 
@@ -110,7 +110,7 @@ class ClientHandshake(Exchange):
         compression: Sequence[deflate.PerMessageDeflate] = (),
         credentials: tuple[str, str] | None = None,
     ) -> None:
-        extra = CIMultiDict(to_send("extra_headers", extra_headers, _RESERVED))
+        extra = CIMultiDict(checked_headers("extra_headers", extra_headers, _RESERVED))
         self._uri = uri
         self._offers = compression
         self._subprotocols = _offered_subprotocols(subprotocols, extra)
@@ -161,7 +161,7 @@ _Fields = Mapping[bytes, Sequence[bytes]]
 
 
 def _check_limits(reply: Reply) -> None:
-    """Check what MAX_HEADER leaves open: its bytes may be one line, or four thousand."""
+    """Check the number and the length of lines: MAX_HEADER bytes may be one line, or four thousand."""
     if len(reply.reason) > MAX_LINE:
         raise StatusLineTooLong(f"the server's status line is longer than {MAX_LINE} bytes")
     if len(reply.fields) > MAX_HEADERS:
@@ -224,11 +224,11 @@ def _decode_optional(value: bytes | None) -> str | None:
     return None if value is None else decode_value(value)
 
 
-# The request. What cannot be sent is refused here, before anything is, with the argument's name.
+# The request. An argument that cannot be sent is refused here, by name, before anything is sent.
 
 
 def _offered_subprotocols(subprotocols: Sequence[str] | None, extra: CIMultiDict[str]) -> list[str]:
-    """Return what is offered, moving Sec-WebSocket-Protocol out of ``extra``."""
+    """Return the subprotocols to offer, moving Sec-WebSocket-Protocol out of ``extra``."""
     by_hand = extra.popall("Sec-WebSocket-Protocol", None)
     if by_hand is None:
         return _check_subprotocols("subprotocols", () if subprotocols is None else subprotocols)

@@ -29,21 +29,21 @@ Fields = list[tuple[bytes, bytes]]
 
 
 def end_of_header(data: bytearray, start: int, limit: int) -> int:
-    """Where the header ends in `data`, searched for from `start` to `limit`; -1 if that is not there yet."""
+    """The end of the header in `data`, searched from `start` to `limit`; -1 if it has not arrived yet."""
     end = _END.search(data, start, limit)
     return -1 if end is None else end.end()
 
 
 @functools.cache
 def _httptools() -> ModuleType:
-    """Imported late: that takes milliseconds."""
+    """Import it late: that takes milliseconds."""
     import httptools
 
     return httptools
 
 
 class MalformedError(ValueError):
-    """It is no HTTP, or not as a reply is to be; the text says why."""
+    """The bytes are no valid HTTP reply; the text says why."""
 
 
 class Reply:
@@ -66,7 +66,7 @@ class Reply:
         has_body = self.status >= 200 and self.status not in _NO_BODY
         self._events = _Events()
         self._parser = _httptools().HttpResponseParser(self._events)
-        # 204 makes llhttp expect no body; what a 101 switches to is not its concern.
+        # 204 makes llhttp expect no body; the bytes behind a 101 are not HTTP.
         status = line[2] if has_body else b"204"
         lines = header[line.end() :]
         if b"\n " in lines or b"\n\t" in lines:
@@ -91,7 +91,7 @@ class Reply:
 
     @property
     def body(self) -> bytearray:
-        """What was received of the body, without its framing."""
+        """The received part of the body, without its framing."""
         return self._events.body
 
     @property
@@ -100,7 +100,7 @@ class Reply:
         return self._events.complete
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what follows the header; what follows the body is ignored.
+        """Take bytes that follow the header; those that follow the body are ignored.
 
         :raises MalformedError: the framing of the body is broken
         """
@@ -112,7 +112,7 @@ class Reply:
 
 
 class _Events:
-    """What the parser calls: the names are httptools'."""
+    """Callbacks of the parser, by httptools' names."""
 
     __slots__ = ("_in_header", "body", "complete", "fields")
 

@@ -1,34 +1,33 @@
 """Looking up names: by DNS or a function of the user's, and from memory while that is down.
 
-What is looked up has the form of ``socket.getaddrinfo``, whoever did it.
+Every look-up returns the form of ``socket.getaddrinfo``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import socket
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["AddressCache", "AddressInfo", "Resolver", "resolve", "resolve_blocking"]
+from wsfast._opening.net.interface import Addresses, AddressInfo, Net
 
-AddressInfo = tuple[int, int, int, str, Any]
+__all__ = ["AddressCache", "LookUp", "Resolver", "resolve"]
 
-# Called with host and port; returns IP addresses, as text. The awaitable faces call it in the thread of the loop, and
-# await what it returns if that can be awaited: so it is not to block.
+# Called with host and port; returns IP addresses, as text, or an awaitable of them. The clients on an event loop call
+# it in the loop's thread, so it must not block.
 Resolver = Callable[[str, int], "Iterable[str] | Awaitable[Iterable[str]]"]
 
-# The answer is that there is no such name, or none with an address. Any other failure says nothing of the name.
+# DNS answered that the name does not exist, or has no address. Other failures do not tell whether it exists.
 _ANSWERS = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
 class AddressCache:
-    """Where the last connection to each name went. A program makes one, and passes it to all its connections.
+    """Remembers the address of the last connection to each name. A program passes one to all its connections.
 
-    It is asked only if a look-up fails, or takes longer than `patience`; never if the answer is that there is no such
-    name. May be used by several threads.
+    It is used only if a look-up fails or takes longer than `patience`; never if DNS answers that the name does not
+    exist. Several threads may share it.
 
     :param patience: seconds that a look-up may take while there is something to fall back to
     :param size: names that are kept; the one that was used longest ago is dropped
@@ -51,7 +50,7 @@ class AddressCache:
                 self._known.popitem(last=False)
 
     def recall(self, host: str, port: int, family: int = 0) -> list[AddressInfo]:
-        """What is known of the name; empty if nothing is."""
+        """The remembered addresses of the name; empty if there are none."""
         return [info for info in self._known.get((host, port), ()) if family in (0, info[0])]
 
     def clear(self) -> None:
@@ -59,88 +58,73 @@ class AddressCache:
         self._known.clear()
 
 
+# The resolver of the user's, and the memory of addresses.
+LookUp = tuple[Resolver | None, AddressCache | None]
+
+
 async def resolve(
+    net: Net,
     host: str,
     port: int,
-    *,
     family: int = 0,
-    resolver: Resolver | None = None,
-    cache: AddressCache | None = None,
-) -> list[AddressInfo]:
-    """The addresses of `host`, of which there is at least one. An address is its own, and nobody is asked.
+    proto: int = 0,
+    flags: int = 0,
+    look_up: LookUp | None = None,
+) -> Addresses:
+    """Return at least one address of `host`. An address resolves to itself, without a look-up.
 
-    :raises OSError: there are none, or they cannot be looked up; what else `resolver` raises is raised
+    :param look_up: replaces the system; its resolver gets neither `proto` nor `flags`
+    :raises OSError: `host` has no address, or cannot be looked up. Other exceptions of a resolver pass through
     """
-    own = _numeric(host, port, family)
+    own = _numeric(host, port, family, proto, flags)
     if own:
         return own
+    if look_up is None:
+        return await net.getaddrinfo(host, port, family, proto, flags)
+    resolver, cache = look_up
     known = [] if cache is None else cache.recall(host, port, family)
-    looking_up = _look_up(host, port, family, resolver)
+    asking = _ask(net, host, port, family, resolver)
     if cache is None or not known:
-        return await looking_up
+        return await asking
     try:
-        return await asyncio.wait_for(looking_up, cache.patience)
+        return await net.within(cache.patience, asking)
     except (OSError, asyncio.TimeoutError) as exc:
         if _is_answer(exc):
             raise
         return known
 
 
-def resolve_blocking(
-    host: str,
-    port: int,
-    *,
-    family: int = 0,
-    resolver: Resolver | None = None,
-    cache: AddressCache | None = None,
-    look_up: Callable[..., Sequence[AddressInfo]] = socket.getaddrinfo,
-) -> list[AddressInfo]:
-    """As `resolve`.
-
-    :param look_up: as ``socket.getaddrinfo``, which knows no deadline: one that does raises TimeoutError
-    :raises TypeError: `resolver` is to be awaited
-    """
-    own = _numeric(host, port, family)
-    if own:
-        return own
-    try:
-        if resolver is None:
-            return list(look_up(host, port, family, socket.SOCK_STREAM))
-        found = resolver(host, port)
-        if inspect.isawaitable(found):
-            if inspect.iscoroutine(found):
-                found.close()
-            raise TypeError("resolver must return addresses, and nothing to await, for the blocking client")
-        return _infos(host, port, family, found)
-    except OSError as exc:
-        known = [] if cache is None else cache.recall(host, port, family)
-        if not known or _is_answer(exc):
-            raise
-        return known
-
-
-async def _look_up(host: str, port: int, family: int, resolver: Resolver | None) -> list[AddressInfo]:
+async def _ask(net: Net, host: str, port: int, family: int, resolver: Resolver | None) -> Addresses:
     if resolver is None:
-        loop = asyncio.get_running_loop()
-        return list(await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM))
-    found = resolver(host, port)
-    return _infos(host, port, family, await found if inspect.isawaitable(found) else found)
+        return await net.getaddrinfo(host, port, family, 0, 0)
+    returned = await net.value(resolver(host, port), "resolver must return addresses")
+    return _infos(host, port, family, returned)
 
 
 def _is_answer(exc: BaseException) -> bool:
     return isinstance(exc, socket.gaierror) and exc.errno in _ANSWERS
 
 
-def _numeric(host: str, port: int, family: int) -> list[AddressInfo]:
+def _numeric(host: str, port: int, family: int, proto: int = 0, flags: int = 0) -> Addresses:
+    """The addresses of a host that is an address itself; none of a name."""
+    if family in (0, socket.AF_INET) and host[-1:].isdecimal():  # sooner than getaddrinfo()
+        try:
+            socket.inet_pton(socket.AF_INET, host)
+            return [(socket.AF_INET, socket.SOCK_STREAM, proto or socket.IPPROTO_TCP, "", (host, port))]
+        except (OSError, ValueError):
+            pass
     try:
-        return list(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST))
+        # An address needs no look-up, and so no thread to do it in.
+        return socket.getaddrinfo(
+            host, port, family, socket.SOCK_STREAM, proto, flags | socket.AI_NUMERICHOST
+        )
     except socket.gaierror:
         return []
 
 
-def _infos(host: str, port: int, family: int, found: Iterable[str]) -> list[AddressInfo]:
-    """What the user's function returned, checked."""
-    addresses = [found] if isinstance(found, str) else list(found)
+def _infos(host: str, port: int, family: int, returned: Iterable[str]) -> list[AddressInfo]:
+    """Check the addresses that the user's resolver returned."""
+    addresses = [returned] if isinstance(returned, str) else list(returned)
     infos: list[AddressInfo] = []
     for address in addresses:
         if not isinstance(address, str):

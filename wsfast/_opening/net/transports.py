@@ -1,9 +1,10 @@
-"""What carries a connection, TCP or TLS: aiofastnet's transports, or the event loop's own."""
+"""Transports for TCP and TLS: wsfast's own, aiofastnet's, or the event loop's."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import socket
 import ssl
 import sys
@@ -17,15 +18,18 @@ from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net import addresses
 from wsfast._opening.net.addresses import SocketFactory
+from wsfast._opening.net.loop import LoopNet
+from wsfast._opening.net.sockets import prepare
 from wsfast._opening.net.uvloop_resets import LoopProxy, of_transports
+from wsfast._opening.reaching import reach
 from wsfast._opening.route import Route
 from wsfast._opening.tls import rustls
-from wsfast._opening.tls.handshake import ended_in_tls, not_tls, shake_hands
+from wsfast._opening.tls.handshake import ended_in_tls, not_tls, rustls_handshake
 from wsfast.exceptions import InvalidProxy
 from wsfast.tls import TLS, put_in_python_s_words, server_name
 
 
-async def connect(
+async def open_transport(
     loop: asyncio.AbstractEventLoop,
     transport: WSTransport,
     route: Route,
@@ -44,25 +48,17 @@ async def connect(
     for name, value in kwargs.items():
         (tcp if name in addresses.ARGUMENTS else tls)[name] = value
     tcp.pop("host", None), tcp.pop("port", None)
-    sock, host, port = None, route.host, route.port
+    sock = None
     if socket_factory is not None:
         sock = await _socket_of_user(route, socket_factory, tuning)
-    if route.proxy is not None:
-        from wsfast._opening.proxy import negotiation  # python-socks, say, takes longer to import than wsfast
-
-        sock = await negotiation.reach(loop, route, sock, tcp)
-    elif sock is None or not addresses.is_connected(sock):
-        route.phase = ("the look-up of", host, ())
-        sock = await addresses.connect(
-            host, port, sock=sock, look_up=route.look_up, resolved=route.resolved, **tcp
-        )
+    sock = await reach(LoopNet(loop), route, sock, tcp)
     if route.proxy is not None and route.proxy.secure:
-        tuning.check_kernel_stamps(False)
-        await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tls)
+        await _through_tls(loop, transport, route, sock, context, use_aiofastnet, tuning, tls)
         return
     try:
         fast = _can_use_aiofastnet(loop, sock, context, use_aiofastnet)
-        tuning.check_kernel_stamps(fast and context is None and sock.family in addresses.FAMILIES)
+        if tuning.timestamps is not None:
+            tuning.check_kernel_stamps(fast and context is None and sock.family in addresses.FAMILIES)
         if fast and context is None:
             SocketTransport(of_transports(loop), sock, transport, tuning.timestamps == "kernel")
             return
@@ -72,7 +68,7 @@ async def connect(
         if route.uri.secure and _may_use_rustls(loop, sock, use_aiofastnet, route.tls()):
             config = rustls.config_for(_settings(route.tls()), tls["server_hostname"])
             if config is not None:
-                await _by_rustls(loop, transport, config, sock, port, tls)
+                await _by_rustls(loop, transport, config, sock, route.port, tls)
                 return
         connect: Any = loop.create_connection
         if fast:
@@ -98,7 +94,7 @@ def _may_use_rustls(
     use_aiofastnet: bool | None,
     *given: ssl.SSLContext | TLS | None,
 ) -> bool:
-    """A context of the user's is OpenSSL's, and so is all TLS if OpenSSL cannot be found to verify certificates."""
+    """False with an SSLContext of the user's, and if the OpenSSL that verifies certificates cannot be found."""
     if any(isinstance(tls, ssl.SSLContext) for tls in given) or rustls.load_openssl() is not None:
         return False
     return _can_use_aiofastnet(loop, sock, None, use_aiofastnet)
@@ -122,7 +118,7 @@ async def _by_rustls(
     tls: dict[str, Any],
 ) -> None:
     timeout = tls.get("ssl_handshake_timeout")
-    session = await shake_hands(loop, sock, config, tls["server_hostname"], port, timeout)
+    session = await rustls_handshake(loop, sock, config, tls["server_hostname"], port, timeout)
     _start(loop, transport, sock, session, tls)
 
 
@@ -139,20 +135,18 @@ def _start(
 
 
 async def _socket_of_user(route: Route, factory: SocketFactory, tuning: Tuning) -> socket.socket | None:
-    """What `socket_factory` makes. A socket to the server needs no proxy that only the environment names."""
+    """Call `socket_factory`. A socket to the server replaces a proxy that only the environment names."""
     route.phase = "socket_factory"
     where = route.uri if route.proxy is None or route.is_from_settings else route.proxy
-    sock = await addresses.from_factory(where, factory, tuning.socket_options)
-    if sock is not None and where is route.uri:
+    returned = factory(where)
+    sock = await returned if inspect.isawaitable(returned) else returned
+    if sock is None:
+        return None
+    if not isinstance(sock, socket.socket):
+        raise TypeError(f"socket_factory must return a socket or None, not {type(sock).__name__}")
+    if where is route.uri:
         route.proxy = None
-        if not addresses.is_connected(sock):
-            return sock
-        try:
-            route.connected_by_user(sock)
-        except BaseException:
-            sock.close()
-            raise
-    return sock
+    return prepare(sock, tuning.socket_options)
 
 
 async def _through_tls(
@@ -162,14 +156,16 @@ async def _through_tls(
     sock: socket.socket,
     context: ssl.SSLContext | None,
     use_aiofastnet: bool | None,
+    tuning: Tuning,
     tls: dict[str, Any],
 ) -> None:
-    """From a socket that is connected to an https proxy to the server. Closes the socket if it fails."""
+    """Have an https proxy connect to the server. Closes the socket, which leads to the proxy, if that fails."""
     from wsfast._opening.proxy import negotiation
 
     tunnel = route.tunnel
     assert tunnel is not None
     try:
+        tuning.check_kernel_stamps(False)
         configs = _configs_of_rustls(loop, sock, route, use_aiofastnet)
         if configs is not None:
             await _through_rustls(loop, transport, route, sock, configs, tls)
@@ -230,47 +226,46 @@ async def _through_rustls(
     timeout = tls.get("ssl_handshake_timeout")
     assert route.tunnel is not None and route.proxy is not None
     proxy = server_name(route.proxy_server_hostname)
-    session = await negotiation.connect_rustls(
-        loop, sock, outer, proxy, route.proxy.port, route.tunnel, early=inner is None
-    )
+    session = await negotiation.connect_rustls(loop, sock, outer, proxy, route.proxy.port, route.tunnel)
     if inner is not None:
+        negotiation.check_nothing_follows(route.tunnel.trailing)
         name = server_name(route.server_hostname)
         route.phase = ("the TLS handshake with", name, ())
-        session = await shake_hands(loop, sock, inner, name, route.port, timeout, session)
+        session = await rustls_handshake(loop, sock, inner, name, route.port, timeout, session)
     _start(loop, transport, sock, session, tls)
 
 
 class _LoopOfTLS(LoopProxy):
     """An event loop as aiofastnet's TLS gets it.
 
-    aiofastnet 1.2 reports a connection that ends during the handshake to the loop, too, and the exception as a class,
-    at which handlers stumble. Whoever connects is told anyway.
+    aiofastnet 1.2 reports a connection that ends during the handshake to the loop's exception handler, too, and the
+    exception as a class, which handlers do not expect. The caller of connect() gets the error anyway.
 
-    When reading resumes, it waits for the socket, whatever it has read and not decrypted: a server that has no more to
-    say would be waited for without end.
+    When reading resumes, aiofastnet waits for the socket even if it has bytes that are not decrypted yet. If the server
+    sends nothing more, that wait would never end.
 
-    It logs amid what it does, and a handler may poll: the receiver is told when its callbacks run.
+    aiofastnet logs inside its callbacks, and a log handler may poll: the receiver is notified while they run.
     """
 
     _reads = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop, receiver: WSTransport) -> None:
         super().__init__(loop)
-        self._receiver = weakref.ref(receiver)  # which keeps aiofastnet's transport, and that this object
+        self._receiver = weakref.ref(receiver)  # it keeps aiofastnet's transport, which keeps this object
 
-    def _told(self, callback: Callable[..., object]) -> Callable[..., object]:
-        """`callback`, and the receiver is told while it runs."""
+    def _notifying(self, callback: Callable[..., object]) -> Callable[..., object]:
+        """Wrap `callback`, so that the receiver knows while it runs."""
         receiver = self._receiver()
         return callback if receiver is None else functools.partial(receiver._run_beneath, callback)
 
     def call_soon(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> asyncio.Handle:
-        return self._loop.call_soon(self._told(callback), *args, **kwargs)
+        return self._loop.call_soon(self._notifying(callback), *args, **kwargs)
 
     def add_writer(self, fd: int, write: Callable[[], object]) -> None:
-        self._loop.add_writer(fd, self._told(write))
+        self._loop.add_writer(fd, self._notifying(write))
 
     def add_reader(self, fd: int, read: Callable[[], object]) -> None:
-        self._loop.add_reader(fd, self._told(read))
+        self._loop.add_reader(fd, self._notifying(read))
         if self._reads:  # again
             self.call_soon(read.__self__._retry_ssl_read)  # type: ignore[attr-defined]
         self._reads = True
@@ -284,7 +279,7 @@ def _quiet(loop: asyncio.AbstractEventLoop, receiver: WSTransport) -> asyncio.Ab
     return cast("asyncio.AbstractEventLoop", _LoopOfTLS(of_transports(loop), receiver))
 
 
-# What OpenSSL calls a first record that is none of TLS.
+# OpenSSL's reasons for a first record that is not TLS.
 _NO_RECORD = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
@@ -295,7 +290,7 @@ _NO_RECORD = (
 
 
 def _explained(exc: BaseException) -> ssl.SSLError | None:
-    """What the TLS handshake ended with, in words, if that has none."""
+    """Return an error with a readable message for an error of the TLS handshake that has none."""
     reason = getattr(exc, "reason", None)
     if isinstance(exc, ssl.SSLError) and reason in _NO_RECORD:
         return not_tls()
@@ -311,9 +306,8 @@ def _can_use_aiofastnet(
 ) -> bool:
     """False if a connection must use the loop's own transports, which copy the bytes they receive, and call no C.
 
-    A loop without add_reader (asyncio's Proactor on Windows, say) cannot tell aiofastnet when a socket is readable. And
-    aiofastnet 1.2 crashes the process when OpenSSL is to log its keys or to call back, and passes by the methods of a
-    class that is derived from SSLContext.
+    A loop without add_reader cannot notify aiofastnet when a socket is readable. And aiofastnet 1.2 crashes the process
+    if OpenSSL logs its keys or calls back, and ignores methods overridden in subclasses of SSLContext.
     """
     if context is not None and not _is_plain(context):
         return False
@@ -322,8 +316,8 @@ def _can_use_aiofastnet(
     if type(loop) in _can_read:
         return True
     try:
-        # Nobody reads it yet, so this only asks whether the loop knows how. What loops say of a number that is no
-        # descriptor differs.
+        # The socket has no reader yet, so this only asks whether the loop knows how. It must be a real descriptor:
+        # loops differ in their answers to other numbers.
         loop.remove_reader(sock.fileno())
     except (NotImplementedError, AttributeError):
         return False

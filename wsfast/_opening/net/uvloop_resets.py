@@ -1,8 +1,8 @@
 """Connections that uvloop forgets: data, and behind it a reset.
 
-To libuv a socket with an error is a broken one. It tells the reader of the data that came before, once, and never of
-anything again (uv__poll_io); the reader has no cause to read until it meets the error, so nobody would ever know that
-the connection is gone. A second epoll, one for each loop, tells of errors only, and costs nothing while there are none.
+If a socket has an error, libuv reports the pending data once and then stops reporting (uv__poll_io). The reader does
+not read until it meets the error, so the end of the connection would go unnoticed. A second epoll, one for each loop,
+reports errors only, and costs nothing while there are none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["LoopProxy", "of_transports"]
 
 
 def of_transports(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-    """The loop as transports that call `add_reader` are to get it."""
+    """Return the loop to give to transports that call `add_reader`."""
     if not _is_uvloop(cast(Any, type(loop))):
         return loop
     return cast("asyncio.AbstractEventLoop", _Guarded(loop))
@@ -32,7 +32,7 @@ def _is_uvloop(kind: Any) -> bool:
 
 
 class LoopProxy:
-    """An event loop, but for what a subclass does otherwise."""
+    """An event loop, of which a subclass overrides some methods."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -64,7 +64,7 @@ class _Guarded(LoopProxy):
 
 
 class _Guard:
-    """The descriptors that one loop reads, and who reads them. It has an epoll as long as it has descriptors."""
+    """The descriptors that one loop reads, and their readers. It has an epoll as long as it has descriptors."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -76,7 +76,7 @@ class _Guard:
             self._epoll = select.epoll()
             self._loop.add_reader(self._epoll.fileno(), self._read_broken)
         with contextlib.suppress(FileExistsError):
-            self._epoll.register(fd, 0)  # errors are told unasked
+            self._epoll.register(fd, 0)  # epoll reports errors unasked
         self._readers[fd] = read
 
     def remove(self, fd: int) -> None:

@@ -1,7 +1,7 @@
-"""Which proxy leads to a server: a URL of the user's, or what the environment and the system say. No I/O.
+"""The proxy that leads to a server: from a URL of the user's, or from the environment and the system. No I/O.
 
 The variables are those that websockets reads (``wss_proxy`` or ``ws_proxy``, ``socks_proxy``, ``https_proxy`` and, for
-ws, ``http_proxy``), and ``all_proxy`` after them: whoever sets it would be surprised by a direct connection.
+ws, ``http_proxy``), and ``all_proxy`` after them: a user who sets it does not expect a direct connection.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ def parse_proxy(url: object) -> Proxy:
     if parts.path != "/" or parts.query or address.endswith("?"):
         raise InvalidProxy(url, "path and query are meaningless")
     port = parts.port if re.search(r":[0-9]+/?\Z", address) else _DEFAULT_PORTS[scheme]
-    made = Proxy(scheme, parts.host, port, parts.username, parts.password)
-    reason = _unusable_credentials(made)
+    proxy = Proxy(scheme, parts.host, port, parts.username, parts.password)
+    reason = _unusable_credentials(proxy)
     if reason:
         raise InvalidProxy(url, reason)
-    return made
+    return proxy
 
 
 def _unusable_credentials(proxy: Proxy) -> str | None:
-    """Why the credentials cannot be sent, if they cannot."""
+    """The reason why the credentials cannot be sent, or None."""
     if not proxy.is_socks or proxy.user_info is None:
         return None
     if not all(text.isascii() and len(text) <= 255 for text in proxy.user_info):
@@ -100,7 +100,7 @@ def _unusable_credentials(proxy: Proxy) -> str | None:
 def proxy_of_settings(secure: bool, host: str, port: int) -> Proxy | None:
     """The proxy through which the environment and the system lead to a server; None if they lead there directly.
 
-    :raises InvalidProxy: what they say is no URL of a proxy
+    :raises InvalidProxy: their value is not the URL of a proxy
     """
     import urllib.request  # it takes as long as the rest of wsfast
 

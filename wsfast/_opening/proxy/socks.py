@@ -1,24 +1,23 @@
 """The negotiation with a SOCKS proxy, on a socket that is connected to it. python-socks knows the protocols.
 
-Its classes would connect, too, but to the first address only, without the user's socket options, and with a time-out
-for each call instead of one for all. So they are told to go there through another proxy, which is the socket itself.
+Its classes would connect, too, but to the first address only and without the user's socket options. So they go there
+through another proxy, which is the connected socket itself.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import python_socks
 import python_socks.async_.asyncio
-import python_socks.sync
 
+from wsfast._opening.net.interface import Net
 from wsfast._opening.proxy.settings import Proxy
 from wsfast.exceptions import InvalidProxyMessage, ProxyError
 
-__all__ = ["negotiate", "negotiate_blocking"]
+__all__ = ["negotiate"]
 
 _TYPES = {
     "socks4": python_socks.ProxyType.SOCKS4,
@@ -27,58 +26,45 @@ _TYPES = {
     "socks5h": python_socks.ProxyType.SOCKS5,
 }
 
-# Seconds: the deadline is the caller's, and python-socks would have one of a minute.
-_NEVER = 365.0 * 86400
 
-
-async def negotiate(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+async def negotiate(net: Net, sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
     """Ask for a connection to the server. Nothing is read of what the server sends.
 
     :raises ProxyError: the proxy refused
     :raises OSError: the connection to the proxy was lost
     """
-    made = python_socks.async_.asyncio.Proxy(**_arguments(proxy), forward=_Connected(sock))
     try:
-        await made.connect(host, port, timeout=_NEVER)
+        await _Negotiation(net, sock, proxy)._connect(host, port)
     except Exception as exc:
         raise _translated(exc) from _cause(exc)
 
 
-def negotiate_blocking(
-    sock: socket.socket, proxy: Proxy, host: str, port: int, left: Callable[[], float | None]
-) -> None:
-    """As `negotiate`.
+class _Negotiation(python_socks.async_.asyncio.Proxy):
+    """Without a time limit of its own, which would need an event loop."""
 
-    :param left: seconds until the deadline, None without one; raises TimeoutError when it has passed
-    """
-    made = python_socks.sync.Proxy(**_arguments(proxy), forward=_ConnectedBlocking(_Limited(sock, left)))
-    try:
-        made.connect(host, port, timeout=_NEVER)
-    except Exception as exc:
-        raise _translated(exc) from _cause(exc)
-
-
-def _arguments(proxy: Proxy) -> dict[str, Any]:
-    return {
-        "proxy_type": _TYPES[proxy.scheme],
-        "host": proxy.host,
-        "port": proxy.port,
-        "username": proxy.username,
-        "password": proxy.password,
-        "rdns": True,  # names are for the proxy to look up; where they are not, there are none
-    }
+    def __init__(self, net: Net, sock: socket.socket, proxy: Proxy) -> None:
+        super().__init__(
+            _TYPES[proxy.scheme],
+            proxy.host,
+            proxy.port,
+            proxy.username,
+            proxy.password,
+            rdns=True,  # the proxy looks up names; for the others the client has done so
+            forward=_Connected(sock),
+            loop=cast(Any, net),
+        )
 
 
-# Replies that say that the proxy did not get through, this time: to SOCKS5 (RFC 1928 section 6).
+# Replies of a SOCKS5 proxy that could not reach the server this time (RFC 1928 section 6).
 _UNREACHED = (1, 3, 4, 5, 6)
 
 
-# What python-socks stumbles over: a name that is no UTF-8, say.
+# Exceptions of python-socks for a reply that it cannot read, such as a name that is not UTF-8.
 _STUMBLES = (ValueError, LookupError, AssertionError, TypeError, struct.error)
 
 
 def _cause(exc: Exception) -> Exception | None:
-    """What failed: an OSError if it was the network, as without a proxy; a loop tries again then."""
+    """The cause to chain: an OSError if the network failed, as without a proxy, so that a loop tries again."""
     if _translated(exc) is exc:
         return exc.__cause__  # type: ignore[return-value]
     if isinstance(exc, python_socks.ProxyError):
@@ -90,15 +76,13 @@ def _cause(exc: Exception) -> Exception | None:
 
 
 def _translated(exc: Exception) -> Exception:
-    if isinstance(exc, TimeoutError):
-        return TimeoutError("timed out during the negotiation with the SOCKS proxy")
     if isinstance(exc, OSError):
         return exc
     if isinstance(exc, python_socks.ProxyError):
         return ProxyError(f"the SOCKS proxy did not connect: {exc}")
     if isinstance(exc, _STUMBLES):
         return InvalidProxyMessage(f"the SOCKS proxy's reply isn't valid: {exc}")
-    return exc  # of the handler of a signal, say
+    return exc  # such as an exception of a signal handler
 
 
 class _Connected(python_socks.async_.asyncio.Proxy):
@@ -109,30 +93,3 @@ class _Connected(python_socks.async_.asyncio.Proxy):
 
     async def connect(self, *args: object, **kwargs: object) -> socket.socket:
         return self._sock
-
-
-class _ConnectedBlocking(python_socks.sync.Proxy):
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-
-    def connect(self, *args: object, **kwargs: object) -> Any:
-        return self._sock
-
-
-class _Limited:
-    """A socket, of which each call gets what is left of the time."""
-
-    def __init__(self, sock: socket.socket, left: Callable[[], float | None]) -> None:
-        self._sock = sock
-        self._left = left
-
-    def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(self._left())
-        self._sock.sendall(data)
-
-    def recv(self, size: int) -> bytes:
-        self._sock.settimeout(self._left())
-        return self._sock.recv(size)
-
-    def close(self) -> None:
-        self._sock.close()

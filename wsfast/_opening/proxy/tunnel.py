@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsfast._common.headers import VISIBLE, PlainHeaders, basic_auth, check_value, to_send
+from wsfast._common.headers import VISIBLE, PlainHeaders, basic_auth, check_value, checked_headers
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.http.exchange import Exchange
 from wsfast._opening.http.handshake import USER_AGENT
@@ -12,15 +12,15 @@ from wsfast.exceptions import InvalidProxyMessage, InvalidProxyStatus
 
 __all__ = ["TunnelHandshake"]
 
-# What this module sets itself, or what would announce a body.
+# Headers that this module sets itself, or that would announce a body.
 _RESERVED = ("host", "content-length", "transfer-encoding", "connection", "upgrade")
 
 
 class TunnelHandshake(Exchange):
     """One request for a tunnel.
 
-    After success, ``trailing`` is the server's. What fails raises a ProxyError: InvalidProxyStatus has the reply of a
-    proxy that refused, InvalidProxyMessage says why what it sent is no reply.
+    After success, ``trailing`` are bytes of the server. Failures raise a ProxyError: InvalidProxyStatus has the reply
+    of a proxy that refused, InvalidProxyMessage the reason why its bytes are not a reply.
 
     :param headers: added to the request; Proxy-Authorization and User-Agent replace what would be generated from
         `proxy` and `user_agent`
@@ -49,7 +49,7 @@ class TunnelHandshake(Exchange):
                 f"host: {host!r} cannot be sent to a proxy: it must be a name or an address, in ASCII"
             )
         fields = [("Host", target)]
-        extra = to_send("proxy_headers", headers, _RESERVED)
+        extra = checked_headers("proxy_headers", headers, _RESERVED)
         given = {name.lower() for name, _ in extra}
         if user_agent is not None and "user-agent" not in given:
             fields.append(("User-Agent", check_value("user_agent_header", user_agent)))

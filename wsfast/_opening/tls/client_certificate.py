@@ -1,7 +1,7 @@
-"""Has an SSLContext a client's certificate? Python cannot tell, so OpenSSL is asked, by the library that Python uses.
+"""Has an SSLContext a client's certificate? Python cannot tell, so this asks the OpenSSL library that Python uses.
 
-It matters when a redirect leads to another origin, which is not to learn who this client is. What cannot be found out
-counts as yes.
+It matters when a redirect leads to another origin, which must not learn this client's identity. If in doubt, the answer
+is yes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ssl
 
 __all__ = ["has_client_certificate"]
 
-# SSL_CTX_get_verify_depth() knows what Python does not keep itself: with it the pointer is seen to be an SSL_CTX.
+# The offset of the SSL_CTX pointer: it follows the fields that every object has.
 _FIELD = object.__basicsize__
 
 
@@ -28,6 +28,5 @@ def has_client_certificate(context: ssl.SSLContext) -> bool:
         return True
     for function in (get, key):
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_void_p
-    # The first field of Python's object, behind what every object has.
     pointer = ctypes.c_void_p.from_address(id(context) + _FIELD).value
     return pointer is None or bool(get(pointer)) or bool(key(pointer))

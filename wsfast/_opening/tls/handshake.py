@@ -1,4 +1,4 @@
-"""The TLS handshake by rustls over a connected socket, for the faces on an event loop."""
+"""The TLS handshake by rustls over a connected socket, for the clients on an event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     from async_timeout import timeout as deadline
 
-__all__ = ["ended_in_tls", "not_tls", "shake_hands"]
+__all__ = ["ended_in_tls", "not_tls", "rustls_handshake"]
 
 # The largest record, and more than one of most handshakes.
 _READ = 32 * 1024
@@ -27,7 +27,7 @@ _TIMEOUT = 60.0
 
 
 def not_tls() -> ssl.SSLError:
-    """The server answered in something else than TLS."""
+    """The server's answer is not TLS."""
     return ssl.SSLError(ssl.SSL_ERROR_SSL, "the server does not speak TLS: is it a ws:// server?")
 
 
@@ -38,7 +38,7 @@ def ended_in_tls() -> ssl.SSLError:
     )
 
 
-async def shake_hands(
+async def rustls_handshake(
     loop: asyncio.AbstractEventLoop,
     sock: socket.socket,
     config: Any,
@@ -47,7 +47,7 @@ async def shake_hands(
     timeout: float | None,
     outer: TLSSession | None = None,
 ) -> TLSSession:
-    """What the server has to be sent last is left in the session: it leaves with the first request.
+    """Return the session. The last handshake bytes stay in it, and are sent with the first request.
 
     :param config: of the crate
     :param port: of the peer, of which sessions are kept
@@ -78,7 +78,7 @@ async def _exchange(loop: asyncio.AbstractEventLoop, sock: socket.socket, sessio
             raise ended_in_tls()
         session.feed(bytearray(received))
         if session.has_failed:
-            with contextlib.suppress(OSError):  # the alert; nobody waits until the server takes it
+            with contextlib.suppress(OSError):  # the alert, without waiting for the server to take it
                 sock.send(session.take())
             failure = session.failure() or ended_in_tls()
             if "InvalidContentType" in str(failure):  # rustls' word for it
@@ -87,5 +87,5 @@ async def _exchange(loop: asyncio.AbstractEventLoop, sock: socket.socket, sessio
         if session.has_ended:
             raise ended_in_tls()
         if session.is_handshaking:
-            # sock_recv() returns at once what has arrived, so a server that sends on and on would hold the loop.
+            # sock_recv() returns at once if bytes have arrived, so a server that keeps sending would block the loop.
             await asyncio.sleep(0)

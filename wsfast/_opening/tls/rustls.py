@@ -1,4 +1,4 @@
-"""TLS by rustls, for all faces: its configurations, and the OpenSSL that verifies certificates for it."""
+"""TLS by rustls, for every client: its configurations, and the OpenSSL that verifies certificates for it."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from wsfast.tls import TLS
 
 __all__ = ["check_openssl", "config", "config_for", "connection_of", "field", "load_openssl"]
 
-# Where an object of C has its own fields, in words: behind what every object has.
+# The offset of an object's own fields, in words: they follow those that every object has.
 _FIELDS = object.__basicsize__ // ffi.sizeof("void *")
 
 
 def config(tls: TLS) -> Any:
     """The configuration of the crate for `tls`.
 
-    :raises ValueError, OSError: that cannot be done, because of the client's certificate for instance
+    :raises ValueError, OSError: the settings cannot be used, because of the client's certificate for instance
     """
     settings = tls.located()
     context = settings.context()
-    made = _configs.get(context)
-    if made is None:
-        made = _configs[context] = _new_config(settings, context)
-    return made
+    built = _configs.get(context)
+    if built is None:
+        built = _configs[context] = _new_config(settings, context)
+    return built
 
 
 def config_for(tls: TLS, name: str) -> Any:
-    """The configuration for a connection to the server `name`. None where OpenSSL can do what rustls cannot: with the
-    client's key of a kind, or a server of a name, that rustls does not take. OpenSSL speaks TLS then.
+    """The configuration for a connection to the server `name`. None if rustls does not accept the name, or the kind of
+    the client's key: then OpenSSL speaks TLS.
 
     :raises OSError: a file cannot be read
     """
     try:
-        made = config(tls)
+        built = config(tls)
     except ValueError:
         return None
-    return made if _takes_name(made, name) else None
+    return built if _takes_name(built, name) else None
 
 
-# Whether rustls takes a name, which only a session tells. Remembered by the name alone, because a configuration that is
-# kept would keep its file of the key log open.
+# Whether rustls accepts a name. Only a session can tell. The key is the name alone: a configuration that is kept would
+# keep its key log file open.
 _names: dict[str, bool] = {}
 _MOST_NAMES = 256
 
@@ -67,8 +67,8 @@ def _takes_name(config: Any, name: str) -> bool:
     return taken
 
 
-# Shared, for the crate resumes sessions with it. A context that is made anew means another configuration; the old one,
-# and its sessions, go with the old context.
+# Shared, because the crate resumes sessions with a configuration. A new context gets a new configuration; the old one
+# and its sessions are freed with the old context.
 _configs: weakref.WeakKeyDictionary[ssl.SSLContext, Any] = weakref.WeakKeyDictionary()
 
 
@@ -94,10 +94,10 @@ def _new_config(tls: TLS, context: ssl.SSLContext) -> Any:
         setattr(wanted, name, text)
         setattr(wanted, f"{name}_size", len(text))
     reason = ffi.new("char[256]")
-    made = lib.wst_tls_config_new(wanted, reason, len(reason))
-    if made == ffi.NULL:
+    built = lib.wst_tls_config_new(wanted, reason, len(reason))
+    if built == ffi.NULL:
         raise ValueError(f"ssl: {ffi.string(reason).decode(errors='replace')}")
-    return ffi.gc(made, lib.wst_tls_config_free)
+    return ffi.gc(built, lib.wst_tls_config_free)
 
 
 # A forked child makes its own configurations: each ticket may be used once (RFC 8446 appendix C.4), and a thread that
@@ -131,7 +131,7 @@ def check_openssl() -> None:
 
 @functools.lru_cache(maxsize=1)
 def load_openssl() -> str | None:
-    """None, or why it cannot be found."""
+    """Return None, or the reason why it cannot be found."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     session = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost")._sslobj  # type: ignore[attr-defined]
     path = getattr(_ssl, "__file__", None)
@@ -156,7 +156,7 @@ def field(owner: Any, index: int) -> Any:
 
 
 def connection_of(session: Any) -> Any:
-    """The SSL of Python's object, behind the socket, which it has none of, and before its context; else None."""
+    """The SSL pointer of Python's object, if it lies between a socket, which is NULL, and the context; else None."""
     about = int(ffi.cast("uintptr_t", field(session, 2)))
     if field(session, 0) != ffi.NULL or about != id(session.context):
         return None

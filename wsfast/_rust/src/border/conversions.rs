@@ -1,5 +1,6 @@
 //! The numbers and structures of wsfast_rust.h, which build.rs makes, and the conversions of the crate's types.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
@@ -14,8 +15,27 @@ use crate::parts::stamps::Stamping;
 use crate::parts::stop::Stop;
 use crate::tls::session::{Failure, Step};
 use crate::tls::settings::Settings;
+use crate::tls::stream::Stream;
+use crate::tls::tickets::Client;
 
 include!(concat!(env!("OUT_DIR"), "/border.rs"));
+
+/// The object that Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
+pub struct Handle {
+    pub connection: Connection,
+    pub message: UnsafeCell<wst_message>,
+}
+
+// SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
+unsafe impl Sync for Handle {}
+
+/// The objects of which the caller knows only the names.
+#[allow(non_camel_case_types)]
+pub type wst_connection = Handle;
+#[allow(non_camel_case_types)]
+pub type wst_stream = Stream;
+#[allow(non_camel_case_types)]
+pub type wst_tls_config = Client;
 
 impl wst_message {
     pub fn fill(&mut self, received: &Received) {

@@ -25,17 +25,8 @@ use crate::tls::session::{Failure, Room};
 use crate::tls::stream::Stream;
 use crate::tls::tickets::Client;
 
-/// The object that Python holds. Python decides which thread is the receiver, and only that thread may touch `message`.
-pub struct Handle {
-    connection: Connection,
-    message: UnsafeCell<wst_message>,
-}
-
-// SAFETY: a connection may be used by any thread, and the message is only used by the receiver.
-unsafe impl Sync for Handle {}
-
 /// Runs `body`. A panic in it closes the connection.
-unsafe fn guarded<T>(handle: *const Handle, panicked: T, body: impl FnOnce(&Connection) -> T) -> T {
+unsafe fn guarded<T>(handle: *mut Handle, panicked: T, body: impl FnOnce(&Connection) -> T) -> T {
     let connection = &(*handle).connection;
     catch_unwind(AssertUnwindSafe(|| body(connection))).unwrap_or_else(|_| {
         let _ = catch_unwind(AssertUnwindSafe(|| connection.finalize(Cause::Panic)));
@@ -44,7 +35,7 @@ unsafe fn guarded<T>(handle: *const Handle, panicked: T, body: impl FnOnce(&Conn
 }
 
 /// Lends a message to the caller, which is the only receiver.
-unsafe fn lend(handle: *const Handle, found: Result<Received, Stop>) -> c_int {
+unsafe fn lend(handle: *mut Handle, found: Result<Received, Stop>) -> c_int {
     match found {
         Ok(received) => {
             (*(*handle).message.get()).fill(&received);
@@ -96,7 +87,7 @@ unsafe fn made<T>(reason: *mut c_char, reason_size: usize, make: impl FnOnce() -
 
 /// Closes a connection with this CLOSE frame, by `close`.
 unsafe fn close_with(
-    handle: *const Handle,
+    handle: *mut Handle,
     code: c_int,
     reason: *const c_char,
     size: usize,
@@ -106,6 +97,31 @@ unsafe fn close_with(
         close(connection, close_frame(code, bytes(reason, size)));
         WST_OK
     })
+}
+
+static API: wst_functions = wst_functions {
+    recv,
+    send,
+    get_message,
+    cork,
+    stream_new,
+    stream_free,
+    stream_nest,
+    stream_put_back,
+    stream_read,
+    stream_to_send,
+    stream_take,
+    stream_write,
+    stream_write_end,
+    stream_describe,
+    stream_certificate,
+};
+
+include!(concat!(env!("OUT_DIR"), "/prototypes.rs"));
+
+#[no_mangle]
+pub unsafe extern "C" fn wst_api() -> *const wst_functions {
+    &API
 }
 
 #[no_mangle]
@@ -154,7 +170,7 @@ pub unsafe extern "C" fn wst_free(handle: *mut Handle) {
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_handshake(
-    handle: *const Handle,
+    handle: *mut Handle,
     config: *const Client,
     name: *const c_char,
     name_size: usize,
@@ -169,7 +185,7 @@ pub unsafe extern "C" fn wst_tls_handshake(
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_tls_nest(
-    handle: *const Handle,
+    handle: *mut Handle,
     config: *const Client,
     name: *const c_char,
     name_size: usize,
@@ -181,31 +197,31 @@ pub unsafe extern "C" fn wst_tls_nest(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_tls_adopt(handle: *const Handle, ssl: *mut c_void, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn wst_tls_adopt(handle: *mut Handle, ssl: *mut c_void, context: *mut c_void) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
         result(connection.adopt(OpenSslSession::new(ssl, context).map(Channel::new)))
     })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_tls_describe(handle: *const Handle, state: *mut wst_stream_state) -> c_int {
+pub unsafe extern "C" fn wst_tls_describe(handle: *mut Handle, state: *mut wst_stream_state) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
         connection.with_tls(|agreed| (*state).fill(agreed, None)).map_or(WST_CLOSED, |()| WST_OK)
     })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_tls_certificate(handle: *const Handle, index: usize, der: *mut *const c_char) -> i64 {
+pub unsafe extern "C" fn wst_tls_certificate(handle: *mut Handle, index: usize, der: *mut *const c_char) -> i64 {
     guarded(handle, -1, |connection| connection.with_tls(|agreed| lend_certificate(agreed, index, der)).unwrap_or(-1))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_send_raw(handle: *const Handle, data: *const c_char, size: usize, timeout: f64) -> c_int {
+pub unsafe extern "C" fn wst_send_raw(handle: *mut Handle, data: *const c_char, size: usize, timeout: f64) -> c_int {
     guarded(handle, WST_PANIC, |connection| result(connection.send_raw(bytes(data, size), seconds(timeout))))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_recv_raw(handle: *const Handle, data: *mut c_char, size: usize, timeout: f64) -> i64 {
+pub unsafe extern "C" fn wst_recv_raw(handle: *mut Handle, data: *mut c_char, size: usize, timeout: f64) -> i64 {
     guarded(handle, i64::from(WST_PANIC), |connection| {
         let target = std::slice::from_raw_parts_mut(data.cast::<u8>(), size);
         match connection.recv_raw(target, seconds(timeout)) {
@@ -216,22 +232,15 @@ pub unsafe extern "C" fn wst_recv_raw(handle: *const Handle, data: *mut c_char, 
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_open(
-    handle: *const Handle,
-    trailing: *const c_char,
-    size: usize,
-    deflate: c_int,
-) -> c_int {
+pub unsafe extern "C" fn wst_open(handle: *mut Handle, trailing: *const c_char, size: usize, deflate: c_int) -> c_int {
     guarded(handle, WST_PANIC, |connection| result(connection.open(bytes(trailing, size), deflate != 0)))
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_get_message(handle: *const Handle) -> *mut wst_message {
+unsafe extern "C" fn get_message(handle: *mut Handle) -> *mut wst_message {
     (*handle).message.get()
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_int) -> c_int {
+unsafe extern "C" fn recv(handle: *mut Handle, timeout: f64, flags: c_int) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
         let wanted = Wanted {
             resume: flags & WST_RESUME != 0,
@@ -243,38 +252,36 @@ pub unsafe extern "C" fn wst_recv(handle: *const Handle, timeout: f64, flags: c_
     })
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_send(handle: *const Handle, head: c_int, data: *const c_char, size: usize) -> c_int {
+unsafe extern "C" fn send(handle: *mut Handle, head: c_int, data: *const c_char, size: usize) -> c_int {
     guarded(handle, WST_PANIC, |connection| sent(connection.send(head as u8, bytes(data, size))))
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_cork(handle: *const Handle, corked: c_int) -> c_int {
+unsafe extern "C" fn cork(handle: *mut Handle, corked: c_int) -> c_int {
     guarded(handle, WST_PANIC, |connection| sent(connection.cork(corked != 0)))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_get_stats(handle: *const Handle, target: *mut wst_stats) {
+pub unsafe extern "C" fn wst_get_stats(handle: *mut Handle, target: *mut wst_stats) {
     guarded(handle, (), |connection| (*target).fill(connection));
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_send_ping(handle: *const Handle, data: *const c_char, size: usize) -> c_int {
+pub unsafe extern "C" fn wst_send_ping(handle: *mut Handle, data: *const c_char, size: usize) -> c_int {
     guarded(handle, WST_PANIC, |connection| sent(connection.send_ping(bytes(data, size))))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_flush(handle: *const Handle) -> c_int {
+pub unsafe extern "C" fn wst_flush(handle: *mut Handle) -> c_int {
     guarded(handle, WST_PANIC, |connection| result(connection.flush()))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_pump(handle: *const Handle, timeout: f64, for_pong: c_int) -> c_int {
+pub unsafe extern "C" fn wst_pump(handle: *mut Handle, timeout: f64, for_pong: c_int) -> c_int {
     guarded(handle, WST_PANIC, |connection| result(connection.pump(seconds(timeout), for_pong != 0)))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char, latency: *mut f64) -> c_int {
+pub unsafe extern "C" fn wst_take_pong(handle: *mut Handle, data: *mut c_char, latency: *mut f64) -> c_int {
     guarded(handle, -1, |connection| match connection.pings.take() {
         None => -1,
         Some((payload, took)) => {
@@ -285,12 +292,12 @@ pub unsafe extern "C" fn wst_take_pong(handle: *const Handle, data: *mut c_char,
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_keep_control(handle: *const Handle) {
+pub unsafe extern "C" fn wst_keep_control(handle: *mut Handle) {
     guarded(handle, (), |connection| connection.wire.log.start());
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_take_control(handle: *const Handle, data: *mut c_char, head: *mut c_int) -> c_int {
+pub unsafe extern "C" fn wst_take_control(handle: *mut Handle, data: *mut c_char, head: *mut c_int) -> c_int {
     guarded(handle, -1, |connection| match connection.wire.log.take() {
         None => -1,
         Some(Control { head: first, payload, sent }) => {
@@ -301,28 +308,28 @@ pub unsafe extern "C" fn wst_take_control(handle: *const Handle, data: *mut c_ch
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_latency(handle: *const Handle) -> f64 {
+pub unsafe extern "C" fn wst_latency(handle: *mut Handle) -> f64 {
     (*handle).connection.pings.latency()
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_last_received(handle: *const Handle) -> f64 {
+pub unsafe extern "C" fn wst_last_received(handle: *mut Handle) -> f64 {
     (*handle).connection.counts.last_received.load(Ordering::Relaxed) as f64 * 1e-9
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_close(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
+pub unsafe extern "C" fn wst_close(handle: *mut Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
     close_with(handle, code, reason, size, Connection::close)
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_fail(handle: *const Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
+pub unsafe extern "C" fn wst_fail(handle: *mut Handle, code: c_int, reason: *const c_char, size: usize) -> c_int {
     close_with(handle, code, reason, size, Connection::fail)
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn wst_fail_receiving(
-    handle: *const Handle,
+    handle: *mut Handle,
     code: c_int,
     reason: *const c_char,
     size: usize,
@@ -331,12 +338,12 @@ pub unsafe extern "C" fn wst_fail_receiving(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_finish(handle: *const Handle) -> c_int {
+pub unsafe extern "C" fn wst_finish(handle: *mut Handle) -> c_int {
     guarded(handle, WST_PANIC, |connection| result(connection.finish()))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_abort(handle: *const Handle) -> c_int {
+pub unsafe extern "C" fn wst_abort(handle: *mut Handle) -> c_int {
     guarded(handle, WST_PANIC, |connection| {
         connection.abort();
         WST_OK
@@ -344,29 +351,24 @@ pub unsafe extern "C" fn wst_abort(handle: *const Handle) -> c_int {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_set_times(
-    handle: *const Handle,
-    ping_interval: f64,
-    ping_timeout: f64,
-    close_timeout: f64,
-) {
+pub unsafe extern "C" fn wst_set_times(handle: *mut Handle, ping_interval: f64, ping_timeout: f64, close_timeout: f64) {
     guarded(handle, (), |connection| {
         connection.set_times(seconds(ping_interval), seconds(ping_timeout), seconds(close_timeout));
     });
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_get_state(handle: *const Handle) -> c_int {
+pub unsafe extern "C" fn wst_get_state(handle: *mut Handle) -> c_int {
     conversions::state((*handle).connection.phase())
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_dup(handle: *const Handle) -> c_int {
+pub unsafe extern "C" fn wst_dup(handle: *mut Handle) -> c_int {
     guarded(handle, -1, |connection| connection.dup().unwrap_or(-1))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn wst_describe_ending(handle: *const Handle, target: *mut wst_ending) {
+pub unsafe extern "C" fn wst_describe_ending(handle: *mut Handle, target: *mut wst_ending) {
     guarded(handle, (), |connection| (*target).fill(&connection.ending()));
 }
 
@@ -379,8 +381,7 @@ unsafe fn streaming<T>(stream: *mut Stream, panicked: T, body: impl FnOnce(&mut 
     })
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_new(
+unsafe extern "C" fn stream_new(
     config: *const Client,
     name: *const c_char,
     name_size: usize,
@@ -391,13 +392,11 @@ pub unsafe extern "C" fn wst_stream_new(
     made(reason, reason_size, || rustls_session(config, name, name_size, port).map(Stream::new))
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_free(stream: *mut Stream) {
+unsafe extern "C" fn stream_free(stream: *mut Stream) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(Box::from_raw(stream))));
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_nest(stream: *mut Stream, outer: *mut Stream) -> c_int {
+unsafe extern "C" fn stream_nest(stream: *mut Stream, outer: *mut Stream) -> c_int {
     let outer = Box::from_raw(outer);
     streaming(stream, WST_PANIC, |stream| {
         let inner = std::mem::replace(stream, *outer);
@@ -406,16 +405,14 @@ pub unsafe extern "C" fn wst_stream_nest(stream: *mut Stream, outer: *mut Stream
     })
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_put_back(stream: *mut Stream, plain: *const c_char, size: usize) -> c_int {
+unsafe extern "C" fn stream_put_back(stream: *mut Stream, plain: *const c_char, size: usize) -> c_int {
     streaming(stream, WST_PANIC, |stream| {
         stream.put_back(bytes(plain, size));
         WST_MORE
     })
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_read(
+unsafe extern "C" fn stream_read(
     stream: *mut Stream,
     wire: *mut c_char,
     size: usize,
@@ -432,18 +429,15 @@ pub unsafe extern "C" fn wst_stream_read(
     })
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_to_send(stream: *const Stream) -> usize {
+unsafe extern "C" fn stream_to_send(stream: *const Stream) -> usize {
     (*stream).to_send()
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_take(stream: *mut Stream, out: *mut c_char, out_size: usize) -> usize {
+unsafe extern "C" fn stream_take(stream: *mut Stream, out: *mut c_char, out_size: usize) -> usize {
     streaming(stream, 0, |stream| stream.take(room(out, out_size)))
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_write(
+unsafe extern "C" fn stream_write(
     stream: *mut Stream,
     plain: *const c_char,
     size: usize,
@@ -456,24 +450,21 @@ pub unsafe extern "C" fn wst_stream_write(
     })
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_write_end(stream: *mut Stream) -> c_int {
+unsafe extern "C" fn stream_write_end(stream: *mut Stream) -> c_int {
     streaming(stream, WST_PANIC, |stream| {
         stream.write_end();
         WST_OK
     })
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_describe(stream: *const Stream, state: *mut wst_stream_state) {
+unsafe extern "C" fn stream_describe(stream: *const Stream, state: *mut wst_stream_state) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let stream = &*stream;
         stream.session.state().map(|agreed| (*state).fill(agreed, stream.failure()))
     }));
 }
 
-#[no_mangle]
-pub unsafe extern "C" fn wst_stream_certificate(stream: *const Stream, index: usize, der: *mut *const c_char) -> i64 {
+unsafe extern "C" fn stream_certificate(stream: *const Stream, index: usize, der: *mut *const c_char) -> i64 {
     (*stream).session.state().map_or(-1, |agreed| lend_certificate(agreed, index, der))
 }
 
@@ -498,7 +489,7 @@ mod tests {
             let connection = wst_new(std::os::fd::IntoRawFd::into_raw_fd(ours), &options);
             assert_eq!(guarded(connection, WST_PANIC, |_| panic!("a test")), WST_PANIC);
             assert_eq!(wst_get_state(connection), WST_STATE_CLOSED);
-            assert_eq!(wst_send(connection, 0x81, std::ptr::null(), 0), WST_CLOSED);
+            assert_eq!(send(connection, 0x81, std::ptr::null(), 0), WST_CLOSED);
             wst_free(connection);
         }
     }

@@ -111,7 +111,7 @@ fn nothing_received_is_lost(stream: bool, queues: bool) {
         let mut wanted = Wanted { stream, ..Wanted::default() };
         while got.len() < expected.len() {
             if queues {
-                let stop = connection.pump(Some(Duration::from_millis(10))).unwrap_err();
+                let stop = connection.pump(Some(Duration::from_millis(10)), false).unwrap_err();
                 assert!(matches!(stop, Stop::Interrupted | Stop::Timeout | Stop::NoMemory), "{stop}");
             }
             match connection.receive(Some(Duration::from_secs(10)), wanted) {

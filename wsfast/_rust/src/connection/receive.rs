@@ -80,7 +80,7 @@ fn lend(reader: &mut Reader, frame: Frame) -> Received {
 }
 
 impl Connection {
-    /// Waits for a message, or for a frame of one if `stream` or if it is compressed. See wst_recv().
+    /// Waits for a message, or for a frame of one if `stream` or if it is compressed. See recv().
     ///
     /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
     /// the caller has none for a copy, the frame is still there, and comes next.

@@ -9,14 +9,14 @@ use crate::parts::stop::Stop;
 use crate::protocol::c_core::{FIN, PING};
 
 impl Connection {
-    /// See wst_send(). `Sent::Blocked`: queued.
+    /// See send(). `Sent::Blocked`: queued.
     pub fn send(&self, head: u8, payload: &[u8]) -> Result<Sent, Stop> {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let sent = self.sender.send(&self.wire, &self.closer, head, payload)?;
         sent.map_err(|errno| self.broken(errno))
     }
 
-    /// Holds data frames back, so that they leave together, or lets them go. See wst_cork().
+    /// Holds data frames back, so that they leave together, or lets them go. See cork().
     pub fn cork(&self, corked: bool) -> Result<Sent, Stop> {
         self.sender.cork(&self.wire, corked).map_err(|errno| self.broken(errno))
     }

@@ -19,7 +19,7 @@ const SPIN: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 pub struct Sleep {
-    /// Until when `wst_recv` may wait, and may spin. Both are kept for when it goes on after a signal.
+    /// Until when `receive` may wait, and may spin. Both are kept for when it goes on after a signal.
     pub deadline: Option<Instant>,
     spin_until: Option<Instant>,
     /// Shares of work since the deadline.

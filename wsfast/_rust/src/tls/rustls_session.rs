@@ -22,7 +22,8 @@ const MAX_UNFINISHED: usize = 96 * 1024;
 /// The failure of a key that has encrypted as many records as it may.
 pub const NO_MORE_RECORDS: &str = "no more records can be sent with this key";
 
-type Traffic<'t> = WriteTraffic<'t, ClientConnectionData>;
+/// Writes once the handshake is over.
+type Writing<'w> = Option<&'w mut dyn FnMut(WriteTraffic<'_, ClientConnectionData>)>;
 
 pub struct RustlsSession {
     pub connection: UnbufferedClientConnection,
@@ -42,7 +43,7 @@ impl RustlsSession {
             let connection = UnbufferedClientConnection::new(config, name.clone())?;
             let (wire, plain, out) = (Vec::new(), Leftover::default(), Vec::new());
             let mut session = RustlsSession { connection, wire, plain, out, ended: false, failure: None };
-            session.advance(&mut [], &mut Room::new(&mut []), |_| {}); // the ClientHello
+            session.advance(&mut [], &mut Room::new(&mut []), None); // the ClientHello
             let size = session.to_send();
             Ok((session, size))
         })
@@ -63,9 +64,9 @@ impl RustlsSession {
         }
     }
 
-    fn advance_kept(&mut self, room: &mut Room<'_>, traffic: impl FnOnce(Traffic<'_>)) {
+    fn advance_kept(&mut self, room: &mut Room<'_>, writing: Writing<'_>) {
         let mut wire = std::mem::take(&mut self.wire);
-        let done = self.advance(&mut wire, room, traffic);
+        let done = self.advance(&mut wire, room, writing);
         if done < wire.len() && self.failure.is_none() && !self.ended {
             wire.drain(..done);
             self.wire = wire;
@@ -74,9 +75,9 @@ impl RustlsSession {
 
     /// Lets rustls work on `wire`. Returns how many bytes of it are done with.
     ///
-    /// `traffic` is called at most once, and not before the handshake is over.
-    fn advance(&mut self, wire: &mut [u8], room: &mut Room<'_>, traffic: impl FnOnce(Traffic<'_>)) -> usize {
-        let mut done = 0;
+    /// Calls `writing` at most once.
+    fn advance(&mut self, wire: &mut [u8], room: &mut Room<'_>, writing: Writing<'_>) -> usize {
+        let (size, mut done) = (wire.len(), 0);
         while self.failure.is_none() {
             let UnbufferedStatus { discard, state } = self.connection.process_tls_records(&mut wire[done..]);
             match state {
@@ -84,12 +85,18 @@ impl RustlsSession {
                     while let Some(Ok(record)) = records.next_record() {
                         self.plain.give(record.payload, room);
                     }
+                    // rustls would only say that nothing is left, which costs as much as a short record.
+                    if writing.is_none() && done + discard == size && !self.connection.wants_write() {
+                        return done + discard;
+                    }
                 }
                 Ok(ConnectionState::EncodeTlsData(record)) => append(&mut self.out, record),
                 Ok(ConnectionState::TransmitTlsData(sent)) => sent.done(),
                 Ok(ConnectionState::PeerClosed) => self.ended = true,
                 Ok(ConnectionState::WriteTraffic(state)) => {
-                    traffic(state);
+                    if let Some(write) = writing {
+                        write(state);
+                    }
                     return done + discard;
                 }
                 Ok(_) => return done + discard,
@@ -145,16 +152,16 @@ impl Session for RustlsSession {
                 wire = rest;
             }
             if self.missing() == 0 {
-                self.advance_kept(plain, |_| {});
+                self.advance_kept(plain, None);
             }
             if !self.wire.is_empty() && !wire.is_empty() {
                 self.wire.extend_from_slice(wire);
                 wire = &mut [];
-                self.advance_kept(plain, |_| {});
+                self.advance_kept(plain, None);
             }
         }
         if !wire.is_empty() {
-            let done = self.advance(wire, plain, |_| {});
+            let done = self.advance(wire, plain, None);
             self.keep(&wire[done..]);
         }
         if self.wire.len() > MAX_UNFINISHED {
@@ -166,7 +173,8 @@ impl Session for RustlsSession {
     // TLS 1.2 allows 16 million records with a key for AES. TLS 1.3 changes the key before that.
     fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
         let mut written = None;
-        self.advance_kept(&mut Room::new(&mut []), |mut traffic| written = traffic.encrypt(plain, out).ok());
+        let mut encrypt = |mut traffic: WriteTraffic<'_, _>| written = traffic.encrypt(plain, out).ok();
+        self.advance_kept(&mut Room::new(&mut []), Some(&mut encrypt));
         if written.is_none() && self.failure.is_none() {
             self.failure = Some(Failure::new(NO_MORE_RECORDS));
             self.take_alert(&mut []);
@@ -177,9 +185,8 @@ impl Session for RustlsSession {
     fn write_end(&mut self) {
         let mut alert = [0; 128];
         let mut size = 0;
-        self.advance_kept(&mut Room::new(&mut []), |mut traffic| {
-            size = traffic.queue_close_notify(&mut alert).unwrap_or(0);
-        });
+        let mut end = |mut traffic: WriteTraffic<'_, _>| size = traffic.queue_close_notify(&mut alert).unwrap_or(0);
+        self.advance_kept(&mut Room::new(&mut []), Some(&mut end));
         self.out.extend_from_slice(&alert[..size]);
     }
 

@@ -141,6 +141,9 @@ impl Stream {
 
 /// Moves the first bytes, as many as fit.
 pub fn take_from(bytes: &mut Vec<u8>, out: &mut [u8]) -> usize {
+    if bytes.is_empty() {
+        return 0;
+    }
     let size = bytes.len().min(out.len());
     out[..size].copy_from_slice(&bytes[..size]);
     bytes.drain(..size);

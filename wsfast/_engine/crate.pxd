@@ -1,1 +1,0 @@
-cdef void *address_of(name) except NULL
