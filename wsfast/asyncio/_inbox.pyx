@@ -668,7 +668,7 @@ cdef class Inbox(WSListener):
         """Read past a full queue, but not without bounds: the program waits for a frame behind the messages."""
         self._reading_on = True
         self._most = self._high_bytes + WSF_CLOSING_SLACK
-        if not self.transport._is_open():
+        if self.transport._state != State.CONNECTING and not self.transport._is_open():
             # The connection is lost, or will be in a moment, behind bytes that are held back: the program may never
             # take the messages before them.
             self.transport._start_close_timer()
