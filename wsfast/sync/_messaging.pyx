@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy
 
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit

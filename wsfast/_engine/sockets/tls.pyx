@@ -169,7 +169,8 @@ cdef class TLSSession:
     def put_back(self, bytes plain not None):
         """Put plaintext back that belongs to the server behind the proxy. The next read returns it."""
         if plain:
-            self._step = crate.stream_put_back(<wst_stream *>self._used(), PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
+            self._step = crate.stream_put_back(
+                <wst_stream *>self._used(), PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain))
 
     @property
     def has_failed(self):
