@@ -526,11 +526,10 @@ cdef class Inbox(WSListener):
             decode = slot.opcode == WSMsgType.TEXT
         if not slot.fin:
             message = self._take_fragments(decode)
-        elif slot.shown != NULL and decode == (slot.opcode == WSMsgType.TEXT):
-            message = <object>slot.shown
-            self._pop()
         else:
-            if decode == AS_TEXT:
+            if slot.shown != NULL and decode == (slot.opcode == WSMsgType.TEXT):
+                message = <object>slot.shown
+            elif decode == AS_TEXT:
                 text = text_or_null(slot.data, slot.size)
                 if text == NULL:
                     PyErr_Clear()
