@@ -1,12 +1,13 @@
 """A key of TLS 1.2 that is worn out: no record may be sent with it, and everybody is told.
 
-That takes 2^24 records, so the test lowers the limit, where rustls keeps it. Whether rustls counts is for its own tests
-and for those of the crate.
+That takes 2^24 records, so the test lowers the limit, where rustls keeps it: in the block of the session, to which the
+stream points. Whether rustls counts is for its own tests and for those of the crate.
 """
 
 import ctypes
 import gc
 import ssl
+from pathlib import Path
 
 import pytest
 from support import certificates, frames
@@ -26,16 +27,32 @@ OF_HEADER = 3 * ctypes.sizeof(
 )  # a reference count, a type, Cython's table; then the crate's pointer
 
 
+def words(address):
+    """The numbers in a block of the C library's, which may be set."""
+    libc = ctypes.CDLL(None)
+    libc.malloc_usable_size.restype = ctypes.c_size_t
+    size = libc.malloc_usable_size(ctypes.c_void_p(address))
+    return (ctypes.c_uint64 * (size // 8)).from_address(address)
+
+
+def writable():
+    """The memory in which blocks may lie."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        area, rights, *_ = line.split()
+        if rights.startswith("rw"):
+            yield range(*(int(end, 16) for end in area.split("-")))
+
+
 def wear_out(transport):
     """Let the connection send no more than FEW records."""
     [session] = [part for part in gc.get_referents(transport) if isinstance(part, TLSSession)]
-    stream = ctypes.c_void_p.from_address(id(session) + OF_HEADER)
-    libc = ctypes.CDLL(None)
-    libc.malloc_usable_size.restype = ctypes.c_size_t
-    size = libc.malloc_usable_size(stream)
-    numbers = (ctypes.c_uint64 * (size // 8)).from_address(stream.value)
-    [place] = [place for place, number in enumerate(numbers) if number == LIMIT]
-    numbers[place] = FEW
+    stream = words(ctypes.c_void_p.from_address(id(session) + OF_HEADER).value)
+    areas = list(writable())
+    blocks = [words(number) for number in stream if any(number in area for area in areas)]
+    [(block, place)] = [
+        (block, place) for block in blocks for place, number in enumerate(block) if number == LIMIT
+    ]
+    block[place] = FEW
 
 
 async def read_all(peer):
