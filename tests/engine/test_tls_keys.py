@@ -6,6 +6,7 @@ stream points. Whether rustls counts is for its own tests and for those of the c
 
 import ctypes
 import gc
+import itertools
 import ssl
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from support.tls_peer import TLSPeer
 import wsfast
 from wsfast import ConnectionClosed, ConnectionClosedError, Tuning, WSListener, WSMsgType, ws_connect
 from wsfast._engine.sockets.tls import TLSSession
+from wsfast._rust import _native
 
 pytestmark = pytest.mark.memory
 
@@ -35,11 +37,11 @@ def words(address):
     return (ctypes.c_uint64 * (size // 8)).from_address(address)
 
 
-def writable():
-    """The memory in which blocks may lie."""
+def areas(*names):
+    """The memory of files with these names, or of none."""
     for line in Path("/proc/self/maps").read_text().splitlines():
-        area, rights, *_ = line.split()
-        if rights.startswith("rw"):
+        area, _, _, _, _, *path = line.split()
+        if (path[0].split("/")[-1] if path else "") in names:
             yield range(*(int(end, 16) for end in area.split("-")))
 
 
@@ -47,11 +49,14 @@ def wear_out(transport):
     """Let the connection send no more than FEW records."""
     [session] = [part for part in gc.get_referents(transport) if isinstance(part, TLSSession)]
     stream = words(ctypes.c_void_p.from_address(id(session) + OF_HEADER).value)
-    areas = list(writable())
-    blocks = [words(number) for number in stream if any(number in area for area in areas)]
-    [(block, place)] = [
-        (block, place) for block in blocks for place, number in enumerate(block) if number == LIMIT
+    heap, library = list(areas("", "[heap]")), list(areas(Path(_native.__file__).name))
+    # A pointer to a `dyn Session` is followed by one to its table of methods.
+    [block] = [
+        words(one)
+        for one, table in itertools.pairwise(stream)
+        if any(one in area for area in heap) and any(table in area for area in library)
     ]
+    [place] = [place for place, number in enumerate(block) if number == LIMIT]
     block[place] = FEW
 
 
