@@ -291,14 +291,14 @@ async def test_close_timeout_counts_if_a_write_has_failed_a_moment_ago(tls):
     for _ in range(5):
         bomb = deflated.compress(bytes(900_000)) + deflated.flush(zlib.Z_SYNC_FLUSH)
         bombs.append(frames.frame(frames.BINARY, bomb[:-4], rsv=4))
+    full = asyncio.Event()
     async with awaitable(
         tls=tls and tls(),
         max_queue=1,
+        on_high_water=lambda ws: full.set(),
         close_timeout=0.05,
         headers=b"Sec-WebSocket-Extensions: permessage-deflate\r\n",
     ) as (ws, far):
-        full = asyncio.Event()
-        ws.on_high_water = full.set
         await far.send(b"".join(bombs))
         await full.wait()
         far.sock.close()
