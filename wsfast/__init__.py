@@ -21,7 +21,7 @@ from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
 from wsfast._engine.transport import mask_kernel
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net.resolver import AddressCache
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.exceptions import (

@@ -25,7 +25,7 @@ from wsfast._engine.tuning import Tuning, tuning_of
 from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
 from wsfast._opening.net import addresses
 from wsfast._opening.net.addresses import SocketFactory
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri

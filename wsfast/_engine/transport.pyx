@@ -27,7 +27,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
-from wsfast._engine.base cimport BaseTransport
+from wsfast._engine.base_transport cimport BaseTransport
 from wsfast._engine.core cimport (
     wsf_close, wsf_close_code_valid, wsf_message_forget, wsf_message_limit, wsf_read_close, wsf_status)
 from wsfast._engine.frames.streams cimport Deflater, Inflater

@@ -15,7 +15,7 @@ from wsfast._common.options import Marks
 from wsfast._common.protocol_numbers import WSAutoPingStrategy
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net.addresses import SocketFactory
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict
 from wsfast.deflate import PerMessageDeflate
 from wsfast.tls import TLS, ClientCert

@@ -33,7 +33,7 @@ from wsfast._opening.connector import Connecting, offered
 from wsfast._opening.http.handshake import USER_AGENT
 from wsfast._opening.net.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.net.addresses import TLS_ARGUMENTS, check_arguments
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route, Routing

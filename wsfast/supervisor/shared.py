@@ -11,7 +11,7 @@ from wsfast._common.options import as_logger, check_callables, check_types, coun
 from wsfast._engine.transport import WSListener
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net.addresses import TLS_ARGUMENTS
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast.asyncio.client import connect
 from wsfast.listener import ListenerFactory, check_arguments, ws_connect
 from wsfast.supervisor.callbacks import Callbacks

@@ -36,7 +36,7 @@ from wsfast._opening.connector import Connecting, offered
 from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
 from wsfast._opening.net.addresses import FAMILIES, check_arguments
 from wsfast._opening.net.blocking import Deadline
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.reaching import reach_blocking
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route, Routing
