@@ -139,7 +139,7 @@ class AwaitablesOptions(AwaitablesOthers, _WebsocketsNames, total=False):
 
     additional_headers: AwaitedHeadersLike | None
     write_limit: int | tuple[int, int | None]
-    overflow: str
+    overflow: Literal["pause", "drop_oldest", "drop_newest", "conflate", "fail"]
     conflate_key: Callable[[bytes], Any] | None
     on_high_water: Callable[[Any], object] | None
 

@@ -173,7 +173,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         sock: socket.socket | None = None,
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
         proxy_server_hostname: str | None = None,
-        overflow: str = "pause",
+        overflow: Literal["pause", "drop_oldest", "drop_newest", "conflate", "fail"] = "pause",
         conflate_key: Callable[[bytes], Hashable] | None = None,
         on_high_water: Callable[[ClientConnection], object] | None = None,
         network: Network | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
@@ -127,7 +128,8 @@ class Shared:
         names = names_of(connects) - {"uri", "url", "ws_listener_factory"}
         for name in self.options:
             if name not in names:
-                raise unexpected("supervise", name, names, (Tuning, Network))
+                own = inspect.signature(type(self)).parameters.keys() - {"options"}
+                raise unexpected("supervise", name, names | own, (Tuning, Network))
         urls = self.targets.urls
         if not urls:  # a function will return one
             has_tls = any(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from wsfast._common.connection import BYTES_LIKE
 from wsfast._common.logging import guarded
-from wsfast._common.options import check_callables, count, seconds
+from wsfast._common.options import check_callables, count, no_message, seconds
 from wsfast.supervisor.callbacks import Callbacks
 
 __all__ = [
@@ -145,7 +145,7 @@ def checked(name: str, message: Any) -> Any:
     if isinstance(message, (bytearray, memoryview)):
         return bytes(message)
     if not isinstance(message, (str, *BYTES_LIKE)) and not callable(message):
-        raise TypeError(f"{name} must be str, bytes-like, or a function that makes it, not {message!r}")
+        raise no_message(name, message, "str, bytes-like, or a function that makes it")
     return message
 
 
