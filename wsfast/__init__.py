@@ -113,7 +113,7 @@ __all__ = [
 if not TYPE_CHECKING:  # or no name would be wrong
 
     def __getattr__(name: str) -> Any:
-        """What few programs use is imported with its first use."""
+        """Names that few programs use are imported with their first use."""
         if name != "supervise":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from wsfast.supervisor import supervise

@@ -48,7 +48,7 @@ class Loops(Address, total=False):
 
 
 class ListenersOthers(Loops, total=False):
-    """What ``ws_connect`` takes besides the options in its signature."""
+    """Options that ``ws_connect`` takes besides the options in its signature."""
 
     ssl: _TLSLike
     proxy_ssl: _TLSLike
@@ -70,13 +70,13 @@ class PicowsNames(TypedDict, total=False):
 
 
 class AwaitablesOthers(Loops, PicowsNames, total=False):
-    """What the awaitable ``connect`` takes besides the options in its signature."""
+    """Options that the awaitable ``connect`` takes besides the options in its signature."""
 
     extra_headers: AwaitedHeadersLike | None
 
 
 class BlockingOthers(Address, PicowsNames, total=False):
-    """What ``reconnect`` takes besides the options in its signature."""
+    """Options that ``reconnect`` takes besides the options in its signature."""
 
     extra_headers: HeadersLike | None
     address: tuple[str, int] | None

@@ -1,7 +1,7 @@
 """The awaitable connection: websockets' asyncio client, name for name, on wsfast's engine.
 
-What happens once per connection, or seldom, is here: connecting and reconnecting, fragmented messages, pings, closing.
-What happens for every message is in _messaging.pyx (recv and send) and _inbox.pyx (what arrives).
+The code that runs once per connection, or seldom, is here: connecting and reconnecting, fragmented messages, pings,
+closing. The code that runs for every message is in _messaging.pyx (recv and send) and _inbox.pyx (received frames).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
     :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
-    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param network: a :class:`wsfast.Network`: how names are looked up, and which credentials are sent
     :param kwargs: as for ``loop.create_connection``: `host` and `port` to connect there instead (`uri` still says what
         is sent as Host and by SNI), `local_addr`, `family`, `proto`, `flags`, `happy_eyeballs_delay`, `interleave`,
         `server_hostname`, `ssl_handshake_timeout`, `ssl_shutdown_timeout`; and the sizes of aiofastnet's buffers for

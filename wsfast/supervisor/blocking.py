@@ -77,7 +77,7 @@ def supervise(url: URLs, **options: Unpack[FeedOptions]) -> BlockingSupervisor:
 
 
 class _Box:
-    """What has come from the loop's thread and the program has not taken."""
+    """The messages that have come from the loop's thread and that the program has not taken."""
 
     def __init__(self) -> None:
         #: Messages, each with its generation and its gaps.

@@ -1,4 +1,4 @@
-"""One connection of a supervisor, from its opening to its end, and what is done with each of its messages."""
+"""One connection of a supervisor, from its opening to its end, and the handling of its messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TUNING = Tuning()
 
 
 class Merging(Protocol):
-    """What a line knows of the object that merges it with another one: see merger.py."""
+    """The object that merges a line with another one, as the line knows it: see merger.py."""
 
     def join(self, new: Line) -> bool: ...
     def brought(self, line: Line, payload: Any, key: Hashable, is_in: bool) -> bool | list[Any]: ...
@@ -395,7 +395,7 @@ class Line:
             asyncio.get_running_loop().call_soon(self._changed)
 
     def brought(self, payload: Any, key: Hashable, was_in: bool) -> bool | list[Any]:
-        """What becomes of a message that another line may bring, or may have brought: see show_messages().
+        """Handle a message that another line may bring, or may have brought: the result is that of show_messages().
 
         :param was_in: `is_in` before the message came
         """

@@ -36,7 +36,7 @@ Message = (
 
 
 class SubscriptionState(enum.Enum):
-    """What has become of a subscription on a connection. ``on_subscription`` gets it."""
+    """The state of a subscription on a connection. ``on_subscription`` gets it."""
 
     IN = "in"
     """It was sent, and the server has acknowledged it if it demands that. So the server publishes: what the program
@@ -49,7 +49,7 @@ class SubscriptionState(enum.Enum):
 
 
 class Rejected(NamedTuple):
-    """What ``reply_id`` returns for a message with which the server refuses a subscription."""
+    """A refusal: ``reply_id`` returns it for a message with which the server refuses a subscription."""
 
     id: Hashable
     """The ``id`` of the subscription."""

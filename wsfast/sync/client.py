@@ -330,7 +330,7 @@ def connect(
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
     :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
-    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param network: a :class:`wsfast.Network`: how names are looked up, and which credentials are sent
     :param kwargs: `host` and `port`, or `address`, a tuple of both, to connect there instead (`uri` still says what is
         sent as Host and by SNI); `local_addr`, host and port of this end; `family`, ``socket.AF_INET`` or ``AF_INET6``
         to use no others; `happy_eyeballs_delay`: after so many seconds the next address of the host is tried beside
