@@ -43,7 +43,10 @@ def test_with_in_place_of_async_with_is_told():
         pytest.raises(TypeError, match=r"`async with connect\(\.\.\.\)`, or use wsfast\.sync"),
     ):
         stack.enter_context(wsfast.connect(URL))
-    with ExitStack() as stack, pytest.raises(TypeError, match=r"`async with supervise\(\.\.\.\)`, or use wsfast"):
+    with (
+        ExitStack() as stack,
+        pytest.raises(TypeError, match=r"`async with supervise\(\.\.\.\)`, or use wsfast"),
+    ):
         stack.enter_context(wsfast.supervise(URL))
 
 
