@@ -175,7 +175,7 @@ async def ws_connect(
 
     The rest
 
-    :param tuning: a :class:`wsfast.Tuning`: what affects latency
+    :param tuning: a :class:`wsfast.Tuning`: options that affect latency
     :param logger_name: a logger, or the last part of the name ``wsfast.<logger_name>``; ``wsfast.client`` by default
 
     :returns: the transport and the listener

@@ -115,7 +115,7 @@ class Connecting:
 
     @property
     def user_agent_header(self) -> str | None:
-        """That of the next requests."""
+        """The header of the next requests."""
         return self._user_agent_header
 
     @user_agent_header.setter

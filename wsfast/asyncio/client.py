@@ -124,7 +124,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
 
     The rest
 
-    :param tuning: a :class:`wsfast.Tuning`: what affects latency
+    :param tuning: a :class:`wsfast.Tuning`: options that affect latency
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
 

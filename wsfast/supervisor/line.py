@@ -95,7 +95,7 @@ class Line:
     engine delivers them to the program as if there were no supervisor.
 
     :param number: counted from 1
-    :param receiver: what the engine delivers to
+    :param receiver: the object that the engine delivers to
     :param merger: merges this line, as the new one, with another
     :param lost: called once, when the connection has ended or failed
     """
@@ -357,7 +357,7 @@ class Line:
     def _show_or_not(self, receiver: WSListener | None = None) -> None:
         """Begin to inspect messages if something needs that, and stop if nothing does.
 
-        :param receiver: what the connection will deliver to, if it is not open yet
+        :param receiver: the object that the connection will deliver to, if it is not open yet
         """
         awaits_acks = self.outbox.expects_replies or self._is_held
         is_alone = self._merger is None and self._may_lag_for == 0

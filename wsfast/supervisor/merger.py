@@ -300,7 +300,7 @@ class Merger:
         return "no message came on both connections" if is_expired else "it ended first"
 
     def release(self) -> None:
-        """Deliver what is held, and leave both lines to themselves."""
+        """Deliver the held messages, and leave both lines to themselves."""
         new = self.new
         if self.phase is Phase.OVER:
             return  # it was withdrawn meanwhile
@@ -318,7 +318,7 @@ class Merger:
             new.succeed(self.old)
 
     def withdraw(self) -> None:
-        """Drop what is held: the old line goes on alone."""
+        """Drop the held messages: the old line goes on alone."""
         self._stop_timer()
         self._held.clear()
         self._leave()

@@ -331,7 +331,7 @@ class Supervisor(Successive):
         `classify` gets the reason, and the supervisor connects again. The connection is the one whose messages the
         program gets. If it is being replaced already, that goes on. Does nothing if no connection is open.
 
-        :param reason: what the connection ended with; a str becomes a :exc:`ConnectionAbortedError`
+        :param reason: the error that ends the connection; a str becomes a :exc:`ConnectionAbortedError`
         """
         self._check_started()
         if not isinstance(reason, (str, Exception)):
