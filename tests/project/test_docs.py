@@ -230,9 +230,8 @@ def test_reference_has_every_method():
         public = set()
         for base in cls.__mro__:
             path = ROOT / f"{base.__module__.replace('.', '/')}.pyi"
-            if (
-                path.is_relative_to(ROOT / "wsfast") and path.exists()
-            ):  # that of the transport has all its bases
+            # The stub of the transport has all its bases.
+            if path.is_relative_to(ROOT / "wsfast") and path.exists():
                 stub = path.read_text()
                 body = stub.partition(f"class {base.__name__}")[2].partition("\nclass ")[0]
                 public.update(re.findall(r"^    (?:async def |def )?([a-z]\w+)(?:\(|: )", body, re.MULTILINE))
