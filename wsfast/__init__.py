@@ -21,7 +21,7 @@ from wsfast._engine.frames.inspection import WSMessageInfo, WSStats
 from wsfast._engine.transport import mask_kernel
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net.resolver import AddressCache
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.uri import WebSocketURI, WSParsedURL
 from wsfast.asyncio.client import connect
 from wsfast.exceptions import (
@@ -113,7 +113,7 @@ __all__ = [
 if not TYPE_CHECKING:  # or no name would be wrong
 
     def __getattr__(name: str) -> Any:
-        """What few programs use is imported with its first use."""
+        """Names that few programs use are imported with their first use."""
         if name != "supervise":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from wsfast.supervisor import supervise

@@ -25,7 +25,7 @@ from wsfast._engine.tuning import Tuning, tuning_of
 from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
 from wsfast._opening.net import addresses
 from wsfast._opening.net.addresses import SocketFactory
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.route import Route, Routing
 from wsfast._opening.uri import parse_uri
@@ -136,7 +136,7 @@ async def ws_connect(
     :param socket_factory: a function or coroutine function that gets the parsed `url` and returns a socket, connected
         or not, or None for the usual way
     :param use_aiofastnet: False uses the event loop's own transports, which are slower
-    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param network: a :class:`wsfast.Network`: how names are looked up, and which credentials are sent
     :param kwargs: as for ``loop.create_connection``: `host` and `port` to connect there instead (`url` still says what
         is sent as Host and by SNI), `local_addr`, `family`, `proto`, `flags`, `happy_eyeballs_delay`, `interleave`,
         `server_hostname`, `ssl_handshake_timeout`, `ssl_shutdown_timeout`; and the sizes of aiofastnet's buffers for
@@ -166,7 +166,7 @@ async def ws_connect(
     :param auto_ping_reply_timeout: how long to wait then for any byte; at most `auto_ping_idle_timeout`
     :param auto_ping_strategy: which of the two
 
-    What is delivered
+    Delivery
 
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
         :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
@@ -175,7 +175,7 @@ async def ws_connect(
 
     The rest
 
-    :param tuning: a :class:`wsfast.Tuning`: what affects latency
+    :param tuning: a :class:`wsfast.Tuning`: options that affect latency
     :param logger_name: a logger, or the last part of the name ``wsfast.<logger_name>``; ``wsfast.client`` by default
 
     :returns: the transport and the listener
@@ -298,7 +298,7 @@ def make_listener(
     return listener
 
 
-# What the engine calls, and awaits nothing of.
+# The engine calls these, and awaits none of them.
 _CALLBACKS = frozenset(
     (
         "on_ws_connected",
@@ -314,7 +314,7 @@ _CALLBACKS = frozenset(
 _NAMED_ON = sorted(name for name in _CALLBACKS if name.startswith("on_"))
 # Classes of listeners that were looked at, and are fine.
 _checked: weakref.WeakSet[type[WSListener]] = weakref.WeakSet()
-# What was shown of others, for programs that make a class for each connection.
+# The warnings that were shown about the others, for programs that make a class for each connection.
 _shown: dict[str | tuple[str, type[Warning], int], int] = {}
 
 
@@ -372,7 +372,7 @@ def _meant(name: str) -> str | None:
 
 
 def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:
-    """What to deliver to: the listener, or what makes messages for it."""
+    """The object to deliver frames to: the listener, or Messages, which makes messages for it."""
     by_class = type(listener).on_ws_message is not WSListener.on_ws_message
     if by_class or "on_ws_message" in getattr(listener, "__dict__", ()):
         return Messages(listener, transport)

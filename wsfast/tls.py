@@ -238,7 +238,7 @@ def check_tls(name: str, tls: object) -> None:
 def tls_argument(name: str, tls: Any, secure: bool) -> ssl.SSLContext | TLS | None:
     """The argument `name` of a ``connect``, checked; websockets' True is the default, None.
 
-    :raises ValueError: the URL is a ``ws://`` one, so what is sent would not be encrypted
+    :raises ValueError: the URL is a ``ws://`` one, so nothing would be encrypted
     """
     if tls is not None and not secure:
         raise ValueError(f"{name} argument is incompatible with a ws:// URI")

@@ -43,6 +43,19 @@ def test_with_in_place_of_async_with_is_told():
         pytest.raises(TypeError, match=r"`async with connect\(\.\.\.\)`, or use wsfast\.sync"),
     ):
         stack.enter_context(wsfast.connect(URL))
+    with (
+        ExitStack() as stack,
+        pytest.raises(TypeError, match=r"`async with supervise\(\.\.\.\)`, or use wsfast"),
+    ):
+        stack.enter_context(wsfast.supervise(URL))
+
+
+async def test_mistakes_with_a_supervisor_are_told():
+    with pytest.raises(TypeError, match="'max_silense'. Did you mean 'max_silence'"):
+        wsfast.supervise(URL, max_silense=1)
+    async with wsfast.supervise(URL) as feed:
+        with pytest.raises(TypeError, match=r"not dict: json\.dumps\(message\) makes a str"):
+            feed.subscribe({"op": "subscribe"})
 
 
 @pytest.mark.parametrize("face", FACES)

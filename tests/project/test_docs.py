@@ -229,8 +229,10 @@ def test_reference_has_every_method():
     for cls in (wsfast.WSListener, wsfast.WSTransport, wsfast.WSFrame):
         public = set()
         for base in cls.__mro__:
-            if base.__module__.startswith("wsfast."):
-                stub = (ROOT / f"{base.__module__.replace('.', '/')}.pyi").read_text()
+            path = ROOT / f"{base.__module__.replace('.', '/')}.pyi"
+            # The stub of the transport has all its bases.
+            if path.is_relative_to(ROOT / "wsfast") and path.exists():
+                stub = path.read_text()
                 body = stub.partition(f"class {base.__name__}")[2].partition("\nclass ")[0]
                 public.update(re.findall(r"^    (?:async def |def )?([a-z]\w+)(?:\(|: )", body, re.MULTILINE))
         listed = re.search(

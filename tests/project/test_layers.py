@@ -24,7 +24,7 @@ LAYERS = [
     {"_engine.sockets"},
     {"_engine.frames"},
     {
-        "_engine.base",
+        "_engine.base_transport",
         "_engine.core",
         "_engine.python",
         "_engine.crate",

@@ -135,7 +135,7 @@ async def awaits() -> None:
     awaitable.connect("ws://a/", max_queue="5")  # wrong
     awaitable.connect("ws://a/", interleave="5")  # wrong
     awaitable.unix_connect("path", max_queu=5)  # wrong
-    awaitable.unix_connect("path", overflow=5)  # wrong
+    awaitable.unix_connect("path", overflow="drop_oldst")  # wrong
     awaitable.connect("ws://a/").send("text")  # wrong
 
 def blocks() -> None:
@@ -161,6 +161,11 @@ def blocks() -> None:
 async def supervises() -> None:
     async with wsfast.supervise("ws://a/", max_silence=30, max_queue=5, tuning=Tuning(busy_poll=0.1)) as feed:
         feed.subscribe("book", key="book")
+        feed.subscribe("book", kye="book")  # wrong
+        (await feed.recv()).nonsense  # wrong
+        (await feed.recv(decode=True)).encode()
+        async for message in feed:
+            message.nonsense  # wrong
     wsfast.supervise(["ws://a/", "ws://b/"], Takes, max_frame_size=None, enable_auto_ping=True, key=len)
     wsfast.supervise("ws://a/", listener_factory=Listener, window=(5, 1.0))
     wsfast.supervise("ws://a/", max_silense=30)  # wrong
@@ -173,6 +178,11 @@ async def supervises() -> None:
     wsfast.supervise("ws://a/", TakesNothing(), max_silence=30)  # wrong
     with wsfast.sync.supervise("ws://a/", max_silence=30, ping_interval=None) as blocking_feed:
         blocking_feed.recv(timeout=1)
+        blocking_feed.recv(decode=False).decode()
+        blocking_feed.recv().nonsense  # wrong
+        blocking_feed.subscribe("book", kye="book")  # wrong
+        for blocking_message in blocking_feed:
+            blocking_message.nonsense  # wrong
     wsfast.sync.supervise("ws://a/", max_silense=30)  # wrong
     wsfast.sync.supervise("ws://a/", window=5)  # wrong
     wsfast.sync.supervise("ws://a/", listener_factory=Takes)  # wrong

@@ -217,7 +217,7 @@ def _marks(name: str, value: Any, none: str) -> tuple[int | None, int | None]:
 
 
 class Overflow:
-    """What becomes of messages that arrive faster than the program receives them: `policy` is one of POLICIES, `key`
+    """The policy for messages that arrive faster than the program receives them: `policy` is one of POLICIES, `key`
     and `on_high_water` are the program's functions or None."""
 
     __slots__ = ("key", "on_high_water", "policy")

@@ -3,7 +3,7 @@
 Python looks for an except clause's class among the real bases of an exception, not among virtual ones. So in a program
 that has imported websockets, an exception of wsfast's is of a class with both bases, which is made when it is first
 needed. It has the name of wsfast's class, is pickled as that, and takes from websockets' nothing but its place in the
-tree. A class that websockets has not, InvalidText for instance, becomes a relative of the next one above it.
+tree. A class that websockets does not have, InvalidText for instance, gets the next one above it.
 """
 
 from __future__ import annotations

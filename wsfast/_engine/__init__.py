@@ -1,4 +1,5 @@
-"""The engine: the code that runs once per frame, compiled. transport.pyx is its head, and says who owns what."""
+"""The engine: the code that runs once per frame, compiled. Begin with transport.pyx: its text lists the
+classes, and says which object refers to which."""
 
 from pathlib import Path
 
@@ -14,7 +15,7 @@ except ModuleNotFoundError as exc:
         "directory to import the installed wsfast, or compile the tree: pip install --editable ."
         if (tree / "setup.py").exists()
         else "wsfast's compiled engine is missing: its build failed. wsfast has no pure-Python fallback; see the "
-        "output of 'pip install --verbose wsfast', which needs a C compiler and Rust"
+        "output of 'pip install --verbose .', which needs a C compiler and Rust"
     ) from exc
 except ImportError as exc:
     if "interpreter" not in str(exc):

@@ -1,4 +1,4 @@
-"""Calls into the thread of an event loop from others."""
+"""Calls from other threads into the thread of an event loop."""
 
 from __future__ import annotations
 

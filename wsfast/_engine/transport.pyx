@@ -1,4 +1,4 @@
-"""The hot path: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
+"""The listener's transport: an asyncio protocol that decodes, dispatches and sends WebSocket frames.
 
 WSTransport is both the protocol that the transport beneath reads into and the object that a listener sends with, so
 that a frame passes no layer in between. Cython has no mixins, so one object at run time is a chain of classes,
@@ -10,7 +10,7 @@ each with a file of its own:
           PollingReader    polling.pyx  reading without sleeping
             WSTransport    here         delivers frames; opens and ends a connection (link.pxd: State)
 
-Who refers to what while the connection is open, and lets go of it when it is gone:
+References while the connection is open. All are dropped when it is gone:
 
     event loop -> SocketTransport (or aiofastnet's) -> WSTransport -> its listener: the program's, Messages or Inbox
     WSTransport -> SocketTransport, Keepalive (which refers back), Poller (one per loop, refers to its members)
@@ -27,7 +27,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint64_t
 
-from wsfast._engine.base cimport BaseTransport
+from wsfast._engine.base_transport cimport BaseTransport
 from wsfast._engine.core cimport (
     wsf_close, wsf_close_code_valid, wsf_message_forget, wsf_message_limit, wsf_read_close, wsf_status)
 from wsfast._engine.frames.streams cimport Deflater, Inflater

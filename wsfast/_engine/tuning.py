@@ -40,7 +40,7 @@ def record(histogram: Histogram | None, nanoseconds: int, logger: Any) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What affects latency: polling, gathering, socket options, time stamps. See :doc:`latency` for what each costs.
+    """Options that affect latency: polling, gathering, socket options, time stamps. :doc:`latency` says what they cost.
 
     ::
 

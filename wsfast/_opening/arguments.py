@@ -15,7 +15,7 @@ from wsfast._common.options import Marks
 from wsfast._common.protocol_numbers import WSAutoPingStrategy
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net.addresses import SocketFactory
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict
 from wsfast.deflate import PerMessageDeflate
 from wsfast.tls import TLS, ClientCert
@@ -48,7 +48,7 @@ class Loops(Address, total=False):
 
 
 class ListenersOthers(Loops, total=False):
-    """What ``ws_connect`` takes besides the options in its signature."""
+    """Options that ``ws_connect`` takes besides the options in its signature."""
 
     ssl: _TLSLike
     proxy_ssl: _TLSLike
@@ -70,13 +70,13 @@ class PicowsNames(TypedDict, total=False):
 
 
 class AwaitablesOthers(Loops, PicowsNames, total=False):
-    """What the awaitable ``connect`` takes besides the options in its signature."""
+    """Options that the awaitable ``connect`` takes besides the options in its signature."""
 
     extra_headers: AwaitedHeadersLike | None
 
 
 class BlockingOthers(Address, PicowsNames, total=False):
-    """What ``reconnect`` takes besides the options in its signature."""
+    """Options that ``reconnect`` takes besides the options in its signature."""
 
     extra_headers: HeadersLike | None
     address: tuple[str, int] | None
@@ -139,7 +139,7 @@ class AwaitablesOptions(AwaitablesOthers, _WebsocketsNames, total=False):
 
     additional_headers: AwaitedHeadersLike | None
     write_limit: int | tuple[int, int | None]
-    overflow: str
+    overflow: Literal["pause", "drop_oldest", "drop_newest", "conflate", "fail"]
     conflate_key: Callable[[bytes], Any] | None
     on_high_water: Callable[[Any], object] | None
 

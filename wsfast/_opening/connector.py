@@ -27,7 +27,7 @@ def offered(
     compression: str | PerMessageDeflate | None,
     extensions: Sequence[PerMessageDeflate] | None,
 ) -> dict[str, Any]:
-    """What each handshake says, whichever the server."""
+    """The parts of a request that are the same for every server."""
     return {
         "origin": origin,
         "subprotocols": kept(subprotocols),
@@ -36,7 +36,7 @@ def offered(
 
 
 class Connecting:
-    """What each attempt to connect needs, of the awaitable and of the blocking client.
+    """The checked arguments that each attempt to connect needs, of the awaitable and of the blocking client.
 
     Wrong arguments are refused at once, not by the first attempt. Those that websockets lets a program change
     afterwards count from the next attempt on; of the others, assignments are refused.
@@ -115,7 +115,7 @@ class Connecting:
 
     @property
     def user_agent_header(self) -> str | None:
-        """That of the next requests."""
+        """The header of the next requests."""
         return self._user_agent_header
 
     @user_agent_header.setter
@@ -192,7 +192,7 @@ class Connecting:
     def process_redirect(self, exc: Exception) -> Exception | str:
         """Say where a server redirects to. A subclass may say something else, or return an exception to be raised.
 
-        What a subclass returns may be in a private network. The other rules hold all the same: not from ``wss`` to
+        A subclass may return a URI in a private network. The other rules hold all the same: not from ``wss`` to
         ``ws``, no credentials for another origin, no loop, and 10 redirects at most.
         """
         from wsfast._opening.redirects import is_redirect, location

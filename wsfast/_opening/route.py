@@ -18,7 +18,7 @@ from wsfast._common.headers import PlainHeaders
 from wsfast._common.option_names import NOT_GIVEN
 from wsfast._common.options import check_types
 from wsfast._opening.http.handshake import USER_AGENT
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.uri import WebSocketURI
 from wsfast.exceptions import InvalidHandshake, InvalidStatus, SecurityError
 from wsfast.tls import TLS, as_context, check_tls

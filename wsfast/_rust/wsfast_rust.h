@@ -15,7 +15,7 @@ typedef struct wst_connection wst_connection;
 typedef struct wst_tls_config wst_tls_config;
 typedef struct wst_stream wst_stream;
 
-/* What functions return. */
+/* The results of functions. */
 enum wst_result {
     WST_OK = 0,
     WST_INTERRUPTED = -1, /* not done, and perhaps a signal: call again */
@@ -116,7 +116,7 @@ typedef struct {
     size_t key_size;
 } wst_tls_settings;
 
-/* What a connection has done, with the names of WSStats. */
+/* The counts of a connection, with the names of WSStats. */
 typedef struct {
     uint64_t frames_received;
     uint64_t bytes_received;
@@ -193,7 +193,7 @@ int wst_tls_nest(wst_connection *connection, const wst_tls_config *config, const
  * memory, and whose handshake is done. The connection takes a reference to it. The caller does not use it any more.
  */
 int wst_tls_adopt(wst_connection *connection, void *ssl, void *context);
-/* What was agreed with the server, after the handshake. Returns WST_CLOSED if OpenSSL encrypts, or nothing does. */
+/* The settings agreed with the server, after the handshake. Returns WST_CLOSED if OpenSSL encrypts, or nothing does. */
 int wst_tls_describe(wst_connection *connection, wst_stream_state *state);
 /* As stream_certificate(), until wst_free(). */
 int64_t wst_tls_certificate(wst_connection *connection, size_t index, const char **der);

@@ -7,7 +7,7 @@ a coroutine.
 Such objects live from one line of a program to the next, so one of each type is kept when it is over, and serves again.
 It keeps its header and its place in the garbage collector's lists, which is most of what making and freeing it costs.
 
-What an object that was begun and is given up must still do to its connection is done in its finalizer, __del__(): the
+An object that was begun and is given up does in its finalizer, __del__(), what it still owes its connection: the
 collector finalizes all that it is going to clear before it clears anything, so the connection is whole then. The
 finalizer leaves the object OVER. In that stage it refers to nothing and every step raises, so what the collector clears
 afterwards is harmless. A finalized object is never kept: the collector may not be through with it.

@@ -1,4 +1,4 @@
-"""recv() and send() of the awaitable connection: what happens for every message.
+"""recv() and send() of the awaitable connection: the code that runs for every message.
 
 Both return an object that is awaited once (see _awaitable.pyx). If the result is there already (a message in the queue,
 room to write), the await ends in the first step: no future, no task, no iteration of the event loop. It has a

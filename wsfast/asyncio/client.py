@@ -1,7 +1,7 @@
 """The awaitable connection: websockets' asyncio client, name for name, on wsfast's engine.
 
-What happens once per connection, or seldom, is here: connecting and reconnecting, fragmented messages, pings, closing.
-What happens for every message is in _messaging.pyx (recv and send) and _inbox.pyx (what arrives).
+The code that runs once per connection, or seldom, is here: connecting and reconnecting, fragmented messages, pings,
+closing. The code that runs for every message is in _messaging.pyx (recv and send) and _inbox.pyx (received frames).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wsfast._opening.connector import Connecting, offered
 from wsfast._opening.http.handshake import USER_AGENT
 from wsfast._opening.net.addresses import ARGUMENTS as TCP_ARGUMENTS
 from wsfast._opening.net.addresses import TLS_ARGUMENTS, check_arguments
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.opening import Opening, establish
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route, Routing
@@ -73,7 +73,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
     :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
-    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param network: a :class:`wsfast.Network`: how names are looked up, and which credentials are sent
     :param kwargs: as for ``loop.create_connection``: `host` and `port` to connect there instead (`uri` still says what
         is sent as Host and by SNI), `local_addr`, `family`, `proto`, `flags`, `happy_eyeballs_delay`, `interleave`,
         `server_hostname`, `ssl_handshake_timeout`, `ssl_shutdown_timeout`; and the sizes of aiofastnet's buffers for
@@ -124,7 +124,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
 
     The rest
 
-    :param tuning: a :class:`wsfast.Tuning`: what affects latency
+    :param tuning: a :class:`wsfast.Tuning`: options that affect latency
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
 
@@ -173,7 +173,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
         sock: socket.socket | None = None,
         proxy_ssl: ssl_module.SSLContext | TLS | Literal[True] | NotGiven | None = NOT_GIVEN,
         proxy_server_hostname: str | None = None,
-        overflow: str = "pause",
+        overflow: Literal["pause", "drop_oldest", "drop_newest", "conflate", "fail"] = "pause",
         conflate_key: Callable[[bytes], Hashable] | None = None,
         on_high_water: Callable[[ClientConnection], object] | None = None,
         network: Network | None = None,

@@ -151,7 +151,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def close_info(self) -> WSDisconnectInfo | None:
-        """Who ended the connection, how and why; None until it is closed."""
+        """The side that ended the connection, with code and reason; None until it is closed."""
         return self.protocol.close_info
 
     @property
@@ -484,7 +484,7 @@ class ClientConnection(Connection, ConnectionAttributes):
     def abort(self) -> None:
         """Drop the connection at once, with everything that was not sent yet.
 
-        What was received before remains for :meth:`recv`. Does nothing if the connection is closed.
+        Messages that were received before remain for :meth:`recv`. Does nothing if the connection is closed.
         """
         self.protocol.abort()
 

@@ -9,7 +9,7 @@
  */
 #include "frame.h"
 
-/* What the first byte alone breaks, or WSF_FRAME. */
+/* The rule that the first byte alone breaks, or WSF_FRAME. */
 static wsf_status check_first_byte(const wsf_decoder *d, uint8_t byte) {
     unsigned opcode = byte & WSF_OPCODE_BITS;
     unsigned rsv = byte & WSF_RSV_BITS;
@@ -37,7 +37,7 @@ static wsf_status check_first_byte(const wsf_decoder *d, uint8_t byte) {
     return WSF_FRAME;
 }
 
-/* What the 7-bit length of a control frame breaks, or WSF_FRAME. */
+/* The rule that the 7-bit length of a control frame breaks, or WSF_FRAME. */
 static wsf_status check_control(unsigned opcode, unsigned length) {
     /* 5.5: at most 125 bytes, hence never an extended length */
     if (length > WSF_MAX_CONTROL)

@@ -13,7 +13,7 @@ static wsf_status violated(wsf_message *m, wsf_status status) {
     return status;
 }
 
-/* What the next frame may bring. */
+/* The lengths that the next frame may have. */
 static void limit_next(wsf_message *m) {
     uint64_t left = m->size < m->max_message ? m->max_message - m->size : 0;
     uint64_t limit = left < m->max_frame ? left : m->max_frame;

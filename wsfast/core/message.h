@@ -2,15 +2,15 @@
  * The rules that span frames (RFC 6455 sections 5.4 to 5.6, 7.1 and 8.1): sequence, limits, text as
  * far as it has arrived, and what a CLOSE may say.
  *
- * Whoever reads a connection asks two things of the bytes that have arrived, in turn:
+ * The reader of a connection asks two questions about the bytes that have arrived, in turn:
  *
- *     wsf_message_next   Is there a whole legal frame? If its payload is incomplete, is what has
- *                        come of it legal?
+ *     wsf_message_next   Is there a whole legal frame? If its payload is incomplete, is the part
+ *                        that has arrived legal?
  *     wsf_message_take   The frame at the front is taken. What does that make of its message?
  *
- * Between the two the reader may do what it likes with the frame, and fail: to ask changes nothing
- * that a second question would notice. After a violation, and after a CLOSE, nothing that arrives
- * has a meaning: the answer is WSF_OVER.
+ * Between the two the reader may do what it likes with the frame, and fail: it may ask again, and
+ * gets the same answer. After a violation, and after a CLOSE, nothing that arrives has a meaning:
+ * the answer is WSF_OVER.
  *
  * Most frames are whole messages that are not compressed. They cost a few compares, inline, and
  * only their lengths are judged: a caller that makes a str of the text checks it meanwhile. Only
@@ -37,8 +37,8 @@ enum {
 };
 
 /*
- * What a connection remembers of what it has received. Zero-initialise it, set `whole`, `inflates`
- * and decoder.rsv_allowed, then call wsf_message_limit. Callers read the other fields.
+ * The memory of a connection: what it has received so far. Zero-initialise it, set `whole`,
+ * `inflates` and decoder.rsv_allowed, then call wsf_message_limit. Callers read the other fields.
  */
 typedef struct wsf_message {
     wsf_decoder decoder;  /* its limits are what is left for the next frame */
@@ -122,13 +122,13 @@ static inline wsf_status wsf_message_receive(wsf_message *m, const uint8_t *p, s
 }
 
 /*
- * The n bytes at p are what the frame of a message says that was taken last, inflated; `fin` says
- * whether it ends the message, whose kind is m->opcode. Returns WSF_FRAME, or the rule that is
- * broken; nothing follows that.
+ * Judges the inflated payload of the frame that was taken last: the n bytes at p. `fin` says
+ * whether the frame ends the message, whose kind is m->opcode. Returns WSF_FRAME, or the rule that
+ * is broken; nothing follows that.
  */
 wsf_status wsf_message_content(wsf_message *m, const uint8_t *p, size_t n, int fin);
 
-/* What arrives from now on is dropped: single frames are judged still, but no messages. */
+/* Drops all that arrives from now on: single frames are still judged, messages are not. */
 void wsf_message_forget(wsf_message *m);
 
 /* The code and the reason in a CLOSE. */

@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-/* What comes next. START must be 0: it is the state of a zero-initialised validator. */
+/* The bytes that may come next. START must be 0: a zero-initialised validator has this state. */
 enum {
     START = 0,     /* a character */
     TAIL1 = 6,     /* tail */

@@ -118,7 +118,7 @@ def supervise(
     :param connects: a limit on attempts, which supervisors share
     :param rollover: when to replace a connection that works, and how
 
-    What is sent
+    Sending
 
     :param window: how many messages may be sent in how many seconds
     :param reply_id: gets a message, and returns the id of the subscription that it acknowledges, a :class:`Rejected`,

@@ -1,5 +1,5 @@
-"""What a supervisor does with each message of a connection. It is compiled because it costs each message what it takes:
-in Python its frame alone would cost as much as the program's function that makes a key.
+"""Shows each message of a connection to the functions of the program. This runs for every message, so it is compiled:
+in Python the call alone would cost as much as a function of the program that makes a key.
 """
 
 cimport cython

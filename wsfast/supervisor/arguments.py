@@ -40,6 +40,18 @@ class OwnOptions(TypedDict, total=False):
     on_subscription: Callable[[Subscription, SubscriptionState, int], object] | None
 
 
+class SubscriptionOptions(TypedDict, total=False):
+    """The options of ``Supervisor.subscribe``."""
+
+    key: Hashable
+    id: Hashable
+    stage: int
+    ack: Callable[[Any], object] | None
+    ack_timeout: float
+    retries: int
+    max_silence: float | None
+
+
 class FeedOptions(OwnOptions, AwaitablesOptions, total=False):
     """All options of ``supervise`` without a listener."""
 

@@ -22,7 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from wsfast._common.options import seconds
 from wsfast._engine.threads import call_soon, run_soon
@@ -38,7 +38,7 @@ from wsfast.sync.environment import refuse_gevent
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from wsfast.supervisor.arguments import FeedOptions
+    from wsfast.supervisor.arguments import FeedOptions, SubscriptionOptions
 
 __all__ = ["BlockingSupervisor", "supervise"]
 
@@ -77,7 +77,7 @@ def supervise(url: URLs, **options: Unpack[FeedOptions]) -> BlockingSupervisor:
 
 
 class _Box:
-    """What has come from the loop's thread and the program has not taken."""
+    """The messages that have come from the loop's thread and that the program has not taken."""
 
     def __init__(self) -> None:
         #: Messages, each with its generation and its gaps.
@@ -227,7 +227,21 @@ class BlockingSupervisor:
 
     # ---- receiving
 
-    def recv(self, timeout: float | None = None, decode: bool | type[memoryview] | None = None) -> Any:
+    @overload
+    def recv(self, timeout: float | None, decode: Literal[True]) -> str: ...
+    @overload
+    def recv(self, timeout: float | None = None, *, decode: Literal[True]) -> str: ...
+    @overload
+    def recv(self, timeout: float | None, decode: Literal[False]) -> bytes: ...
+    @overload
+    def recv(self, timeout: float | None = None, *, decode: Literal[False]) -> bytes: ...
+    @overload
+    def recv(self, timeout: float | None, decode: type[memoryview]) -> memoryview: ...
+    @overload
+    def recv(self, timeout: float | None = None, *, decode: type[memoryview]) -> memoryview: ...
+    @overload
+    def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes: ...
+    def recv(self, timeout: float | None = None, decode: Any = None) -> Any:
         """Receive the next message, whichever connection it comes from.
 
         :param timeout: in seconds; 0 takes a message only if the loop's thread has it ready
@@ -267,7 +281,7 @@ class BlockingSupervisor:
             if not box.news.acquire(timeout=left):
                 raise TimeoutError(f"timed out in {timeout:.1f}s")
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[str | bytes]:
         """Iterate over the messages of one connection after another. :meth:`close` ends the iteration. If the
         supervisor gave up, the iteration raises the reason."""
         while True:
@@ -302,7 +316,7 @@ class BlockingSupervisor:
         Ctrl-C interrupts it before the message is sent, the message is not sent."""
         self._await(functools.partial(self._feed.send, message, text=text, ttl=ttl))
 
-    def subscribe(self, message: Message, **options: Any) -> Subscription:
+    def subscribe(self, message: Message, **options: Unpack[SubscriptionOptions]) -> Subscription:
         """Send a message now, if a connection is open, and after each connect: see :meth:`Supervisor.subscribe`."""
         return self._call(functools.partial(self._feed.subscribe, message, **options))
 

@@ -1,4 +1,4 @@
-"""The errors of a supervisor: what did not arrive in time, was refused, or was not sent in time."""
+"""The errors of a supervisor: for silence, for refusals, and for messages that were not sent in time."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Feed:
         return why
 
     def release(self, merger: Merger) -> None:
-        """Deliver what is held. This runs the program's functions."""
+        """Deliver the held messages. This runs the program's functions."""
         merger.release()
         if self.merger is merger:
             self.merger = None

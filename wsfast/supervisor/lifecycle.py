@@ -15,7 +15,7 @@
 | lines merged | the new one ended before the old one was closed   | OPEN with the old one                      |
 | any          | close(), abort()                                  | CLOSED                                     |
 
-What happens to the messages of two lines meanwhile is in merger.py.
+merger.py says how the messages of two lines are merged meanwhile.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ class Lifecycle:
         """The old one of two merged lines has ended. Count a gap before the new one's messages unless there is a proof
         that none is missing."""
         was_closing = merger.phase is Phase.CLOSING
-        # What is held remains for the program when it closes the supervisor.
+        # Held messages remain for the program when it closes the supervisor.
         why = self.feed.lost_old(merger) if merger.held or not self._is_cancelled else merger.end_old()
         if why is not None and merger.has_taken_over and not self._is_cancelled:
             text = "messages may be missing after a connection was replaced: %s"

@@ -1,4 +1,4 @@
-"""One connection of a supervisor, from its opening to its end, and what is done with each of its messages."""
+"""One connection of a supervisor, from its opening to its end, and the handling of its messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TUNING = Tuning()
 
 
 class Merging(Protocol):
-    """What a line knows of the object that merges it with another one: see merger.py."""
+    """The object that merges a line with another one, as the line knows it: see merger.py."""
 
     def join(self, new: Line) -> bool: ...
     def brought(self, line: Line, payload: Any, key: Hashable, is_in: bool) -> bool | list[Any]: ...
@@ -95,7 +95,7 @@ class Line:
     engine delivers them to the program as if there were no supervisor.
 
     :param number: counted from 1
-    :param receiver: what the engine delivers to
+    :param receiver: the object that the engine delivers to
     :param merger: merges this line, as the new one, with another
     :param lost: called once, when the connection has ended or failed
     """
@@ -357,7 +357,7 @@ class Line:
     def _show_or_not(self, receiver: WSListener | None = None) -> None:
         """Begin to inspect messages if something needs that, and stop if nothing does.
 
-        :param receiver: what the connection will deliver to, if it is not open yet
+        :param receiver: the object that the connection will deliver to, if it is not open yet
         """
         awaits_acks = self.outbox.expects_replies or self._is_held
         is_alone = self._merger is None and self._may_lag_for == 0
@@ -395,7 +395,7 @@ class Line:
             asyncio.get_running_loop().call_soon(self._changed)
 
     def brought(self, payload: Any, key: Hashable, was_in: bool) -> bool | list[Any]:
-        """What becomes of a message that another line may bring, or may have brought: see show_messages().
+        """Handle a message that another line may bring, or may have brought: the result is that of show_messages().
 
         :param was_in: `is_in` before the message came
         """

@@ -48,7 +48,7 @@ __all__ = ["Merger", "Phase"]
 # take over. The same if the rest of a read is so many short messages that twice as much would be held.
 _MOST_HELD = 16 * 1024 * 1024
 
-# What a held message costs besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
+# The cost of a held message besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
 _COST, _FRAME_COST = 512, 8 * 1024
 
 # So many messages in a row prove an overlap if there are no keys.
@@ -220,7 +220,7 @@ class Merger:
             self.new.resume()  # the acknowledgement is not read otherwise
 
     def _begin_anew(self) -> None:
-        """What the new line has brought proves nothing."""
+        """Forget the messages of the new line: they prove nothing."""
         if self.phase is Phase.HOLDING:
             self.is_proved = False
             self._is_in_from = self._count
@@ -300,7 +300,7 @@ class Merger:
         return "no message came on both connections" if is_expired else "it ended first"
 
     def release(self) -> None:
-        """Deliver what is held, and leave both lines to themselves."""
+        """Deliver the held messages, and leave both lines to themselves."""
         new = self.new
         if self.phase is Phase.OVER:
             return  # it was withdrawn meanwhile
@@ -318,7 +318,7 @@ class Merger:
             new.succeed(self.old)
 
     def withdraw(self) -> None:
-        """Drop what is held: the old line goes on alone."""
+        """Drop the held messages: the old line goes on alone."""
         self._stop_timer()
         self._held.clear()
         self._leave()

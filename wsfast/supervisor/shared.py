@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Hashable
 from typing import Any
 
@@ -11,7 +12,7 @@ from wsfast._common.options import as_logger, check_callables, check_types, coun
 from wsfast._engine.transport import WSListener
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net.addresses import TLS_ARGUMENTS
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast.asyncio.client import connect
 from wsfast.listener import ListenerFactory, check_arguments, ws_connect
 from wsfast.supervisor.callbacks import Callbacks
@@ -127,7 +128,8 @@ class Shared:
         names = names_of(connects) - {"uri", "url", "ws_listener_factory"}
         for name in self.options:
             if name not in names:
-                raise unexpected("supervise", name, names, (Tuning, Network))
+                own = inspect.signature(type(self)).parameters.keys() - {"options"}
+                raise unexpected("supervise", name, names | own, (Tuning, Network))
         urls = self.targets.urls
         if not urls:  # a function will return one
             has_tls = any(

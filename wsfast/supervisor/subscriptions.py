@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from wsfast._common.connection import BYTES_LIKE
 from wsfast._common.logging import guarded
-from wsfast._common.options import check_callables, count, seconds
+from wsfast._common.options import check_callables, count, no_message, seconds
 from wsfast.supervisor.callbacks import Callbacks
 
 __all__ = [
@@ -36,7 +36,7 @@ Message = (
 
 
 class SubscriptionState(enum.Enum):
-    """What has become of a subscription on a connection. ``on_subscription`` gets it."""
+    """The state of a subscription on a connection. ``on_subscription`` gets it."""
 
     IN = "in"
     """It was sent, and the server has acknowledged it if it demands that. So the server publishes: what the program
@@ -49,7 +49,7 @@ class SubscriptionState(enum.Enum):
 
 
 class Rejected(NamedTuple):
-    """What ``reply_id`` returns for a message with which the server refuses a subscription."""
+    """A refusal: ``reply_id`` returns it for a message with which the server refuses a subscription."""
 
     id: Hashable
     """The ``id`` of the subscription."""
@@ -145,7 +145,7 @@ def checked(name: str, message: Any) -> Any:
     if isinstance(message, (bytearray, memoryview)):
         return bytes(message)
     if not isinstance(message, (str, *BYTES_LIKE)) and not callable(message):
-        raise TypeError(f"{name} must be str, bytes-like, or a function that makes it, not {message!r}")
+        raise no_message(name, message, "str, bytes-like, or a function that makes it")
     return message
 
 

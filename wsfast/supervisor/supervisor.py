@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wsfast._common.options import seconds
 from wsfast._common.protocol_numbers import WSMsgType
@@ -87,15 +87,23 @@ class Supervisor(Successive):
         if self._life.error is not None:
             raise self._life.error
 
+    if not TYPE_CHECKING:  # type checkers find this mistake themselves
+
+        def __enter__(self):
+            raise TypeError("write `async with supervise(...)`, or use wsfast.sync.supervise for `with`")
+
+        def __exit__(self, *exc_info):
+            """Python looks for it before it enters."""
+
     # ---- receiving
 
-    def __aiter__(self) -> AsyncIterator[Any]:
+    def __aiter__(self) -> AsyncIterator[str | bytes]:
         """Iterate over the messages of one connection after another. :meth:`close` ends the iteration. If the
         supervisor gave up, the iteration raises the reason."""
         self._messages.follow(self._direct)
         return self._messages
 
-    def __anext__(self) -> Coroutine[Any, Any, Any]:
+    def __anext__(self) -> Coroutine[Any, Any, str | bytes]:
         return self._messages.__anext__()
 
     def _bind(self, connection: ClientConnection | None) -> None:
@@ -323,7 +331,7 @@ class Supervisor(Successive):
         `classify` gets the reason, and the supervisor connects again. The connection is the one whose messages the
         program gets. If it is being replaced already, that goes on. Does nothing if no connection is open.
 
-        :param reason: what the connection ended with; a str becomes a :exc:`ConnectionAbortedError`
+        :param reason: the error that ends the connection; a str becomes a :exc:`ConnectionAbortedError`
         """
         self._check_started()
         if not isinstance(reason, (str, Exception)):

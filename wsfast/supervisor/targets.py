@@ -17,7 +17,7 @@ URLs = str | Sequence[str] | Callable[[], Target] | Callable[[], Awaitable[Targe
 
 
 class Decision(enum.Enum):
-    """What the supervisor does after an error. The ``classify`` of :func:`supervise` returns it."""
+    """The reaction of the supervisor to an error. The ``classify`` of :func:`supervise` returns it."""
 
     TRY_AGAIN = "try again"
     """Connect to the same URL."""

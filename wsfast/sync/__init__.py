@@ -1,4 +1,5 @@
-"""The blocking client: websockets' sync client, name for name, on Rust; and :func:`supervise`, which is neither."""
+"""The blocking client: websockets' sync client, name for name, on Rust; and :func:`supervise`, which runs
+the asyncio supervisor in a thread."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""recv() and send() of the blocking connection: what happens for every message.
+"""recv() and send() of the blocking connection: the code that runs for every message.
 
 The functions of the crate that matter here are reached through its table (wsfast/_rust/api.pxd).
 """

@@ -36,7 +36,7 @@ from wsfast._opening.connector import Connecting, offered
 from wsfast._opening.http.handshake import USER_AGENT, ClientHandshake
 from wsfast._opening.net.addresses import FAMILIES, check_arguments
 from wsfast._opening.net.blocking import Deadline
-from wsfast._opening.network import Network
+from wsfast._opening.network_options import Network
 from wsfast._opening.reaching import reach_blocking
 from wsfast._opening.reconnecting import Delays, LoggerLike, Verdict, backoff, process_exception
 from wsfast._opening.route import Route, Routing
@@ -330,7 +330,7 @@ def connect(
     :param proxy: the URL of a proxy, ``http``, ``https``, ``socks4``, ``socks4a``, ``socks5`` or ``socks5h``; True uses
         the one that the environment or the system names, if they do, and None uses none
     :param proxy_ssl, proxy_server_hostname: as `ssl` and `server_hostname`, for an ``https`` proxy
-    :param network: a :class:`wsfast.Network`: who looks up names, and with which credentials
+    :param network: a :class:`wsfast.Network`: how names are looked up, and which credentials are sent
     :param kwargs: `host` and `port`, or `address`, a tuple of both, to connect there instead (`uri` still says what is
         sent as Host and by SNI); `local_addr`, host and port of this end; `family`, ``socket.AF_INET`` or ``AF_INET6``
         to use no others; `happy_eyeballs_delay`: after so many seconds the next address of the host is tried beside
@@ -363,7 +363,7 @@ def connect(
 
     The rest
 
-    :param tuning: a :class:`wsfast.Tuning`: what affects latency
+    :param tuning: a :class:`wsfast.Tuning`: options that affect latency
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`

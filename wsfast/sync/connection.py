@@ -183,7 +183,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def close_info(self) -> WSDisconnectInfo | None:
-        """Who ended the connection, how and why; None until it is closed."""
+        """The side that ended the connection, with code and reason; None until it is closed."""
         if self.state is not State.CLOSED:
             return None
         end = ending.describe(self._handle)

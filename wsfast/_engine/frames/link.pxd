@@ -2,7 +2,7 @@ cimport cython
 
 from wsfast._engine.frames.memory cimport Scratch
 from wsfast._engine.python cimport PyThread_get_thread_ident
-from wsfast._engine.base cimport BaseTransport
+from wsfast._engine.base_transport cimport BaseTransport
 
 
 # The life of a connection. It only goes down this list.

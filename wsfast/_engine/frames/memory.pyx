@@ -4,8 +4,8 @@ Reading. Every connection of a thread reads into one buffer, which therefore sta
 decoded where they arrived, and what a listener keeps (a frame, a memoryview) holds a reference to the buffer. The rule
 that makes this safe: bytes that were claimed are overwritten only when nobody else refers to the buffer. If someone
 does, the next read starts behind them, and when too little room is left there, the buffer is left to its users and a
-fresh one is taken. So kept frames cost about the bytes that were received, not a buffer each. Who may read where thus
-follows from references and claims alone: a buffer may serve two readers at once, or be given back twice.
+fresh one is taken. So kept frames cost about the bytes that were received, not a buffer each. So
+references and claims alone decide who may read where: a buffer may serve two readers at once, or be given back twice.
 
 A reader may ask for room in front of its read. There the engine puts the beginning of a frame that an earlier read left
 incomplete, which makes the frame contiguous without moving the new bytes.

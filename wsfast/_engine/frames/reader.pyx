@@ -295,7 +295,7 @@ cdef class FrameReader(FrameWriter):
 
     @property
     def last_message(self):
-        """What is known of the last message that was delivered, a :class:`WSMessageInfo`: its type, when it arrived,
+        """The facts about the last delivered message, a :class:`WSMessageInfo`: its type, when it arrived,
         whether it was compressed, whether more follow at once.
 
         It is kept with ``timestamps`` only, and not for a listener that takes frames: :class:`WSFrame` has the same.
@@ -550,7 +550,7 @@ cdef class FrameReader(FrameWriter):
         self._own.claim(self._own_limit)
         return 0
 
-    # What WSTransport does with the frames.
+    # The methods by which WSTransport handles the frames.
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
         """Bytes of the server's reply to the upgrade request; returns how many at their end are already frames."""

@@ -1,4 +1,4 @@
-"""Reading without sleeping: for some microseconds of a processor's time, no process needs to be woken.
+"""Reading without sleeping: it costs processor time, and saves the microseconds that waking a process takes.
 
 An event loop does not sleep while a callback is due. So each loop has one Poller, which schedules itself again as long
 as one of its connections sent or received something within its busy_poll. The loop goes on iterating: it asks the

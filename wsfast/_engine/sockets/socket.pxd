@@ -1,7 +1,7 @@
 cimport cython
 
 from wsfast._engine.frames.reader cimport FrameReader
-from wsfast._engine.base cimport BaseTransport
+from wsfast._engine.base_transport cimport BaseTransport
 
 
 # The outcome of an attempt to read the socket.

@@ -3,7 +3,7 @@ import socket
 
 from typing_extensions import disjoint_base
 
-from wsfast._engine.base import BaseTransport
+from wsfast._engine.base_transport import BaseTransport
 from wsfast._engine.transport import WSTransport
 
 def stamp_receipts(sock: socket.socket) -> None: ...

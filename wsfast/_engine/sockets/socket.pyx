@@ -1,7 +1,7 @@
 """Plain TCP beneath a WSTransport.
 
 It writes from one buffer, which exists while bytes wait to be written. It reads once whenever the loop reports that the
-socket is readable, and whenever polling.pyx asks for it. Limits, closing and errors are those of base.pyx.
+socket is readable, and whenever polling.pyx asks for it. Limits, closing and errors are those of base_transport.pyx.
 """
 
 import errno
@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
 from wsfast._engine.frames.reader cimport FrameReader
-from wsfast._engine.base cimport BaseTransport
+from wsfast._engine.base_transport cimport BaseTransport
 
 
 cdef extern from "Python.h":

@@ -11,7 +11,7 @@ cdef class TLSSession:
     cdef size_t _to_send(self) noexcept
 
 
-# What the connections of a thread share: never in use when Python runs.
+# The memory that the connections of a thread share: never in use when Python runs.
 cdef class CipherArea:
     cdef:
         char *incoming

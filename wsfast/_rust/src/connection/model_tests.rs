@@ -145,7 +145,7 @@ fn frame(wire: &mut Vec<u8>, head: u8, payload: &[u8]) {
     wire.extend_from_slice(payload);
 }
 
-/// What the receiver holds, without any lock.
+/// The message that the receiver holds, without any lock.
 fn held(lent: &Received) -> Vec<u8> {
     // SAFETY: it is lent until the next `receive`. That is what the sanitizers and Miri check.
     unsafe { std::slice::from_raw_parts(lent.data, lent.size) }.to_vec()

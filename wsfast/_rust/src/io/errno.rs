@@ -1,4 +1,4 @@
-//! Why a system call failed: an errno, or a number of ours below zero.
+//! The cause of a failed system call: an errno, or a number of this crate's own, which is below zero.
 
 use std::os::raw::c_int;
 

@@ -1,3 +1,5 @@
+//! Locks that stay usable after a panic.
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Takes a lock whose holder may have panicked. The connection is closed by then, and its ending says why.

@@ -1,4 +1,4 @@
-//! When messages arrived: by this process, and by the kernel. Nothing of it is done unless the program asked for it.
+//! The times at which messages arrived: in this process, and in the kernel. None is taken unless the program asked for it.
 
 use crate::io::time::nanoseconds;
 use crate::protocol::c_core::next_is_whole;

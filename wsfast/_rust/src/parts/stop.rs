@@ -1,3 +1,5 @@
+//! The reasons why a call returns without a result.
+
 use std::fmt;
 
 use crate::io::block::NoMemory;

@@ -1,4 +1,4 @@
-/* What is inline in the core, as functions that Rust can call. */
+/* The inline functions of the core, as functions that Rust can call. */
 #include "message.h"
 
 wsf_status inline_message_next(wsf_message *m, const uint8_t *p, size_t n, wsf_header *h);

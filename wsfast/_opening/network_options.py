@@ -14,7 +14,8 @@ __all__ = ["Network"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
-    """Who looks up names, and with which credentials to introduce oneself. Immutable: connections may share one.
+    """Options about the way to a server: how names are looked up, and which credentials are sent. Immutable:
+    connections may share one.
 
     ::
 
