@@ -33,7 +33,10 @@ def wear_out(transport):
     libc = ctypes.CDLL(None)
     libc.malloc_usable_size.restype = ctypes.c_size_t
     size = libc.malloc_usable_size(stream)
-    numbers = (ctypes.c_uint64 * (size // 8)).from_address(stream.value)
+    # The stream ends with the box of its session: where that is, and its table, which has the size behind a destructor.
+    *_, address, table = (ctypes.c_uint64 * (size // 8)).from_address(stream.value)
+    _, size = (ctypes.c_uint64 * 2).from_address(table)
+    numbers = (ctypes.c_uint64 * (size // 8)).from_address(address)
     [place] = [place for place, number in enumerate(numbers) if number == LIMIT]
     numbers[place] = FEW
 
