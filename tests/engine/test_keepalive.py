@@ -321,6 +321,23 @@ async def test_an_application_s_ping_that_closes_the_connection_is_no_error():
         assert transport.close_info[:3] == ("local", 1000, "")
 
 
+async def test_an_application_s_ping_that_closes_and_raises_leaves_no_exception_behind():
+    class Failing(AppPing):
+        def send_user_specific_ping(self, transport) -> None:
+            transport.disconnect()
+            raise LookupError("mine")
+
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+    async with serve(app_server) as server:
+        transport, _ = await ws_connect(Failing, server.url)
+        with pytest.raises(LookupError, match="mine"):
+            await transport.measure_roundtrip_time(1)
+        await transport.wait_disconnected()
+    gc.collect()
+    assert not reported
+
+
 # The end of keepalive
 
 

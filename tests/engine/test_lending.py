@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from scenarios.peer import Peer
+from scenarios.peer import Peer, record
 from support import certificates, frames
 from support.frames import binary, text
 from support.listeners import Recorder
@@ -149,6 +149,40 @@ async def test_a_connection_is_not_polled_amid_its_own_read():
         await listener.until(lambda: listener.frames)
     assert handler.refused == {"poll() while the transport beneath is reading or writing"}
     assert listener.payloads == [frames.pattern(100_000)]
+    transport.abort()
+    await transport.wait_disconnected()
+    opened.theirs.close()
+
+
+async def test_a_send_amid_a_write_of_aiofastnet_leaves_behind_it():
+    """aiofastnet logs between the write to the socket and the note that these bytes are gone."""
+    asyncio.get_running_loop().set_debug(True)
+    opened = Opened("openssl")
+    transport = await opened.open("listener")
+    sent = 0
+    is_full = False
+
+    def send() -> None:
+        nonlocal sent
+        sent += 1
+        transport.send(wsfast.WSMsgType.BINARY, record(sent - 1, 10_000))
+
+    class Sending(logging.Handler):
+        def emit(self, said: logging.LogRecord) -> None:
+            nonlocal is_full
+            if is_full and "aiofn_write" in said.getMessage() and sent < 200:
+                send()
+            is_full = is_full or "_ensure_writer" in said.getMessage()
+
+    with handled(Sending()):
+        while not is_full:
+            send()
+        while len(opened.peer.numbers) < sent:
+            opened.peer.read(1 << 20)
+            await asyncio.sleep(0)
+            assert not transport.is_disconnected, transport.close_info
+    assert opened.peer.numbers == list(range(sent))
+    assert sent == 200
     transport.abort()
     await transport.wait_disconnected()
     opened.theirs.close()

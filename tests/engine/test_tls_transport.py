@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -723,6 +724,20 @@ def test_a_session_is_made_of_a_configuration_alone():
         TLSSession(rustls.config(TLS()), b"not a name", 1)
     with pytest.raises(TypeError):
         TLSTransport.__new__(TLSTransport)
+
+
+async def test_the_session_of_a_transport_carries_no_other_one():
+    """Its memory would be that one's, and the transport would go on using it."""
+    async with serve(echo, ssl_context=certificates.server_context()) as served:
+        tls = certificates.client_settings()
+        transport, listener = await ws_connect(Recorder, served.url, ssl_context=tls)
+        parts = gc.get_referents(transport.underlying_transport)
+        (session,) = (part for part in parts if isinstance(part, TLSSession))
+        with pytest.raises(ValueError, match="a transport uses this TLS session"):
+            TLSSession(rustls.config_for(tls, "localhost"), b"localhost", 1, session)
+        transport.send(TEXT, "x")
+        await listener.received(1)
+        await finish(transport)
 
 
 # ---- the handshake

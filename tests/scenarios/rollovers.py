@@ -55,7 +55,10 @@ class Market:
                 line.put(text("heartbeat"))
 
     async def connection(self, peer: Peer) -> None:
-        await peer.accept()
+        try:
+            await peer.accept()
+        except (EOFError, ConnectionError):
+            return
         line = _Line(self, peer)
         self.lines.add(line)
         sending = asyncio.ensure_future(line.send())
@@ -78,6 +81,7 @@ class _Line:
         self.varies = "level" not in path and rng.random() < 0.3
         self.dies = "dies" in path and rng.random() < 0.2
         self.is_strange = rng.random() < 0.5
+        self.is_late = "late" in path and rng.random() < 0.3  # to take subscriptions
         self.ending = rng.choice(("drop", "drop", "deliver", "own code", "mute", "reset"))
         self.symbols: set[str] = set()
         self.asked: Counter[str] = Counter()
@@ -115,6 +119,8 @@ class _Line:
             if sent.opcode != TEXT:
                 continue
             symbol = sent.payload.decode()
+            if self.is_late:
+                await asyncio.sleep(rng.uniform(0, LAG))
             self.asked[symbol] += 1
             if symbol == "DELISTED":
                 self.put(text("no DELISTED"))
@@ -130,7 +136,7 @@ class _Line:
         self.market.lines.discard(self)
         if self.ending == "mute":
             await self.peer.rest()
-        elif self.ending == "reset":
+        elif self.ending == "reset" and not self.peer.writer.is_closing():
             self.peer.reset()
         else:
             if self.ending == "drop":
@@ -159,7 +165,8 @@ class Account:
         self.name = name
         self.report = report
         self.has_key = has_key
-        self.last: dict[str, tuple[int, int]] = {}
+        # The highest number; the gaps before the last message, and its number.
+        self.last: dict[str, tuple[int, int, int]] = {}
         self.seen: dict[str, int] = {}  # the gaps before each message
         self.real: set[int] = set()  # the gaps at which something was missing
 
@@ -169,19 +176,22 @@ class Account:
             return
         self.report.messages += 1
         number = int(digits)
-        last, before = self.last.get(symbol, (number - 1, gaps))
+        highest, before, last = self.last.get(symbol, (number - 1, gaps, number - 1))
         if message in self.seen:
             self.report.duplicates += 1
             if self.has_key and self.seen[message] == gaps:
                 self.error(f"{message} came twice")
-        elif number <= last and before == gaps:
-            self.error(f"{message} came after {last}")
-        elif number > last + 1:
+        elif number <= last:
             if before == gaps:
-                self.error(f"{message} came after {last}, and gaps stayed {gaps}")
+                self.error(f"{message} came after {last}")
+            self.real.update(range(before + 1, gaps + 1))
+        elif number > highest + 1:
+            if before == gaps:
+                self.error(f"{message} came after {highest}, and gaps stayed {gaps}")
             self.real.update(range(before + 1, gaps + 1))
         self.seen[message] = gaps
-        self.last[symbol] = max(last, number), gaps
+        latest = max(last, number) if before == gaps else number
+        self.last[symbol] = max(highest, number), gaps, latest
 
     def error(self, text: str) -> None:
         self.report.errors.append(f"{self.name}: {text}")
@@ -223,6 +233,8 @@ async def play(rollovers: int, seed: int, feeds: int = 24) -> Report:
 async def _feed(url: str, number: int, rng: random.Random, report: Report, rollovers: int) -> None:
     kind = ("level", "skewed", "skewed", "skewed,dies")[number % 4]
     has_key, is_listener, is_slow = bool(number & 4), bool(number & 8), not number % 3
+    if has_key and kind != "level":
+        kind += ",late"
     account = Account(f"{number} {kind} key={has_key} listener={is_listener} slow={is_slow}", report, has_key)
     options: dict[str, Any] = {"proxy": None, "delays": lambda: full_jitter(0.01, 0.1), "min_lifetime": 0.1}
     if has_key:

@@ -176,7 +176,7 @@ async def test_what_was_held_does_not_overflow(overflow):
 @pytest.mark.parametrize("is_late", [True, False])
 async def test_a_late_subscription_that_the_old_connection_had(is_late):
     async with Played("awaitable", key=number, rollover=Rollover(timeout=0.2)) as play:
-        play.feed.subscribe("more", ack=lambda message: message == "more is in", ack_timeout=0.05, retries=0)
+        play.feed.subscribe("more", ack=lambda message: message == "more is in", ack_timeout=0.3, retries=0)
         await play.lines.until(lambda lines: (1, "more") in lines.sent)
         play.lines.say(1, "more is in")
         await play.feed.ready()
@@ -373,4 +373,74 @@ async def test_a_subscription_that_is_made_when_the_new_connection_is_not_read(m
         play.lines.say(2, "41")
         await play.until("41")
         assert [message for message, _ in play.data if message.isdigit()] == [str(n) for n in range(10, 42)]
+        assert play.feed.stats.gaps == 0
+
+
+@pytest.mark.parametrize("face", ["awaitable", "listener"])
+@pytest.mark.parametrize("is_first", ["old", "new"])
+async def test_the_old_server_is_late_to_take_a_subscription(face, is_first):
+    """What only the new connection brings comes after what was published later. So a gap is counted before it."""
+    async with Played(face, key={f"c{n}": n for n in range(5)}.get) as play:
+        await play.roll()
+        play.feed.subscribe("C", ack=lambda message: message == "ackC", ack_timeout=1000)
+        await play.lines.until(lambda lines: {(1, "C"), (2, "C")} <= set(lines.sent))
+        held = play.feed._life.feed.merger
+        play.lines.say(2, "ackC", "c1", "c2")
+        await until(lambda: held.new.transport.stats.frames_received == 4)
+        if is_first == "old":
+            play.lines.say(1, "ackC", "c3")
+            await play.until("c3")
+            play.lines.say(2, "c3", "c4")
+        else:
+            play.lines.say(2, "c3", "c4")
+            await until(lambda: held.new.transport.stats.frames_received == 6)
+            play.lines.say(1, "ackC", "c3")
+        await closing(play, 1)
+        play.lines.end(1)
+        await play.until("c4")
+        assert [one for one in play.data if one[0] != "ackC"] == [("c3", 0), ("c1", 1), ("c2", 1), ("c4", 1)]
+
+
+async def test_no_proof_before_the_old_server_has_taken_a_subscription():
+    """Its messages on the new connection may lag behind those on the old one."""
+    async with Played("awaitable", key={f"c{n}": n for n in range(5)}.get) as play:
+        await play.roll()
+        play.feed.subscribe("C", ack=lambda message: message == "ackC", ack_timeout=1000)
+        await play.lines.until(lambda lines: {(1, "C"), (2, "C")} <= set(lines.sent))
+        play.lines.say(2, "ackC", "c0")
+        held = play.feed._life.feed.merger
+        await until(lambda: held.new.transport.stats.frames_received == 3)
+        play.lines.say(1, "c0")
+        await play.until("c0")
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (1, "CLOSE") not in play.lines.sent
+        play.lines.say(1, "ackC", "c1")
+        play.lines.say(2, "c1", "c2")
+        await closing(play, 1)
+        play.lines.end(1)
+        await play.until("c2")
+        assert [one for one in play.data if one[0] != "ackC"] == [("c0", 0), ("c1", 0), ("c2", 0)]
+
+
+@pytest.mark.parametrize("face", ["awaitable", "listener", "frames"])
+async def test_nothing_held_is_dropped_while_the_old_connection_closes(monkeypatch, face):
+    """However much comes before a subscription is in that was made meanwhile."""
+    monkeypatch.setattr(merger, "_MOST_HELD", 400_000 if face == "frames" else 40_000)
+    async with Played(face) as play:
+        rolling = asyncio.ensure_future(play.feed.roll_over())
+        await play.lines.until(lambda lines: (2, "sub") in lines.sent)
+        play.lines.say(2, "snapshot", "ack")
+        assert await rolling
+        for line in (1, 2):
+            play.lines.say(line, *"abc")
+        await closing(play, 1)
+        play.feed.subscribe("late", ack=lambda message: False, ack_timeout=1000)
+        late = [f"{number}" for number in range(45)]
+        play.lines.say(2, *late)
+        new = play.feed._life.feed.merger.new
+        await until(lambda: new.transport.stats.frames_received == 50)
+        play.lines.end(1)
+        await play.until(late[-1])
+        assert [message for message, _ in play.data] == [*"abc", "snapshot", *"abc", *late]
         assert play.feed.stats.gaps == 0

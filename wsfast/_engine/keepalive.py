@@ -172,6 +172,8 @@ class Keepalive:
                 self._transport.send_ping(payload)
         except BaseException:
             self._pings.pop(payload, None)  # the ping was not sent, so no answer will come
+            if waiter is not None and waiter.done():
+                waiter.exception()  # mark it as retrieved: the listener's method has closed the connection, and raised
             raise
         return payload
 

@@ -111,5 +111,6 @@ cdef class WSTransport(PollingReader):
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
     cdef int _start_close_timer(self) except -1
     cdef int _give_up_pings(self) except -1
+    cdef int _end_received(self) except -1
     cdef int _drain(self) except -1
     cdef int _drop(self) except -1

@@ -379,6 +379,14 @@ cdef class WSTransport(PollingReader):
     def eof_received(self):
         if self._state == State.CONNECTING or self._state == State.CLOSED:
             return False
+        cdef bint busy = self._come_up()
+        try:
+            self._end_received()
+        finally:
+            self._go_down(busy)
+        return False
+
+    cdef int _end_received(self) except -1:
         self._check_loop_thread()
         self._flush()
         unsent = self.underlying_transport.get_write_buffer_size()
@@ -389,7 +397,7 @@ cdef class WSTransport(PollingReader):
             self._start_close_timer()
             self._state = max(self._state, <int>State.DRAINING)  # the server would not receive a frame that is sent now
             self._give_up_pings()
-        return False
+        return 0
 
     cdef int _catch_up(self) except -1:
         if self._drain_owed:

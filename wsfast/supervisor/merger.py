@@ -24,6 +24,10 @@ The proof is a key that both lines brought, the old one since the rollover began
 in a row whose payloads both lines brought in that order, and each of them once: heartbeats and repeated prices prove
 nothing.
 
+The old line's server may be later to take a subscription than the new one's. Then messages that the new line alone
+brings are delivered after some that were published later. With ``key=`` a gap is counted before them; without it,
+nothing tells them from those that are delivered again.
+
 With ``key=`` a message of the new line is dropped if the old line brought its key, before or later. Without it nothing
 is dropped: the new line may begin with a snapshot, which is delivered after all that the old line brought. So the
 updates behind it must follow, although the old line has brought them.
@@ -83,15 +87,19 @@ class Merger:
         # The hashes of payloads are the keys if the program gives none.
         self._old_keys = old.history
         self._old_log, self._new_log = _Log(shared.remember), _Log(None)
-        # What is held, by the number of the message, and the numbers of the messages with a key.
-        self._held: dict[int, tuple[list[Any], int]] = {}
+        # What is held, its size and whether it has a key, by the number of the message; and the numbers of a key.
+        self._held: dict[int, tuple[list[Any], int, bool]] = {}
         self._numbers: dict[Hashable, list[int]] = {}
         self._bytes = 0
         self._lacks_held = False  # some of what was held has been dropped
+        # From which number on the new line may bring what the old one does not, because that one's server was later to
+        # take a subscription. None: no subscription was under way.
+        self._ahead_from = None if old.outbox.is_in and not old.outbox.late else 0
+        self._overtakes = False  # the old line has brought a message that was published after one of those
         self._count = 0  # of the messages that the new line brought
         self._is_in_from = 0  # the number of the first one since its subscriptions were in
         # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
-        # that has one of before), and of the new line since its subscriptions were in.
+        # that has one of before), and of either line since its subscriptions were in.
         self._old_recent, self._new_recent = Keys(shared.remember), Keys(shared.remember)
         old.merge(self)
 
@@ -136,6 +144,7 @@ class Merger:
             if self._has_keys and any(key in keys for keys in self._old_keys):
                 self._shared.duplicates += 1
                 if is_in and key in self._old_recent:
+                    self._look_before(number)
                     self._prove()
                 return True
             if not self._has_keys and is_in:
@@ -155,11 +164,27 @@ class Merger:
             self._old_log.add(key)
             self._look_for_run(key)
             return
-        self._old_recent.add(key)
-        for number in self._numbers.pop(key, ()):
+        is_in = self.old.outbox.is_in
+        if is_in:
+            self._old_recent.add(key)
+        numbers = self._numbers.pop(key, ())
+        for number in numbers:
             self._drop(number)
-        if key in self._new_recent:
+        if numbers:
+            self._look_before(numbers[0])
+        if is_in and key in self._new_recent:
             self._prove()
+
+    def _look_before(self, end: int) -> None:
+        """The old line has brought the message of this number. What is held before it, and has a key, it never will."""
+        if self._ahead_from is None or self._overtakes:
+            return
+        for number, (_, _, has_key) in self._held.items():
+            if number >= end:
+                return
+            if has_key and number >= self._ahead_from:
+                self._overtakes = True
+                return
 
     def _hold(self, number: int, key: Hashable, size: int) -> list[Any]:
         assert self.new is not None
@@ -167,7 +192,7 @@ class Merger:
         size += _FRAME_COST if self.new.gets_frames else _COST
         if key is not None:
             self._numbers.setdefault(key, []).append(number)
-        self._held[number] = held, size
+        self._held[number] = held, size, key is not None
         self._bytes += size
         if self._bytes > _MOST_HELD:
             self._loop.call_soon(self._hold_no_more)
@@ -193,7 +218,7 @@ class Merger:
                 self._numbers.clear()
 
     def _drop(self, number: int) -> None:
-        _, size = self._held.pop(number, (None, 0))
+        _, size, _ = self._held.pop(number, (None, 0, False))
         self._bytes -= size
         self._shared.duplicates += size > 0
         if self.new is not None and self._bytes < _MOST_HELD >> 2:
@@ -214,6 +239,8 @@ class Merger:
     def again(self) -> None:
         """A subscription was added: a proof must come anew."""
         self._old_recent = Keys(self._shared.remember)
+        if self.phase is Phase.HOLDING and self._ahead_from is None:
+            self._ahead_from = self._count
         self._begin_anew()
         if self._bytes > _MOST_HELD >> 1 and self.new is not None:
             self._drop_before_in()
@@ -295,6 +322,8 @@ class Merger:
             return "there was no other one yet"
         if self.old.dropped_by_policy != self._dropped:
             return "messages of it were dropped"
+        if self._overtakes:
+            return "a subscription came in on it later than on the new one"
         if self.is_proved:
             return None
         return "no message came on both connections" if is_expired else "it ended first"
@@ -310,7 +339,7 @@ class Merger:
                 self._held.clear()
                 new.fail(self._overflow())
             while self._held:
-                held = [entry[0] for entry, _ in self._held.values() if entry]
+                held = [entry[0] for entry, _, _ in self._held.values() if entry]
                 self._held.clear()
                 new.deliver(held)
         self._leave()

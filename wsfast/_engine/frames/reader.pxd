@@ -83,6 +83,8 @@ cdef class FrameReader(FrameWriter):
 
     cdef int _read_area(self, char **ptr, Py_ssize_t *size) except -1
     cdef int _received(self, Py_ssize_t nbytes) except -1
+    cdef bint _come_up(self) noexcept
+    cdef void _go_down(self, bint busy) noexcept
     cdef int _report_lent(self, Py_ssize_t nbytes) except -1
     cdef int _copy_received(self, const char *data, Py_ssize_t size) except -1
     cdef Lent _lend(self)

@@ -135,12 +135,23 @@ cdef class FrameReader(FrameWriter):
         return memoryview(self._lend())
 
     def buffer_updated(self, Py_ssize_t nbytes):
-        cdef bint busy = self._busy_beneath
-        self._busy_beneath = False  # callbacks may poll
+        cdef bint busy = self._come_up()
         try:
             self._report_lent(nbytes)
         finally:
-            self._busy_beneath = busy
+            self._go_down(busy)
+
+    cdef bint _come_up(self) noexcept:
+        """A callback of the transport beneath has called: until _go_down() it may be entered again, so callbacks of the
+        program may poll and send."""
+        cdef bint busy = self._busy_beneath
+        if busy:
+            self._busy_beneath = self._writing = False
+        return busy
+
+    cdef void _go_down(self, bint busy) noexcept:
+        if busy:
+            self._busy_beneath = self._writing = True
 
     cdef int _report_lent(self, Py_ssize_t nbytes) except -1:
         cdef:

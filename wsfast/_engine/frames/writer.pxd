@@ -41,7 +41,8 @@ cdef class FrameWriter(Link):
         uint64_t _sent_in           # the callback of the loop in which a frame left last; FrameReader: 0 with each read
 
         # One write at a time. WSTransport reads them.
-        bint _writing               # a write is under way; it is not interrupted
+        # A write is under way, or a callback of aiofastnet's TLS (set by FrameReader, too); it is not interrupted.
+        bint _writing
         bint _owed                  # something came up during a write, and waits for its end (also set by WSTransport)
         LateFrame *_late            # frames that did, in their order
         LateFrame *_latest          # the last of them

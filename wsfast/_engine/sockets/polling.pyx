@@ -255,14 +255,18 @@ cdef class PollingReader(FrameReader):
         return True
 
     def _run_beneath(self, callback, *args):
-        """Run a callback of the transport beneath. Amid one, aiofastnet's TLS must not be entered again; it may be in a
-        callback of the program."""
-        cdef bint busy = self._busy_beneath
+        """Run a callback of the transport beneath. Amid one, aiofastnet's TLS must not be entered again, to read or to
+        write: it may be in a log handler of the program. What is sent there leaves when the callback has returned."""
+        cdef bint busy = self._busy_beneath, writing = self._writing
         self._busy_beneath = True
+        self._writing = writing or self._fast is None
         try:
             callback(*args)
         finally:
             self._busy_beneath = busy
+            self._writing = writing
+            if self._owed and not writing:
+                self._settle()
 
     cdef bint _holds_something(self) except -1:
         """May TLS hold bytes that were received before, and that the kernel no longer has?"""

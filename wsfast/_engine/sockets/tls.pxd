@@ -5,6 +5,7 @@ cdef class TLSSession:
     cdef:
         void *_stream
         int _step                   # what reading has come to: a wst_result
+        bint _has_transport         # which uses _stream from now on
 
     cdef void *_used(self) except NULL
     cdef void *_taken(self) except NULL

@@ -116,6 +116,8 @@ cdef class TLSSession:
 
     cdef void *_taken(self) except NULL:
         cdef void *stream = self._used()
+        if self._has_transport:
+            raise ValueError("a transport uses this TLS session")
         self._stream = NULL
         return stream
 
@@ -232,6 +234,7 @@ cdef class TLSTransport(SocketTransport):
         self._area = area_of_thread()
         self._shutdown_timeout = shutdown_timeout
         self.tls = session.describe()
+        session._has_transport = True
         self._extra["tls"] = self.tls
         self._extra["cipher"] = self.tls.cipher, self.tls.version, 128 if "AES_128" in self.tls.cipher else 256
 
