@@ -175,8 +175,9 @@ async def test_what_was_held_does_not_overflow(overflow):
 
 @pytest.mark.parametrize("is_late", [True, False])
 async def test_a_late_subscription_that_the_old_connection_had(is_late):
-    async with Played("awaitable", key=number, rollover=Rollover(timeout=0.2)) as play:
-        play.feed.subscribe("more", ack=lambda message: message == "more is in", ack_timeout=0.05, retries=0)
+    rollover = Rollover(timeout=30 if is_late else 1.5)
+    async with Played("awaitable", key=number, rollover=rollover) as play:
+        play.feed.subscribe("more", ack=lambda message: message == "more is in", ack_timeout=0.5, retries=0)
         await play.lines.until(lambda lines: (1, "more") in lines.sent)
         play.lines.say(1, "more is in")
         await play.feed.ready()
