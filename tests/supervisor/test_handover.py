@@ -66,7 +66,7 @@ async def test_closing_amid_a_rollover_without_a_proof(face):
 async def test_what_was_held_is_not_conflated_with_other_keys():
     async with Played(
         "awaitable",
-        rollover=Rollover(timeout=0.01),
+        rollover=Rollover(timeout=0.5),
         overflow="conflate",
         conflate_key=lambda payload: payload[:1],
     ) as play:
@@ -83,7 +83,7 @@ async def test_what_was_held_is_not_conflated_with_other_keys():
 
 async def test_a_queue_is_bounded_after_too_much_was_held(monkeypatch):
     monkeypatch.setattr(merger, "_MOST_HELD", 4096)
-    async with Played("awaitable", rollover=Rollover(timeout=0.01), max_queue=2) as play:
+    async with Played("awaitable", rollover=Rollover(timeout=0.5), max_queue=2) as play:
         await play.roll()
         await stop_receiving(play)
         play.lines.say(2, *"abcdefghijkl")
@@ -258,7 +258,7 @@ async def test_a_key_that_cannot_be_compared_is_none():
 
 
 async def test_keys_are_forgotten_where_nothing_proved_an_overlap():
-    async with Played("awaitable", key=number, rollover=Rollover(timeout=0.01)) as play:
+    async with Played("awaitable", key=number, rollover=Rollover(timeout=0.5)) as play:
         await play.roll()
         play.lines.say(1, "1", "2", "3")
         await play.until("3")

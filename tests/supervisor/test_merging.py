@@ -153,7 +153,7 @@ async def test_the_new_connection_is_behind(face):
 
 @pytest.mark.parametrize("face", ["awaitable", "listener"])
 async def test_the_gap_is_there_before_the_messages_behind_it(face):
-    async with Played(face, rollover=Rollover(timeout=0.01)) as play:
+    async with Played(face, rollover=Rollover(timeout=0.5)) as play:
         play.lines.say(1, "1")
         await play.roll()
         play.lines.say(2, "3", "4", "5")
@@ -234,7 +234,7 @@ async def test_fragments_are_held_in_their_order():
 async def test_what_was_held_is_received_as_the_program_wants_it(decode):
     async with sessions(say("x"), say("a", "b")) as server:
         async with supervise(
-            server.url, rollover=Rollover(timeout=0.01), tuning=Tuning(timestamps="user")
+            server.url, rollover=Rollover(timeout=0.5), tuning=Tuning(timestamps="user")
         ) as feed:
             assert await feed.recv(decode) == (b"x" if decode in (False, memoryview) else "x")
             assert await feed.roll_over()
@@ -282,7 +282,7 @@ async def test_a_connection_that_the_program_does_not_trust(overlap):
 
     causes = []
     async with sessions(say("1"), say("2")) as server:
-        rollover = Rollover(overlap=overlap, timeout=0.01)
+        rollover = Rollover(overlap=overlap, timeout=0.5)
         async with supervise(server.url, rollover=rollover, classify=classify) as feed:
             with pytest.raises(TypeError, match="reason"):
                 feed.drop(None)

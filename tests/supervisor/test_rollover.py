@@ -186,7 +186,7 @@ async def test_a_frame_listener_rolls_over_too():
             got.append(frame.get_payload_as_bytes())
 
     got = []
-    rollover = Rollover(timeout=0.02)
+    rollover = Rollover(timeout=0.5)
     async with sessions(answer) as server, supervise(server.url, Listener, rollover=rollover) as feed:
         feed.subscribe("a")
         await feed.ready()
@@ -348,7 +348,7 @@ async def test_what_both_brought_proves_that_nothing_is_missing_and_no_end_of_th
 
     opened = asyncio.Event()
     async with sessions(old, new) as server:
-        rollover = Rollover(timeout=0.05, drain_timeout=0.02 if ending == "timeout" else 50)
+        rollover = Rollover(timeout=0.5, drain_timeout=0.02 if ending == "timeout" else 50)
         async with supervise(server.url, rollover=rollover, close_timeout=50) as feed:
             assert await feed.recv() == "old"
             assert await feed.roll_over()
