@@ -7,7 +7,7 @@
 valgrind runs the interpreter uncounted until every row has run once. Then each row runs with FEW and with MANY rounds,
 and the difference is the cost of a round: the opening cancels out. Only instructions outside the kernel are counted.
 
-Time must not decide what a client executes. So its clocks stand still (machine/still_clock.c): an awaitable client
+A client's path must not depend on time, so its clocks stand still (machine/still_clock.c): an awaitable client
 reads them to see whether it keeps other tasks waiting. asyncio's own loop drives the clients, whose iterations do not
 depend on time, and the server shares the client's processor at the lowest priority: it answers when the client sleeps,
 and no earlier. A row is the fewest instructions of TRIES, because a client that is woken early takes an iteration more.

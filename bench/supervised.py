@@ -1,4 +1,4 @@
-"""What a message costs with a supervisor, and with an overflow policy.
+"""Measures the cost of a message with a supervisor, and with an overflow policy.
 
     python -m bench.supervised             instructions of all rows, counted by callgrind; about a minute
     python -m bench.supervised listener    the rows whose name contains the word
@@ -8,8 +8,8 @@ The program gives reads of a hundred text messages of 128 bytes to its own conne
 loop. So neither counts nor times have a part of the event loop, or of the kernel. A row fails unless all messages are
 received. bench/counted.py counts them.
 
-Times are those of reads, on one processor, in turns: each turn runs each row once, in another order. Of a turn the
-lower quartile counts, of the reads in which nothing else took the processor.
+`--times` measures reads, on one processor, in turns: each turn runs each row once, in another order. A turn's figure
+is the lower quartile of the reads in which nothing else took the processor.
 """
 
 import argparse

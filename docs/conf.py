@@ -50,7 +50,7 @@ _READABLE = 12
 
 
 def parameters_of(function):
-    """Those of a signature that is too long to be read in one piece; of others none."""
+    """The parameters of a signature that is too long to be read in one piece; none of a shorter one."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

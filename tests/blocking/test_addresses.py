@@ -36,7 +36,7 @@ def resolving(monkeypatch, *found, names=("exchange.test",)):
         return [info for ip, its in found for info in REAL(ip, its, family, type, proto)]
 
     async def by_uvloop(network, host, port, family, proto, flags):
-        """Whose own is in C."""
+        """uvloop's own is in C, and calls no Python."""
         return getaddrinfo(host, port, family, socket.SOCK_STREAM, proto, flags)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)

@@ -1,4 +1,4 @@
-"""Where one connection hands over to the next: nothing lost without a word, nothing twice, no queue without bounds."""
+"""One connection hands over to the next: no loss without a word, no message twice, no queue without a bound."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ async def test_too_much_before_the_subscriptions_are_in(monkeypatch, face, key):
 
 @pytest.mark.parametrize("ends", [False, True])
 async def test_too_much_before_the_subscriptions_are_in_and_no_proof(monkeypatch, ends):
-    """What was dropped may have begun with a snapshot, so the new connection is of no use."""
+    """The dropped messages may have begun with a snapshot, so the new connection is of no use."""
     monkeypatch.setattr(merger, "_MOST_HELD", 4096)
     async with Played("awaitable", key=number, rollover=Rollover(timeout=0.1 if not ends else 1000)) as play:
         rolling = await too_much(play)
@@ -380,7 +380,7 @@ async def test_a_subscription_that_is_made_when_the_new_connection_is_not_read(m
 @pytest.mark.parametrize("face", ["awaitable", "listener"])
 @pytest.mark.parametrize("is_first", ["old", "new"])
 async def test_the_old_server_is_late_to_take_a_subscription(face, is_first):
-    """What only the new connection brings comes after what was published later. So a gap is counted before it."""
+    """Messages that only the new connection brings come after later ones. So a gap is counted before them."""
     async with Played(face, key={f"c{n}": n for n in range(5)}.get) as play:
         await play.roll()
         play.feed.subscribe("C", ack=lambda message: message == "ackC", ack_timeout=1000)

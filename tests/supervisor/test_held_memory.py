@@ -1,4 +1,4 @@
-"""What a supervisor holds at most while two connections are merged: docs/howto/limits.md states the sum."""
+"""A supervisor holds no more than docs/howto/limits.md states while it merges two connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program's functions get of each message, and what becomes of it: while there is one connection, all in C."""
+"""The program's functions get each message, and their results are obeyed, in C while there is one connection."""
 
 from __future__ import annotations
 

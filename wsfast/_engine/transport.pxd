@@ -81,7 +81,7 @@ cdef class WSTransport(PollingReader):
 
         # The end. Which CLOSE frames were seen is also read by the awaitable connection.
         bint _disconnecting         # disconnect() was called, or something failed
-        bint _frames_ended          # _give_up_pings() was called
+        bint _frames_ended          # the listener was told that it gets no more frames
         bint _drain_owed            # _drain() came during a write, and waits for its end
         bint _half_closed           # nothing more will be sent, and the transport beneath knows
         bint _aborted

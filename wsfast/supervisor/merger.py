@@ -87,7 +87,7 @@ class Merger:
         # The hashes of payloads are the keys if the program gives none.
         self._old_keys = old.history
         self._old_log, self._new_log = _Log(shared.remember), _Log(None)
-        # What is held, its size and whether it has a key, by the number of the message; and the numbers of a key.
+        # The held messages by their numbers, each with its size and whether it has a key; and the numbers of a key.
         self._held: dict[int, tuple[list[Any], int, bool]] = {}
         self._numbers: dict[Hashable, list[int]] = {}
         self._bytes = 0
