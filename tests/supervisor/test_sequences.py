@@ -108,6 +108,19 @@ async def test_a_message_fills_a_hole_before_another_hole_gets_its_own_time():
     assert ordered.gaps == 0
 
 
+async def test_a_filled_hole_has_no_timer(loop_errors):
+    delivered = []
+    async with sessions(say()) as served, supervise(served.url, WSListener, logger=None) as feed:
+        sequencer = feed.sequencer(
+            Sequence(numbers, hold=0.01), lambda stream, message: delivered.append(message)
+        )
+        for n in (1, 3, 2):
+            sequencer.take(None, update(n))
+        assert delivered == [update(1), update(2), update(3)]
+        await asyncio.sleep(0.03)
+    assert not loop_errors
+
+
 async def test_more_than_the_limit_do_not_wait():
     sent = [update(1), *(update(n) for n in range(3, 7))]
     async with sessions(say(*sent)) as served, supervise(served.url) as feed:
@@ -132,7 +145,7 @@ async def test_a_stream_begins_with_a_snapshot_and_the_updates_behind_it():
 
 async def test_updates_wait_while_a_hole_is_being_filled():
     """Missing messages, part of them first, and then the rest."""
-    asked, parts = [], [[(3, 4, update(3, 4))], [(5, 5, update(5)), (6, 7, update(6, 7))]]
+    asked, parts = [], [[(1, 2, "old"), (3, 4, update(3, 4))], [(5, 5, update(5)), (6, 7, update(6, 7))]]
 
     async def recover(*hole):
         asked.append(hole)
@@ -178,6 +191,33 @@ async def test_a_late_message_or_a_snapshot_of_the_server_ends_a_recovery(fill, 
         ordered = feed.sequenced(Sequence(numbers, hold=0, recover=recover))
         assert await take(ordered, 5) == [snapshot(0), update(1), *expected, update(3), update(4)]
         await cancelled.wait()
+
+
+async def test_a_recovery_that_ignores_its_cancellation_changes_nothing():
+    ended = asyncio.Event()
+
+    async def recover(stream, expected, received):
+        await feed.send("fill the hole")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.set()
+            return recovered(9)
+
+    async def script(peer):
+        later(peer, snapshot(0), update(2))
+        await peer.frame()
+        later(peer, update(1))
+        await peer.frame()
+        later(peer, update(3))
+        await idle(peer)
+
+    async with sessions(script) as served, supervise(served.url) as feed:
+        ordered = feed.sequenced(Sequence(numbers, hold=0, recover=recover))
+        assert await take(ordered, 3) == [snapshot(0), update(1), update(2)]
+        await ended.wait()
+        await feed.send("on")
+        assert await take(ordered, 1) == [update(3)]
 
 
 async def test_recovery_is_repeated_when_it_raises_and_by_its_window(caplog):
@@ -240,6 +280,22 @@ async def test_a_recovery_that_was_cancelled_is_begun_again():
         assert await take(ordered, 1) == ["on"]
         await feed.send("on")
         assert await take(ordered, 3) == [snapshot(4), update(5), update(6)]
+
+
+async def test_no_recovery_outlives_the_supervisor():
+    """The fixture that finds leftover tasks is the check."""
+    tried = asyncio.Event()
+
+    async def recover(stream, expected, received):
+        tried.set()
+        raise OSError("503")
+
+    async with sessions(say()) as served, supervise(served.url, WSListener, logger=None) as feed:
+        sequencer = feed.sequencer(Sequence(numbers, recover=recover), print)
+        sequencer.take(None, update(1))
+        await tried.wait()
+    while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 async def test_the_program_recovers_a_stream_that_it_does_not_trust():
@@ -478,9 +534,11 @@ async def test_a_listener_gets_messages_in_order_by_a_sequencer():
     delivered, done = [], asyncio.Event()
 
     def deliver(stream, message):
-        delivered.append(message)
         if message == update(1):
             sequencer.take(transports[0], update(3))
+            sequencer.take(transports[0], update(2))
+        delivered.append(message)
+        if message == update(1):
             raise ValueError("mine")
         if message == update(9):
             done.set()
@@ -494,7 +552,7 @@ async def test_a_listener_gets_messages_in_order_by_a_sequencer():
             transports.append(transport)
             sequencer.take(transport, payload)
 
-    sent = [update(1), update(5), update(2), update(4), update(7), update(9)]
+    sent = [update(1), update(5), update(4), update(7), update(9)]
     async with sessions(say(*sent)) as served:
         feed = supervise(served.url, Bot, logger=None)
         async with feed:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Recovered", "Sequence", "Sequenced", "Sequencer"]
 
 _Callback = Callable[[Hashable, Any], object]
-# A message, its connection, the gaps before it, and the error if there is no message.
-_Received = tuple[Any, int, int, BaseException | None]
 
 #: The result of `recover`: first number, last number, message. The first number of a snapshot is None.
 Recovered = tuple[int | None, int, Any] | Iterable[tuple[int | None, int, Any]] | None
@@ -138,8 +136,19 @@ class _Ordering:
             self._shared.callbacks.raised("of", exc)
         if numbers is None:
             self._out.append((None, None, message))
+            return
+        name, first, last = numbers
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = _Stream(name, connection, gaps)
+        lost, moved = stream.gaps != gaps, stream.connection != connection
+        if lost or moved:
+            stream.gaps, stream.connection = gaps, connection
+            self._change_connection(stream, first, last, lost, moved)
+        if first is None:
+            self._take_snapshot(stream, last, message, moved and not lost)
         else:
-            self._place(*numbers, message, connection, gaps)
+            self._take_update(stream, first, last, message)
 
     def _pop(self) -> tuple[Hashable, Any] | None:
         """The next stream and message; None if there is none. Reports the gaps before it."""
@@ -161,20 +170,9 @@ class _Ordering:
 
     # ---- one message
 
-    def _place(
-        self, name: Hashable, first: int | None, last: int, message: Any, connection: int, gaps: int
-    ) -> None:
-        stream = self._streams.get(name)
-        if stream is None:
-            stream = self._streams[name] = _Stream(name, connection, gaps)
-        lost, moved = stream.gaps != gaps, stream.connection != connection
-        if lost or moved:
-            stream.gaps, stream.connection = gaps, connection
-            self._change_connection(stream, first, last, lost, moved)
+    def _take_update(self, stream: _Stream, first: int, last: int, message: Any) -> None:
         expected = stream.expected
-        if first is None:
-            self._take_snapshot(stream, last, message, moved and not lost)
-        elif expected is None and self._sequence.recover is None:
+        if expected is None and self._sequence.recover is None:
             self._continue(stream, last, message)
         elif expected is None or first > expected:
             self._hold(stream, first, last, message)
@@ -414,53 +412,57 @@ class Sequenced(_Ordering):
         self._supervisor = supervisor
         self._end: BaseException | None = None
         # While a stream waits: receives the next message, whatever else makes messages ready.
-        self._receiving: asyncio.Task[_Received] | None = None
+        self._receiving: asyncio.Task[Any] | None = None
         self._news: asyncio.Future[None] | None = None
 
     def __aiter__(self) -> Sequenced:
         return self
 
     async def __anext__(self) -> tuple[Hashable, Any]:
-        while (entry := self._pop()) is None:
+        supervisor = self._supervisor
+        while not self._out or (entry := self._pop()) is None:
             if self._end is not None:
                 raise self._end
-            await self._wait()
+            try:
+                if self._receiving is None and not self._waiting:
+                    message = await supervisor.__anext__()
+                elif not await self._wait():
+                    continue
+                else:
+                    receiving, self._receiving = self._receiving, None
+                    assert receiving is not None
+                    message = receiving.result()
+            except (StopAsyncIteration, Exception) as exc:
+                if not self._life.is_over:
+                    raise
+                self._end = exc
+                self._finish()
+            else:
+                self._take(message, supervisor._generation, supervisor._gaps)
         return entry
 
-    async def _wait(self) -> None:
-        """Wait until a message was received, or a held one is ready."""
-        if self._receiving is None and not self._waiting:
-            self._received(*await self._receive())
-            return
+    async def _wait(self) -> bool:
+        """Wait until a message was received, and return True; or until a held one is ready."""
         if self._receiving is None:
             self._receiving = self._loop.create_task(self._receive())
+            self._receiving.add_done_callback(_look_at)
         self._news = self._loop.create_future()
         either: set[asyncio.Future[Any]] = {self._receiving, self._news}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if self._receiving.done():
-            received, self._receiving = self._receiving.result(), None
-            self._received(*received)
+        return self._receiving.done()
 
-    async def _receive(self) -> _Received:
-        supervisor = self._supervisor
-        try:
-            message = await supervisor.__anext__()
-        except (StopAsyncIteration, Exception) as exc:
-            return None, 0, 0, exc
-        return message, supervisor.generation, supervisor.gaps, None
-
-    def _received(self, message: Any, connection: int, gaps: int, error: BaseException | None) -> None:
-        if error is None:
-            self._take(message, connection, gaps)
-        elif self._life.is_over:
-            self._end = error
-            self._finish()
-        else:
-            raise error
+    async def _receive(self) -> Any:
+        return await self._supervisor.__anext__()
 
     def _announce(self) -> None:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """asyncio must not report an error that the program never asks for, because it has left the iteration."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _numbers(result: Any) -> tuple[Hashable, int | None, int] | None:
@@ -469,8 +471,9 @@ def _numbers(result: Any) -> tuple[Hashable, int | None, int] | None:
         return None
     stream, first, last = result
     hash(stream)
-    _check(first, last)
-    return stream, first, last
+    if type(first) is not int or type(last) is not int or first > last:
+        _check(first, last)
+    return result  # type: ignore[no-any-return]
 
 
 def _recovered(result: Any) -> list[tuple[int | None, int, Any]]:
