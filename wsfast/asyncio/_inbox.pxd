@@ -71,6 +71,7 @@ cdef class Inbox(WSListener):
 
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
+    cdef object _take_shown(self, Slot *slot)
     cdef object take_frame(self)
     cdef object _take_fragments(self, int decode)
     cdef object _take_invalid(self)

@@ -521,14 +521,14 @@ cdef class Inbox(WSListener):
             Slot *slot = self._at(0)
             PyObject *text
             object message
+        if slot.extra != NULL and slot.shown and (decode == BY_TYPE or decode == (slot.opcode == WSMsgType.TEXT)):
+            return self._take_shown(slot)
         if decode == BY_TYPE:
             decode = slot.opcode == WSMsgType.TEXT
         if not slot.fin:
             message = self._take_fragments(decode)
         else:
-            if slot.extra != NULL and slot.shown and decode == (slot.opcode == WSMsgType.TEXT):
-                message = <object>slot.extra
-            elif decode == AS_TEXT:
+            if decode == AS_TEXT:
                 text = text_or_null(slot.data, slot.size)
                 if text == NULL:
                     PyErr_Clear()
@@ -539,6 +539,14 @@ cdef class Inbox(WSListener):
                 if message is None:
                     return self._take_invalid()
             self._pop()
+        if self._above:
+            self._popped()
+        return message
+
+    cdef object _take_shown(self, Slot *slot):
+        """The first message, as it was shown: the receiver wants the same type."""
+        message = <object>slot.extra
+        self._pop()
         if self._above:
             self._popped()
         return message
