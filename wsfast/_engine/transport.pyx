@@ -310,6 +310,7 @@ cdef class WSTransport(PollingReader):
             self._fast = transport
         elif type(transport).__module__.partition(".")[0] == "aiofastnet":
             self._aiofastnet = transport
+            self._is_aiofastnet_closing = transport.is_closing
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:
