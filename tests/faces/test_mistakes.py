@@ -6,6 +6,8 @@ import asyncio
 import re
 import socket
 import ssl
+import subprocess
+import sys
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +38,17 @@ def test_other_attributes_are_missing_as_always():
     with pytest.raises(AttributeError, match="max_size is an argument of connect"):
         connecting.max_size  # noqa: B018
     assert connecting.uri == URL
+
+
+def test_where_a_module_or_a_name_is_is_told():
+    program = "import wsfast, wsfast.sync\nfor part in {}: print(part())"
+    parts = "(lambda: wsfast.supervisor, lambda: wsfast.sync.connect, lambda: wsfast.nothing)"
+    told = ["write `import wsfast.supervisor`", "it is in wsfast.sync.client", "no attribute 'nothing'"]
+    for part, text in zip(parts[1:-1].split(", "), told, strict=True):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(f"({part},)")], capture_output=True, text=True, check=False
+        )
+        assert done.stderr.rstrip().endswith(text)
 
 
 def test_with_in_place_of_async_with_is_told():

@@ -135,7 +135,9 @@ def unexpected(called: str, name: str, names: Iterable[str], objects: Iterable[t
     import difflib  # takes a millisecond
 
     public = sorted(n for n in names if not n.startswith("_"))
-    near = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in public else difflib.get_close_matches(name, public, 1)
+    near = (
+        [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in public else difflib.get_close_matches(name, public, 1)
+    )
     near = near or [n for n in public if n.startswith(name)]
     hint = f". Did you mean {near[0]!r}?" if near else ""
     return TypeError(f"{called}() got an unexpected keyword argument {name!r}{hint}")
