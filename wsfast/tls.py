@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 from wsfast._common.hostnames import to_ascii
+from wsfast._common.option_names import hints_at_fields
 from wsfast._common.options import seconds
 
 __all__ = [
@@ -41,6 +42,7 @@ _WEEK = 7 * 24 * 3600
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
+@hints_at_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TLS:
     """TLS settings: the certificates to trust, and the protocols to offer. Immutable; equal settings share a context.

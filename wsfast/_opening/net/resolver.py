@@ -80,7 +80,7 @@ async def resolve(
     if own:
         return own
     if look_up is None:
-        return await net.getaddrinfo(host, port, family, proto, flags)
+        return await _system(net, host, port, family, proto, flags)
     resolver, cache = look_up
     known = [] if cache is None else cache.recall(host, port, family)
     asking = _ask(net, host, port, family, resolver)
@@ -96,9 +96,17 @@ async def resolve(
 
 async def _ask(net: Net, host: str, port: int, family: int, resolver: Resolver | None) -> Addresses:
     if resolver is None:
-        return await net.getaddrinfo(host, port, family, 0, 0)
+        return await _system(net, host, port, family)
     returned = await net.value(resolver(host, port), "resolver must return addresses")
     return _infos(host, port, family, returned)
+
+
+async def _system(net: Net, host: str, port: int, family: int, proto: int = 0, flags: int = 0) -> Addresses:
+    """The system's addresses; its error names the host."""
+    try:
+        return await net.getaddrinfo(host, port, family, proto, flags)
+    except socket.gaierror as exc:
+        raise socket.gaierror(exc.errno, f"{exc.strerror}: {host}") from None
 
 
 def _is_answer(exc: BaseException) -> bool:
