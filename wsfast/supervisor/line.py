@@ -132,7 +132,7 @@ class Line:
         #: The frames go to a listener as they are.
         self.gets_frames = connection is None and not isinstance(receiver, Messages)
         #: The keys of the messages that it has brought.
-        self.keys = Keys(shared.remember)
+        self.keys = Keys(shared.settings.remember)
         #: These, and those of the lines before with which it overlapped, as far as they are remembered.
         self.history = [self.keys]
         # Until this line has brought this key, or so many messages, it may lag behind the line before.
@@ -152,7 +152,7 @@ class Line:
             shared.window,
             shared.messages,
             shared.subscriptions,
-            shared.reply_id,
+            shared.settings.reply_id,
             shared.open_timeout,
             shared.callbacks,
             self._report,
@@ -163,9 +163,9 @@ class Line:
             transport,
             self.outbox,
             shared.subscriptions,
-            shared.max_silence,
-            shared.silence_is_normal,
-            shared.heartbeat,
+            shared.settings.max_silence,
+            shared.settings.silence_is_normal,
+            shared.settings.heartbeat,
             shared.callbacks,
             self.fail,
         )
@@ -311,13 +311,13 @@ class Line:
     def succeed(self, former: Line) -> None:
         """Drop messages with the keys of the line before, until this line has brought the last of them."""
         for keys in former.history:
-            if sum(map(len, self.history[1:])) < self._shared.remember:
+            if sum(map(len, self.history[1:])) < self._shared.settings.remember:
                 self.history.append(keys)
         # The line before may itself lag behind the one before it.
         last = former._last_of_former if former._may_lag_for > 0 else former.keys.last
         if last is not None and last not in self.keys:
             self._last_of_former = last
-            self._may_lag_for = self._shared.remember
+            self._may_lag_for = self._shared.settings.remember
             self._show_or_not()
 
     def deliver(self, held: list[Any]) -> None:

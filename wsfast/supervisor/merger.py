@@ -79,14 +79,14 @@ class Merger:
         self.phase = Phase.HOLDING
         self.is_proved = self.has_taken_over = False
         self._is_expired = False
-        self._has_keys = shared.key is not None
+        self._has_keys = shared.settings.key is not None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
         self._taken = old.taken
         self._dropped = old.dropped_by_policy
         # The hashes of payloads are the keys if the program gives none.
         self._old_keys = old.history
-        self._old_log, self._new_log = _Log(shared.remember), _Log(None)
+        self._old_log, self._new_log = _Log(shared.settings.remember), _Log(None)
         # The held messages by their numbers, each with its size and whether it has a key; and the numbers of a key.
         self._held: dict[int, tuple[list[Any], int, bool]] = {}
         self._numbers: dict[Hashable, list[int]] = {}
@@ -100,7 +100,7 @@ class Merger:
         self._is_in_from = 0  # the number of the first one since its subscriptions were in
         # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
         # that has one of before), and of either line since its subscriptions were in.
-        self._old_recent, self._new_recent = Keys(shared.remember), Keys(shared.remember)
+        self._old_recent, self._new_recent = Keys(shared.settings.remember), Keys(shared.settings.remember)
         old.merge(self)
 
     def join(self, new: Line) -> bool:
@@ -238,7 +238,7 @@ class Merger:
 
     def again(self) -> None:
         """A subscription was added: a proof must come anew."""
-        self._old_recent = Keys(self._shared.remember)
+        self._old_recent = Keys(self._shared.settings.remember)
         if self.phase is Phase.HOLDING and self._ahead_from is None:
             self._ahead_from = self._count
         self._begin_anew()
@@ -251,7 +251,7 @@ class Merger:
         if self.phase is Phase.HOLDING:
             self.is_proved = False
             self._is_in_from = self._count
-            self._new_log, self._new_recent = _Log(None), Keys(self._shared.remember)
+            self._new_log, self._new_recent = _Log(None), Keys(self._shared.settings.remember)
 
     @property
     def _lacks_any(self) -> bool:

@@ -257,9 +257,9 @@ class Supervisor(Successive):
             connection with :class:`SilenceTimeout`
         :raises ValueError: another subscription has the same id
         """
-        if id is not None and self._shared.reply_id is None:
+        if id is not None and self._shared.settings.reply_id is None:
             raise TypeError("id of a subscription needs reply_id=, a function that returns the id of a reply")
-        if max_silence is not None and self._shared.topic is None:
+        if max_silence is not None and self._shared.settings.topic is None:
             raise TypeError(
                 "max_silence of a subscription needs topic=, a function that returns the key of a message"
             )
