@@ -21,6 +21,7 @@ From CLOSING on a timer runs: after close_timeout the connection is aborted, wha
 """
 
 import asyncio
+import sys
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -308,7 +309,7 @@ cdef class WSTransport(PollingReader):
         self.underlying_transport = transport
         if isinstance(transport, BaseTransport):
             self._fast = transport
-        elif type(transport).__module__.partition(".")[0] == "aiofastnet":
+        elif "aiofastnet" in sys.modules and isinstance(transport, sys.modules["aiofastnet"].Transport):
             self._aiofastnet = transport
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
