@@ -282,7 +282,7 @@ class InvalidProxyStatus(ProxyError):
 
     @property
     def retry_after(self) -> float | None:
-        """As that of :class:`InvalidStatus`."""
+        """The seconds after which the proxy wants a retry: see :attr:`InvalidStatus.retry_after`."""
         return _retry_after(self.response)
 
     def _text(self) -> str:

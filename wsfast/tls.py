@@ -76,7 +76,7 @@ class TLS:
     check_hostname: bool = True
     """False accepts a trusted certificate for any name."""
     resume_for: float = 7200.0
-    """How long after a full handshake rustls resumes sessions, in seconds, up to a week; 0 never does.
+    """The seconds after a full handshake for which rustls resumes its session, up to a week; 0 never does.
 
     A resumed session is not verified anew: until then a certificate that was revoked or has expired, or an authority
     that is no longer trusted, is not noticed (RFC 8446 section 4.6.1). The default, two hours, is how long OpenSSL's
@@ -159,7 +159,7 @@ def _split(directories: Any) -> list[str]:
 
 
 def _system_paths() -> tuple[str, ...]:
-    """Where OpenSSL finds the system's authorities, as it stands in the environment: the file and the directories."""
+    """The file and the directories with the system's authorities, as OpenSSL and the environment name them."""
     of_openssl = _of_openssl()
     file = os.environ.get(of_openssl.openssl_cafile_env, of_openssl.openssl_cafile)
     directories = os.environ.get(of_openssl.openssl_capath_env, of_openssl.openssl_capath)

@@ -123,7 +123,7 @@ class Line:
         self._ending: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._is_closing = self._is_lost = False
-        #: How many gaps there are before its first message.
+        #: The number of gaps before its first message.
         self.gaps = 0
         #: The server has announced that it will end the connection.
         self.is_announced = False
@@ -211,7 +211,7 @@ class Line:
 
     @property
     def waiting(self) -> int:
-        """How many frames wait to be received."""
+        """The number of frames that the program has not received yet."""
         return 0 if self.connection is None else self.connection.listener.frames
 
     @property
@@ -231,12 +231,12 @@ class Line:
 
     @property
     def dropped(self) -> int:
-        """How many received messages the program will never get."""
+        """The number of received messages that the program will never get."""
         return 0 if self.connection is None else self.connection.listener.dropped
 
     @property
     def dropped_by_policy(self) -> int:
-        """How many of them were dropped by `overflow`."""
+        """The number of messages that `overflow` dropped."""
         return 0 if self.connection is None else self.dropped - self.connection.listener.discarded
 
     @property

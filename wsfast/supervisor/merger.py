@@ -47,9 +47,9 @@ from wsfast.supervisor.shared import Shared
 
 __all__ = ["Merger", "Phase"]
 
-# How much may be held, in bytes. Then the new line is not read until the old one has caught up. But before its
-# subscriptions are in, it is read on: beyond half as much what is held is dropped, and only a proof lets the new line
-# take over. The same if the rest of a read is so many short messages that twice as much would be held.
+# At most so many bytes are held. At this limit the supervisor stops reading the new line until the old one has caught
+# up. But until its subscriptions are in, the new line is read on: beyond half the limit the held messages are dropped,
+# and only a proof lets the new line take over. The same happens if the rest of one read would make it twice the limit.
 _MOST_HELD = 16 * 1024 * 1024
 
 # The cost of a held message besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
@@ -98,8 +98,8 @@ class Merger:
         self._overtakes = False  # the old line has brought a message that was published after one of those
         self._count = 0  # of the messages that the new line brought
         self._is_in_from = 0  # the number of the first one since its subscriptions were in
-        # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
-        # that has one of before), and of either line since its subscriptions were in.
+        # The keys that prove an overlap: those of the old line since the rollover began (the new line may begin with a
+        # snapshot that has an older one), and those of either line since its subscriptions were in.
         self._old_recent, self._new_recent = Keys(shared.settings.remember), Keys(shared.settings.remember)
         old.merge(self)
 
@@ -226,7 +226,7 @@ class Merger:
 
     @property
     def held(self) -> int:
-        """How many messages wait."""
+        """The number of held messages."""
         return len(self._held)
 
     # ---- the proof
@@ -381,7 +381,7 @@ class _Log:
         self._payloads.append(payload)
 
     def place(self, payload: Hashable) -> int | None:
-        """Where the payload is, if it came once."""
+        """The position of the payload; None unless it came exactly once."""
         return self._places.get(payload)
 
     def run_before(self, payload: Hashable) -> list[Hashable] | None:

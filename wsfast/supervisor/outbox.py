@@ -69,7 +69,7 @@ class Outbox:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._sent = None if window is None else Sent(window)
-        # How many frames of the connection the window has counted: at first none, not even PONGs that were sent.
+        # The number of frames that the window has counted. It begins at 0, even if PONGs were sent before.
         self._counted = 0
         self._answers: deque[QueuedMessage] = deque(maxlen=_ANSWERS)
         self._messages = messages
@@ -110,7 +110,7 @@ class Outbox:
 
     @property
     def number_in(self) -> int:
-        """How many subscriptions are in."""
+        """The number of subscriptions that are in."""
         return self._progress.number_in
 
     def has_in(self, subscription: Subscription) -> bool:

@@ -1,4 +1,4 @@
-"""How far each subscription of one connection is, and which one is to be sent next.
+"""The states of the subscriptions of one connection, and the choice of the one to send next.
 
 | state | begins when | ends when |
 |---|---|---|

@@ -36,7 +36,7 @@ class Targets:
 
     def __init__(self, urls: URLs, by_turns: bool) -> None:
         self._function: Callable[[], Any] | None = None
-        #: Those that are known before an attempt.
+        #: The URLs that are known before an attempt.
         self.urls: list[str] = []
         if callable(urls):
             self._function = urls

@@ -74,7 +74,7 @@ _STAMPS = {None: 0, "user": lib.WST_STAMPS_USER, "kernel": lib.WST_STAMPS_KERNEL
 
 _TUNING = Tuning(write_policy="immediate")
 
-# How to find and reach an address of the server.
+# The options about finding and reaching an address of the server.
 _WHERE = ("host", "port", "family", "local_addr", "happy_eyeballs_delay")
 
 # Bytes of one read of the opening; a reply has some 200.
@@ -454,7 +454,7 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
 def _tls(
     uri: WebSocketURI, ssl: Any, server_hostname: str | None, client_cert: ClientCert | None
 ) -> ssl_module.SSLContext | TLS | None:
-    """How to speak TLS with the server, checked; None if it has none."""
+    """The checked TLS settings for the server; None for ws://."""
     ssl = tls_argument("ssl", ssl, uri.secure)
     check_types(str, server_hostname=server_hostname)
     if uri.secure:

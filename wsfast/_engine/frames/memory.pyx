@@ -102,8 +102,8 @@ cdef class Scratch:
         release(self._spare_large)
 
     cdef int reading_area(self, Py_ssize_t headroom, Py_ssize_t most, char **ptr, Py_ssize_t *size) except -1:
-        """Where the next read may put its bytes, `most` of them, with `headroom` bytes free in front. They are claimed
-        with take_read()."""
+        """Return the memory for the next read: for `most` bytes, with `headroom` bytes free in front. take_read()
+        claims it."""
         cdef:
             Py_ssize_t least = READ_MINIMUM if most <= READ_SIZE else most
             Py_ssize_t start

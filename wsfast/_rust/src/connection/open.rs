@@ -15,7 +15,7 @@ use crate::parts::stop::Stop;
 use crate::tls::channel::Channel;
 use crate::tls::session::Failure;
 
-/// How long the opening sleeps in one go.
+/// The longest sleep of the opening.
 const PULSE: Duration = Duration::from_millis(250);
 
 impl Connection {

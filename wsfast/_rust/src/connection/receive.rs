@@ -61,7 +61,7 @@ pub(crate) enum Missing {
     Time,
 }
 
-/// Where `drain` stopped.
+/// The reason why `drain` stopped.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Drained {
     /// The socket has no more bytes now.

@@ -44,7 +44,7 @@ pub struct Block {
     capacity: usize,
     /// The first of them are written.
     len: usize,
-    /// How often it was emptied without having held a long frame.
+    /// The number of times that it was emptied without having held a long frame.
     short: u32,
 }
 

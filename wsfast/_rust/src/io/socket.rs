@@ -168,7 +168,7 @@ impl Socket {
         }
     }
 
-    /// How long a blocking `recv` sleeps before it fails with EAGAIN; zero: without limit.
+    /// Sets the time after which a blocking `recv` fails with EAGAIN; zero is no limit.
     pub fn set_receive_timeout(&self, timeout: Duration) {
         let value = libc::timeval {
             tv_sec: timeout.as_secs() as libc::time_t,

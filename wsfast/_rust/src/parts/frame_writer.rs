@@ -33,7 +33,7 @@ pub struct FrameWriter {
     half: Half,
     /// A fragmented message is being sent.
     pub in_message: bool,
-    /// How many corks hold data frames back.
+    /// The number of corks that hold data frames back.
     pub corks: u32,
     /// Counts since the connection was made: frames, their bytes, and the writes they left in.
     pub frames: u64,

@@ -1,4 +1,4 @@
-//! How far a connection is, and its ending: the CLOSE frames of both directions, and the cause.
+//! The phase of a connection, and its ending: the CLOSE frames of both directions, and the cause.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -109,7 +109,7 @@ impl Close {
     }
 }
 
-/// How a connection ended, as far as that is known.
+/// The known facts about the end of a connection.
 #[derive(Default)]
 pub struct Ending {
     pub received: Option<Close>,

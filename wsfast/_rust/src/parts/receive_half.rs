@@ -22,7 +22,7 @@ const QUEUE: usize = 16 * 1024 * 1024;
 
 /// Bytes that a queued frame counts against it, besides its payload.
 const OVERHEAD: usize = 64;
-/// How long a full queue waits for its receiver while the connection closes.
+/// The time for which a full queue waits for its receiver while the connection closes.
 const PATIENCE: Duration = Duration::from_millis(CLOSING_PATIENCE);
 
 pub struct Limits {

@@ -34,7 +34,7 @@ pub const FIN: u8 = numbers::WSF_FIN_BIT as u8;
 pub const RSV1: u8 = numbers::WSF_RSV1_BIT as u8;
 /// RFC 6455 section 5.5: bytes in a control frame.
 pub const MAX_CONTROL: usize = numbers::WSF_MAX_CONTROL as usize;
-/// How much is read past a full queue while the connection closes, and for how long: see message.h.
+/// The bytes read past a full queue while the connection closes, and the time limit for that: see message.h.
 pub const CLOSING_SLACK: usize = numbers::WSF_CLOSING_SLACK as usize;
 pub const CLOSING_PATIENCE: u64 = numbers::WSF_CLOSING_PATIENCE as u64;
 

@@ -111,7 +111,7 @@ impl<'p> Room<'p> {
         self.filled += size;
     }
 
-    /// How many bytes are written.
+    /// The number of written bytes.
     pub fn filled(&self) -> usize {
         self.filled
     }

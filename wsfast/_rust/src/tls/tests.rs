@@ -141,7 +141,7 @@ impl Server {
         self.take()
     }
 
-    /// What the client says, and whether it has said that nothing follows.
+    /// Returns the client's plaintext, and true if the client has announced the end.
     fn read(&mut self, mut wire: &[u8]) -> Result<(Vec<u8>, bool), Error> {
         let (mut plain, mut ended) = (Vec::new(), false);
         while !wire.is_empty() {
@@ -353,7 +353,7 @@ fn nested(
     (stream, proxy, server)
 }
 
-/// What a stream says, as it comes out of the proxy, and whether it has said that nothing follows.
+/// Returns the stream's records as they come out of the proxy, and true if the stream has announced the end.
 fn said(stream: &mut Stream, proxy: &mut Server) -> (Vec<u8>, bool) {
     let mut wire = vec![0; stream.to_send()];
     stream.take(&mut wire);
