@@ -126,7 +126,7 @@ class Attempts:
         self._connected_at = self._clock()
 
     def ended(self) -> float | None:
-        """Return the seconds to wait after a connection has ended. None ends the loop: the program has no more delays."""
+        """Return the seconds to wait after a connection has ended. None ends the loop: there are no more delays."""
         life = self._life()
         if life >= MINIMUM_LIFE:
             return 0.0

@@ -44,7 +44,7 @@ from wsfast._opening.uri import WebSocketURI
 from wsfast._rust._native import ffi, lib
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
-from wsfast.sync import ending, tls
+from wsfast.sync import ending, openssl
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.layers import Raw, for_crate, layers
@@ -458,7 +458,7 @@ def _tls(
     ssl = tls_argument("ssl", ssl, uri.secure)
     check_types(str, server_hostname=server_hostname)
     if uri.secure:
-        return tls.settings(ssl, client_cert)
+        return openssl.settings(ssl, client_cert)
     for name, value in ("server_hostname", server_hostname), ("client_cert", client_cert):
         if value is not None:
             raise ValueError(f"{name} argument is incompatible with a ws:// URI")

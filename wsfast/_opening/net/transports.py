@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from wsfast._engine.sockets.socket import SocketTransport
-from wsfast._engine.sockets.tls import TLSSession, TLSTransport
+from wsfast._engine.sockets.tls_transport import TLSSession, TLSTransport
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net import addresses

@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._opening.net.interface import Net
 from wsfast._opening.net.resolver import resolve
 from wsfast._opening.net.sockets import connect_socket, is_connected

@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._rust._native import ffi, lib
 from wsfast.exceptions import TLSUnavailable
 from wsfast.tls import TLS
