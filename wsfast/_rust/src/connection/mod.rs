@@ -15,7 +15,7 @@
 
 mod close;
 #[cfg(all(test, not(miri)))]
-mod memory_tests;
+pub mod memory_tests;
 #[cfg(test)]
 mod model_tests;
 mod open;
