@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from wsfast import deflate
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, kept
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, reusable
+from wsfast._common.option_names import NOT_GIVEN, OF_ASYNCIO, OF_WEBSOCKETS, NotGiven, takes_options
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast._common.protocol_numbers import WSAutoPingStrategy
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
@@ -70,14 +70,7 @@ _TUNING = Tuning(write_policy="immediate")
 
 @takes_options(
     "ws_connect",
-    {
-        "ssl": "ssl_context",
-        "proxy_ssl": "proxy_ssl_context",
-        "max_size": "max_frame_size",
-        "additional_headers": "extra_headers",
-        "logger": "logger_name",
-        "source_address": "local_addr",
-    },
+    {**OF_WEBSOCKETS, **OF_ASYNCIO},
     besides=(*_BESIDES, *addresses.ARGUMENTS, *addresses.TLS_ARGUMENTS),
     alternatives=(
         ("ping_interval", "ping_timeout"),
@@ -271,7 +264,7 @@ async def ws_connect(
     await establish(
         make,
         route,
-        kept(extra_headers),
+        reusable(extra_headers),
         timeouts=timeouts,
         socket_factory=socket_factory,
         use_aiofastnet=use_aiofastnet,

@@ -304,9 +304,9 @@ def tls_of(transport: Any) -> TLSInfo | None:
     """The TLS of an ``asyncio.Transport``."""
     if transport is None:
         return None
-    told: TLSInfo | None = getattr(transport, "tls", None)
-    used = None if told is not None else transport.get_extra_info("ssl_object")
-    return told if used is None else agreed_by_openssl(used)
+    own: TLSInfo | None = getattr(transport, "tls", None)
+    used = None if own is not None else transport.get_extra_info("ssl_object")
+    return own if used is None else agreed_by_openssl(used)
 
 
 def agreed_by_openssl(used: ssl.SSLObject) -> TLSInfo:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, kept
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, reusable
 from wsfast._common.option_names import Fixed, names_of
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast._common.websockets_exceptions import look_for_websockets
@@ -30,7 +30,7 @@ def offered(
     """The parts of a request that are the same for every server."""
     return {
         "origin": origin,
-        "subprotocols": kept(subprotocols),
+        "subprotocols": reusable(subprotocols),
         "compression": offers(compression, extensions),
     }
 
@@ -84,7 +84,7 @@ class Connecting:
         self._limits = limits
         self._tuning = tuning
         self._offered = offered
-        self._additional_headers: AwaitedHeadersLike | None = kept(additional_headers)
+        self._additional_headers: AwaitedHeadersLike | None = reusable(additional_headers)
         self._user_agent_header = user_agent_header
         self._first_handshake: ClientHandshake | None = None
         self._check_headers()
@@ -106,7 +106,7 @@ class Connecting:
 
     @additional_headers.setter
     def additional_headers(self, headers: AwaitedHeadersLike | None) -> None:
-        before, self._additional_headers = self._additional_headers, kept(headers)
+        before, self._additional_headers = self._additional_headers, reusable(headers)
         try:
             self._check_headers()
         except BaseException:

@@ -57,15 +57,15 @@ async def open_line(
         tuning = dataclasses.replace(tuning, ping_histogram=shared.rtt)
     options["tuning"] = tuning
     close_timeout: float | None = options.get("close_timeout", 10)
-    made: list[Line] = []
+    opened: list[Line] = []
 
     def make(
         transport: WSTransport, receiver: WSListener, connection: ClientConnection | None = None
     ) -> None:
         if close_timeout is None or close_timeout > _GOODBYE:
             transport._set_close_timeout(_GOODBYE)
-        made.append(Line(shared, number, transport, receiver, connection, close_timeout, merger, lost))
-        lines.add(made[0])
+        opened.append(Line(shared, number, transport, receiver, connection, close_timeout, merger, lost))
+        lines.add(opened[0])
 
     try:
         if shared.listener_factory is None:
@@ -80,12 +80,12 @@ async def open_line(
         else:
             await ws_connect(_Factory(shared.listener_factory, make), url, **options)
     except BaseException:
-        for line in made:
+        for line in opened:
             line.stop()
             lines.discard(line)
         raise
-    made[0].open()
-    return made[0]
+    opened[0].open()
+    return opened[0]
 
 
 class Line:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsfast._common.headers import kept
+from wsfast._common.headers import reusable
 from wsfast._common.option_names import names_of, unexpected
 from wsfast._common.options import as_logger, check_callables
 from wsfast._engine.transport import WSListener
@@ -44,7 +44,7 @@ class Shared:
         window = settings.window
         self.window = Window(*window) if isinstance(window, tuple) else window
         # Iterators are used up by the first attempt.
-        self.options = {name: kept(value) for name, value in options.items()}
+        self.options = {name: reusable(value) for name, value in options.items()}
         #: Seconds. If the program gives no `open_timeout`, the default of both faces applies.
         self.open_timeout: float | None = options.get("open_timeout", 10)
         self.logger = as_logger("logger", options.get("logger", options.get("logger_name")))

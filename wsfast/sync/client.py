@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wsfast._common.headers import HeadersLike, PlainHeaders, resolve_headers
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
+from wsfast._common.option_names import NOT_GIVEN, OF_ASYNCIO, OF_PICOWS, NotGiven, takes_options
 from wsfast._common.options import (
     Limits,
     Marks,
@@ -102,14 +102,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
 
     @takes_options(
         "connect",
-        {
-            "ssl_context": "ssl",
-            "proxy_ssl_context": "proxy_ssl",
-            "max_frame_size": "max_size",
-            "extra_headers": "additional_headers",
-            "logger_name": "logger",
-            "source_address": "local_addr",
-        },
+        {**OF_PICOWS, **OF_ASYNCIO},
         besides=(*_WHERE, "address", "all_errors", "_unix"),
         objects=(Tuning, Network),
     )

@@ -129,10 +129,10 @@ def _infos(host: str, port: int, family: int, returned: Iterable[str]) -> list[A
     for address in addresses:
         if not isinstance(address, str):
             raise TypeError(f"resolver must return IP addresses as str, not {address!r}")
-        its = _numeric(address, port, 0)
-        if not its:
+        numeric = _numeric(address, port, 0)
+        if not numeric:
             raise socket.gaierror(socket.EAI_FAIL, f"resolver returned {address!r}, which is no IP address")
-        infos.extend(info for info in its if family in (0, info[0]))
+        infos.extend(info for info in numeric if family in (0, info[0]))
     if not infos:
         raise socket.gaierror(socket.EAI_NONAME, f"resolver returned no address of {host}")
     return infos

@@ -302,7 +302,10 @@ def _explained(exc: BaseException) -> ssl.SSLError | None:
 
 
 def _can_use_aiofastnet(
-    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None, wanted: bool | None
+    loop: asyncio.AbstractEventLoop,
+    sock: socket.socket,
+    context: ssl.SSLContext | None,
+    use_aiofastnet: bool | None,
 ) -> bool:
     """False if a connection must use the loop's own transports, which copy the bytes they receive, and call no C.
 
@@ -311,8 +314,8 @@ def _can_use_aiofastnet(
     """
     if context is not None and not _is_plain(context):
         return False
-    if wanted is not None:
-        return wanted
+    if use_aiofastnet is not None:
+        return use_aiofastnet
     if type(loop) in _can_read:
         return True
     try:
