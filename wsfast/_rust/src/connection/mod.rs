@@ -15,8 +15,10 @@
 
 mod close;
 #[cfg(all(test, not(miri)))]
+#[path = "../../../../tests/crate/memory_tests.rs"]
 pub mod memory_tests;
 #[cfg(test)]
+#[path = "../../../../tests/crate/model_tests.rs"]
 mod model_tests;
 mod open;
 pub mod receive;
