@@ -17,7 +17,7 @@ from wsfast.supervisor.errors import (
     SubscriptionTimeout,
     SupervisorTimeout,
 )
-from wsfast.supervisor.liveness import Heartbeat
+from wsfast.supervisor.heartbeat import Heartbeat
 from wsfast.supervisor.rollover import Rollover
 from wsfast.supervisor.settings import Settings
 from wsfast.supervisor.shared import Shared

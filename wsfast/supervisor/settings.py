@@ -9,7 +9,7 @@ from typing import Any
 from wsfast._common.options import check_callables, check_types, count, seconds
 from wsfast.supervisor.backoff import full_jitter
 from wsfast.supervisor.connects import ConnectLimit
-from wsfast.supervisor.liveness import Heartbeat
+from wsfast.supervisor.heartbeat import Heartbeat
 from wsfast.supervisor.rollover import Rollover
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.subscriptions import Subscription, SubscriptionState
