@@ -147,28 +147,8 @@ class Line:
         self._is_awaiting_acks = False
         #: It is not read, see pause().
         self.is_paused = False
-        self.outbox = Outbox(
-            transport,
-            shared.window,
-            shared.messages,
-            shared.subscriptions,
-            shared.settings.reply_id,
-            shared.open_timeout,
-            shared.callbacks,
-            self._report,
-            self.fail,
-            self._changed,
-        )
-        self.liveness = Liveness(
-            transport,
-            self.outbox,
-            shared.subscriptions,
-            shared.settings.max_silence,
-            shared.settings.silence_is_normal,
-            shared.settings.heartbeat,
-            shared.callbacks,
-            self.fail,
-        )
+        self.outbox = Outbox(transport, shared, self._report, self.fail, self._changed)
+        self.liveness = Liveness(transport, self.outbox, shared, self.fail)
         self._show_or_not(receiver)
 
     def open(self) -> None:

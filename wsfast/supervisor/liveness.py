@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable
 
 from wsfast._engine.transport import WSTransport
 from wsfast.supervisor.alarm import Alarm
-from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
 from wsfast.supervisor.outbox import Outbox
 from wsfast.supervisor.sending import QueuedMessage
-from wsfast.supervisor.subscriptions import Subscription, Subscriptions, as_message
+from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.subscriptions import Subscription, as_message
 
 __all__ = ["Grace", "Liveness"]
 
@@ -50,29 +50,19 @@ class Grace:
 class Liveness:
     """Watches one connection. A message costs at most one entry in a set; a timer does the rest.
 
-    :param limit: seconds without data; None is no limit
-    :param is_normal: a function that returns true if silence is normal now
     :param fail: ends the connection
     """
 
     def __init__(
-        self,
-        transport: WSTransport,
-        outbox: Outbox,
-        subscriptions: Subscriptions,
-        limit: float | None,
-        is_normal: Callable[[], object] | None,
-        heartbeat: Heartbeat | None,
-        callbacks: Callbacks,
-        fail: Callable[[Exception], None],
+        self, transport: WSTransport, outbox: Outbox, shared: Shared, fail: Callable[[Exception], None]
     ) -> None:
         self._transport = transport
         self._outbox = outbox
-        self._subscriptions = subscriptions
-        self._limit = limit
-        self._is_normal = is_normal
-        self._heartbeat = heartbeat
-        self._callbacks = callbacks
+        self._subscriptions = shared.subscriptions
+        self._limit = shared.settings.max_silence
+        self._is_normal = shared.settings.silence_is_normal
+        self._heartbeat = shared.settings.heartbeat
+        self._callbacks = shared.callbacks
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._no_data = 0  # messages that do not count as data: replies to heartbeats, and pings
@@ -89,8 +79,8 @@ class Liveness:
         shortest = self._shortest()
         if shortest is not None:
             self._ticking.within(shortest / _PART)
-        if heartbeat is not None:
-            self._beating = self._loop.call_later(heartbeat.every, self._beat)
+        if self._heartbeat is not None:
+            self._beating = self._loop.call_later(self._heartbeat.every, self._beat)
 
     @property
     def data_at(self) -> float:

@@ -68,10 +68,6 @@ class Targets:
             return result[0], dict(result[1])
         raise TypeError(f"the function must return a URL, or a URL and options, not {type(result).__name__}")
 
-    @property
-    def has_function(self) -> bool:
-        return self._function is not None
-
     def failed(self, decision: Decision) -> None:
         """An attempt has failed, or a connection has ended before `min_lifetime`."""
         if decision is Decision.NEXT_URL:
