@@ -51,7 +51,7 @@ class Overseeing:
 
 
 class OnlyChecking(Overseeing):
-    """With this as the factory :func:`ws_connect` checks its arguments and returns."""
+    """The factory with which :func:`ws_connect` checks its arguments and returns."""
 
 
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
@@ -375,8 +375,8 @@ def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) 
 
 
 def _takes_two(factory: ListenerFactory[AnyListener]) -> bool:
-    """Does the factory take the request and the response? Decided by its signature, so that a TypeError that it raises
-    is not mistaken for a wrong call."""
+    """True if the factory takes the request and the response. Its signature decides, so that a TypeError that it
+    raises is not mistaken for a wrong call."""
     if isinstance(factory, type) and factory.__init__ is WSListener.__init__:  # type: ignore[misc]
         return False
     try:

@@ -133,7 +133,7 @@ class TLS:
         return cached.context
 
     def located(self) -> TLS:
-        """The same with absolute paths: those of now, which another working directory would change."""
+        """These settings with absolute paths, which do not depend on the working directory any more."""
         absolute = {
             "cafile": self.cafile and os.path.abspath(self.cafile),
             "capath": self.capath and os.pathsep.join(map(os.path.abspath, _split(self.capath))),

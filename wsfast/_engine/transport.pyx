@@ -422,7 +422,7 @@ cdef class WSTransport(PollingReader):
         return 0
 
     def _set_close_timeout(self, close_timeout):
-        """For what closes from now on."""
+        """Set the time limit of closing that begins from now on."""
         self._close_timeout = close_timeout
 
     def _compress(self, agreed):

@@ -214,7 +214,7 @@ class Opening:
 
     @property
     def has_begun(self) -> bool:
-        """Has the upgrade request been sent?"""
+        """True once the upgrade request was sent."""
         return self._transport is not None
 
     @property

@@ -206,7 +206,8 @@ class Line:
 
     @property
     def is_in(self) -> bool:
-        """It may take the place of another line: its subscriptions are in, and what the program waits for has come."""
+        """It may take the place of another line: its subscriptions are in, and the message for ``Rollover.first`` has
+        come."""
         return self._has_first and self.outbox.is_in
 
     @property
@@ -316,7 +317,7 @@ class Line:
                     return
 
     def pause(self) -> None:
-        """Do not read until :meth:`resume`."""
+        """Stop reading until :meth:`resume`."""
         if not self.is_paused and not self.ended.done():
             self.is_paused = True
             self.transport.underlying_transport.pause_reading()
@@ -358,7 +359,7 @@ class Line:
                 self.connection._read_no_further(self)
 
     def look_for_awaited(self, message: Any) -> None:
-        """Is this an acknowledgement, an announcement, or the first message that the program waits for?"""
+        """Show a message to the functions that look for acknowledgements, announcements and the first message."""
         call, rollover = self._shared.callbacks.call, self._shared.rollover
         accepted = self.outbox.awaits_replies and self.outbox.take_reply(message)
         when, first = rollover.when, rollover.first
@@ -388,11 +389,11 @@ class Line:
         return came_before or verdict
 
     def brought_fragment(self, size: int) -> bool | list[Any]:
-        """As :meth:`brought`, for a part of a message, of which a listener that gets frames shows the size."""
+        """Handle a part of a message: a listener that gets frames shows only its size."""
         return False if self._merger is None else self._merger.fragment(self, size)
 
     def _came_before(self, key: Hashable) -> bool:
-        """Has a line before brought a message with this key?"""
+        """True if an earlier line has brought a message with this key."""
         self._may_lag_for -= 1
         came_before = False
         try:

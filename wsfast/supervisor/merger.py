@@ -259,7 +259,7 @@ class Merger:
         return self.new is not None and any(map(self.old.outbox.has_in, self.new.outbox.late))
 
     def _look_for_run(self, key: Hashable) -> None:
-        """Do both lines end a run with this payload?"""
+        """Look for the proof without keys: a run of messages that both lines brought, which ends with this payload."""
         old, new = self._old_log, self._new_log
         run = old.run_before(key)
         if self.is_proved or run is None or run != new.run_before(key):

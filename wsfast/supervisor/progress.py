@@ -158,7 +158,7 @@ class Progress:
         return None
 
     def is_wanted(self, item: Subscription | Unsubscribing) -> bool:
-        """It still has to be sent."""
+        """True if the message still has to be sent."""
         if isinstance(item, Unsubscribing):
             return True
         return item in self._subscriptions and item not in self._states
@@ -247,7 +247,7 @@ class Progress:
             self._end(error)
 
     def _settle(self, subscription: Subscription) -> None:
-        """It is not unanswered any more, nor late."""
+        """Stop waiting for a reply to the subscription."""
         if self._unanswered.pop(subscription, None) is not None:
             self._unanswered_of_stage[subscription.stage] -= 1
         if self._by_id.get(subscription.id) is subscription:

@@ -37,7 +37,7 @@ def for_crate(deadline: Deadline, step: str) -> float:
 
 
 class Layer:
-    """By rustls; or by OpenSSL, with a context of the user's, or if rustls cannot."""
+    """TLS with one peer: by rustls; or by OpenSSL, for a context of the user's, or for settings that rustls lacks."""
 
     def __init__(
         self, given: ssl.SSLContext | TLS | None, name: str, port: int, of_proxy: bool = False
@@ -129,7 +129,7 @@ class Raw:
         self._timeout = timeout
 
     def setblocking(self, flag: bool) -> None:
-        """It is the crate's to say."""
+        """Does nothing: the crate decides that."""
 
     def sendall(self, data: bytes) -> None:
         end = Deadline(self._timeout)

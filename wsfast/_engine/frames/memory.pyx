@@ -85,7 +85,7 @@ cdef ReadBuffer new_read_buffer(Py_ssize_t capacity):
 
 
 cdef ReadBuffer new_frame_buffer(uint64_t size):
-    """For a frame of `size` bytes that must be contiguous, wherever it begins in the first cache line."""
+    """Make a buffer for a frame of `size` bytes, which is contiguous, wherever in the first cache line it begins."""
     if size <= READ_SIZE >> 1 or size > LONG_FRAME + LONGEST_HEADER:
         if size > <uint64_t>PY_SSIZE_T_MAX >> 1:
             raise MemoryError(f"no memory for a frame of {size} bytes")
@@ -173,7 +173,7 @@ cdef class Scratch:
             release(area)
 
     cdef char *take_large(self, Py_ssize_t *size) except NULL:
-        """The same with `size` bytes or more, borrowed until give_large(). Sets `size` to how many."""
+        """Borrow an area of `size` bytes or more until give_large(). Sets `size` to its size."""
         cdef char *area = self._spare_large
         self._spare_large = NULL
         self._short_writes = 0

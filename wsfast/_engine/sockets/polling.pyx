@@ -269,7 +269,7 @@ cdef class PollingReader(FrameReader):
                 self._settle()
 
     cdef bint _holds_something(self) except -1:
-        """May TLS hold bytes that were received before, and that the kernel no longer has?"""
+        """True if TLS may hold bytes that were received before, and that the kernel no longer has."""
         return self._fast is None or (<SocketTransport>self._fast)._holds_something()
 
     cdef int _attempt(self) except -1:

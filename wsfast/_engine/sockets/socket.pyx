@@ -217,7 +217,7 @@ cdef class SocketTransport(BaseTransport):
         return received
 
     cdef bint _holds_something(self) noexcept:
-        """Are there received bytes that are not delivered, and that the kernel no longer has?"""
+        """True if received bytes are not delivered yet, and the kernel no longer has them."""
         return False
 
     # ---- writing

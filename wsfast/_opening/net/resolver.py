@@ -41,8 +41,8 @@ class AddressCache:
         self._known: OrderedDict[tuple[str, int], tuple[AddressInfo, ...]] = OrderedDict()
 
     def remember(self, host: str, port: int, infos: Sequence[AddressInfo], connected: Any = None) -> None:
-        """To be called when a connection stands. `connected`: the address among `infos` that it has; it becomes the
-        first."""
+        """Remember the addresses of a name to which a connection is open. `connected`: the address of that connection,
+        which becomes the first."""
         if infos:
             self._known[host, port] = tuple(sorted(infos, key=lambda info: info[4] != connected))
             self._known.move_to_end((host, port))

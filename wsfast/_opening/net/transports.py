@@ -201,7 +201,7 @@ async def _through_tls(
 def _configs_of_rustls(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, route: Route, use_aiofastnet: bool | None
 ) -> tuple[Any, Any] | None:
-    """For the proxy, and for the server if it is secure; None if rustls does not encrypt both."""
+    """The settings of rustls for the proxy, and for a secure server. None if rustls does not encrypt both."""
     given = route.tls() if route.uri.secure else None
     if not _may_use_rustls(loop, sock, use_aiofastnet, route.proxy_tls, given):
         return None
@@ -333,6 +333,6 @@ _can_read: set[type] = set()
 
 
 def _is_plain(context: ssl.SSLContext) -> bool:
-    """Is it all in the SSL_CTX, and does that call no Python?"""
+    """True if all settings are in the SSL_CTX, and OpenSSL calls no Python."""
     calls = getattr(context, "_msg_callback", None)
     return type(context) is ssl.SSLContext and context.keylog_filename is None and calls is None

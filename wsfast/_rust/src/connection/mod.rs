@@ -103,7 +103,7 @@ impl Connection {
         self.new_pinging.set(Keepalive::new(ping_interval, ping_timeout));
     }
 
-    /// Is there something for Python to take?
+    /// True if there is something for Python to take.
     pub(crate) fn has_news(&self) -> bool {
         self.pings.are_answered() || self.wire.log.is_waiting()
     }

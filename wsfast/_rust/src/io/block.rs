@@ -75,7 +75,7 @@ impl Block {
         self.grow(more.max(self.capacity))
     }
 
-    /// The same with no more room than that.
+    /// Makes room for `more` bytes, and no more.
     pub fn reserve_exact(&mut self, more: usize) -> Result<(), NoMemory> {
         if self.capacity - self.len >= more {
             return Ok(());

@@ -11,13 +11,13 @@ use crate::tls::channel;
 /// The memory that is always kept.
 const PIECE: usize = 256 * 1024;
 
-/// So many bytes of corked frames leave: more in one write gains nothing.
+/// Corked frames are sent as soon as they have so many bytes: more in one write gains nothing.
 const GATHER: usize = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Half {
     Open,
-    /// To be closed when all is sent.
+    /// The half closes when all is sent.
     Ending,
     Closed,
 }

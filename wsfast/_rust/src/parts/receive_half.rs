@@ -16,8 +16,8 @@ use crate::parts::stamps::Stamp;
 use crate::protocol::c_core::{announced, Message, Next, Violation, CLOSING_PATIENCE, CLOSING_SLACK, RSV1};
 use crate::protocol::frame::Short;
 
-/// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
-/// limits by default.
+/// With so many bytes the queue is full, however few frames it has, unless a message may be longer. These are 16 messages
+/// of 1 MiB, the limits by default.
 const QUEUE: usize = 16 * 1024 * 1024;
 
 /// Bytes that a queued frame counts against it, besides its payload.
@@ -41,7 +41,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Is it text as it stands?
+    /// True for text that is not compressed.
     pub fn is_text(self) -> bool {
         self.text && !self.compressed
     }
@@ -82,7 +82,7 @@ pub enum Parsed {
     /// Bytes that are missing, at least.
     More(usize),
     Violation(Cause),
-    /// For the copy of the next frame.
+    /// There is no memory for the copy of the next frame.
     NoMemory,
 }
 
@@ -129,7 +129,7 @@ pub struct ReceiveHalf {
     /// TLS said that nothing follows.
     pub ended: bool,
     pub keepalive: Keepalive,
-    /// Of the last read.
+    /// The stamp of the last read.
     pub stamp: Stamp,
 }
 
@@ -243,7 +243,7 @@ impl ReceiveHalf {
         self.parse_and_copy(None)
     }
 
-    /// As `parse`; a data frame is copied before it is taken, so it is not lost if there is no memory.
+    /// Does what `parse` does. A data frame is copied before it is taken, so it is not lost if there is no memory.
     #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();

@@ -32,7 +32,7 @@ impl SendHalf {
         self.has_backlog.store(false, Ordering::Release);
     }
 
-    /// For a caller that cannot report a failure: the reading half does, after the messages that it still has.
+    /// Notes the result of a write whose caller cannot report a failure. The reading half reports it, after its messages.
     fn settle(&self, sent: &Result<Sent, Errno>) {
         self.has_backlog.store(*sent == Ok(Sent::Blocked), Ordering::Release);
     }
@@ -97,7 +97,7 @@ impl SendHalf {
         self.flush_writer(&mut writer, wire)
     }
 
-    /// For the counts.
+    /// The writer, for its counts.
     pub fn writer(&self) -> MutexGuard<'_, FrameWriter> {
         locked(&self.writer)
     }
@@ -113,7 +113,7 @@ impl SendHalf {
         self.flush_writer(&mut locked(&self.writer), wire)
     }
 
-    /// As `flush`, for a caller that cannot report a failure.
+    /// Does what `flush` does, for a caller that cannot report a failure.
     pub fn flush_quietly(&self, wire: &Wire) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);

@@ -37,7 +37,7 @@ impl Sleep {
         self.late = 0;
     }
 
-    /// Has the deadline passed?
+    /// True once the deadline has passed.
     pub fn is_over(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }

@@ -30,7 +30,7 @@ pub struct RustlsSession {
     /// Received, and not yet taken by rustls.
     wire: Vec<u8>,
     plain: Leftover,
-    /// To be sent before anything else.
+    /// Records to be sent before anything else.
     out: Vec<u8>,
     ended: bool,
     failure: Option<Failure>,

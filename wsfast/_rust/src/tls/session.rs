@@ -18,7 +18,7 @@ pub fn overhead(size: usize) -> usize {
 /// Why TLS has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// In OpenSSL's words.
+    /// The text, in OpenSSL's words.
     pub message: String,
     /// OpenSSL's code, if it refused a certificate.
     pub certificate: Option<i32>,
