@@ -93,7 +93,7 @@ impl Connection {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let deadline = after(timeout);
         let mut slept = false;
-        self.sender.put_raw(data)?;
+        self.sender.write_raw(data)?;
         loop {
             match self.sender.flush(&self.wire) {
                 Ok(Sent::All) => return Ok(()),

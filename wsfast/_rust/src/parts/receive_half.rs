@@ -155,7 +155,7 @@ impl ReceiveHalf {
         }
     }
 
-    fn put(&mut self, frame: Frame, data: Vec<u8>) {
+    fn enqueue(&mut self, frame: Frame, data: Vec<u8>) {
         self.queued += data.len() + OVERHEAD;
         self.queue.push_back(Queued { frame, data });
     }
@@ -192,7 +192,7 @@ impl ReceiveHalf {
         let parsed = self.parse_and_copy(Some(&mut data));
         if let Parsed::Data(Found { frame, .. }) = parsed {
             if !self.dropping {
-                self.put(frame, data);
+                self.enqueue(frame, data);
             }
         }
         parsed
@@ -250,8 +250,8 @@ impl ReceiveHalf {
         if unread.is_empty() {
             return Parsed::More(1);
         }
-        let found = if copy.is_some() { self.message.next(unread) } else { self.message.receive(unread) };
-        let head = match found {
+        let next = if copy.is_some() { self.message.next(unread) } else { self.message.receive(unread) };
+        let head = match next {
             Ok(Next::Frame(head)) => head,
             Ok(Next::Part(head)) => {
                 let missing = head.payload_len - (unread.len() - usize::from(head.header_len)) as u64;
@@ -414,12 +414,12 @@ mod tests {
     fn while_the_connection_closes_a_full_queue_waits_for_its_receiver_and_then_no_more() {
         let mut reader = reader(b"");
         let frame = Frame { kind: TEXT, first: true, fin: true, ..Frame::default() };
-        reader.put(frame, Vec::new());
+        reader.enqueue(frame, Vec::new());
         assert!(reader.has_room(Phase::Open));
-        reader.put(frame, Vec::new());
+        reader.enqueue(frame, Vec::new());
         assert!(!reader.has_room(Phase::Open));
         assert!(reader.has_room(Phase::Closing), "there is some slack");
-        reader.put(frame, vec![b'a'; CLOSING_SLACK]);
+        reader.enqueue(frame, vec![b'a'; CLOSING_SLACK]);
         assert!(!reader.has_room(Phase::Closing));
         reader.full_since = Instant::now().checked_sub(PATIENCE);
         reader.take();
@@ -434,9 +434,9 @@ mod tests {
     fn a_queue_is_full_by_frames_and_by_bytes() {
         let mut reader = reader(b"");
         reader.most = 1000;
-        reader.put(Frame::default(), vec![0; QUEUE - OVERHEAD - 1]);
+        reader.enqueue(Frame::default(), vec![0; QUEUE - OVERHEAD - 1]);
         assert!(reader.has_room(Phase::Open));
-        reader.put(Frame::default(), Vec::new());
+        reader.enqueue(Frame::default(), Vec::new());
         assert!(!reader.has_room(Phase::Open));
         reader.message = Message::new(u64::MAX, 8);
         assert!(reader.has_room(Phase::Open), "whoever takes messages of any length may have to queue them");
