@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsfast._common.options import seconds
 from wsfast._common.protocol_numbers import WSMsgType
+from wsfast._engine.messages import DECODE, DECODE_BY_TYPE
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._messaging import Messages, Successive, enter_methods
 from wsfast.asyncio.connection import ClientConnection
@@ -22,10 +23,6 @@ from wsfast.supervisor.stats import RTT, SupervisorStats
 from wsfast.supervisor.subscriptions import Message, Subscription, checked
 
 __all__ = ["Supervisor"]
-
-# The `decode` argument of recv(), by the number with which the engine represents it.
-_BY_TYPE = -1
-_DECODE = {_BY_TYPE: None, 0: False, 1: True, 2: memoryview}
 
 
 class Supervisor(Successive):
@@ -44,7 +41,7 @@ class Supervisor(Successive):
         self._life = Lifecycle(shared)
         self._receiving = False
         self._generation = self._gaps = 0
-        self._messages = Messages(None, _BY_TYPE, self._receive_slowly)
+        self._messages = Messages(None, DECODE_BY_TYPE, self._receive_slowly)
 
     # ---- begin and end
 
@@ -114,7 +111,7 @@ class Supervisor(Successive):
 
     def _receive_slowly(self, decode: int, iterates: bool) -> Coroutine[Any, Any, Any]:
         """The engine calls this when there is no connection, or when it has ended and no message of it is left."""
-        return self._receive(_DECODE[decode], iterates)
+        return self._receive(DECODE[decode], iterates)
 
     async def _receive(self, decode: Any, iterates: bool) -> Any:
         """The next message, by the slow path: it can wait for another connection."""
