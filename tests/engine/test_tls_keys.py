@@ -19,7 +19,7 @@ from support.tls_peer import TLSPeer
 
 import wsfast
 from wsfast import ConnectionClosed, ConnectionClosedError, Tuning, WSListener, WSMsgType, ws_connect
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._rust import _native
 
 pytestmark = pytest.mark.memory

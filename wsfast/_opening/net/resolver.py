@@ -41,8 +41,8 @@ class AddressCache:
         self._known: OrderedDict[tuple[str, int], tuple[AddressInfo, ...]] = OrderedDict()
 
     def remember(self, host: str, port: int, infos: Sequence[AddressInfo], connected: Any = None) -> None:
-        """To be called when a connection stands. `connected`: the address among `infos` that it has; it becomes the
-        first."""
+        """Remember the addresses of a name to which a connection is open. `connected`: the address of that connection,
+        which becomes the first."""
         if infos:
             self._known[host, port] = tuple(sorted(infos, key=lambda info: info[4] != connected))
             self._known.move_to_end((host, port))
@@ -137,10 +137,10 @@ def _infos(host: str, port: int, family: int, returned: Iterable[str]) -> list[A
     for address in addresses:
         if not isinstance(address, str):
             raise TypeError(f"resolver must return IP addresses as str, not {address!r}")
-        its = _numeric(address, port, 0)
-        if not its:
+        numeric = _numeric(address, port, 0)
+        if not numeric:
             raise socket.gaierror(socket.EAI_FAIL, f"resolver returned {address!r}, which is no IP address")
-        infos.extend(info for info in its if family in (0, info[0]))
+        infos.extend(info for info in numeric if family in (0, info[0]))
     if not infos:
         raise socket.gaierror(socket.EAI_NONAME, f"resolver returned no address of {host}")
     return infos
