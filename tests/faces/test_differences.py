@@ -54,7 +54,9 @@ async def both(face, handler, action, **options):
     async def server(peer):
         with contextlib.suppress(EOFError, ConnectionError):
             await handler(peer)
-            closes.extend(sent.payload for sent in await peer.rest() if sent.opcode == frames.CLOSE)
+            sent = await peer.frames_until_close()
+            peer.writer.write_eof()  # websockets waits for it
+            closes.extend(one.payload for one in [*sent, *await peer.rest()] if one.opcode == frames.CLOSE)
 
     results = []
     for library in LIBRARIES[face]:
