@@ -330,7 +330,7 @@ wheels: $(installed)
 	done
 
 # What a user gets: an empty environment, a PATH with nothing else in it, the tests and no sources beside them.
-WHEEL_TESTS ?= engine listener awaitable blocking faces opening
+WHEEL_TESTS ?= engine listener awaitable blocking faces opening scenarios
 wheel_tree := $(CURDIR)/build/wheels/tree
 
 test-wheels:

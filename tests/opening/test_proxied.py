@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 from support import proxies, through
-from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
+from support.proxies import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.through import PING
 
 from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
