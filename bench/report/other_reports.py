@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from bench.report.grid import grid
+from bench.report import grid
 from bench.suite import comparisons
 from wsfast.cli.bench import comparing
 

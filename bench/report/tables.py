@@ -9,8 +9,7 @@ from dataclasses import asdict
 from statistics import mean, median, stdev
 
 from bench import counted, stats
-from bench.report import first_page, other_reports
-from bench.report.grid import grid
+from bench.report import first_page, grid, other_reports
 from bench.suite import comparisons, targets
 from bench.suite.cases import SERVERS, Case, size_name
 from bench.suite.comparisons import beside
