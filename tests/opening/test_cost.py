@@ -8,7 +8,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from support import certificates, proxies
+from support import all_at_once, certificates, proxies
 from support.faces import FACES
 from support.servers import serve
 from support.tls_peer import TLSPeer, ticket
@@ -113,8 +113,7 @@ async def test_a_refusal_without_end_ends(face):
     assert set(caught.value.response.body) == {ord("x")}
 
 
-@pytest.mark.parametrize("face", FACES)
-async def test_a_refusal_that_takes_too_long_is_a_refusal(face):
+async def test_a_refusal_that_takes_too_long_is_a_refusal():
     """With as much of its body as came before the deadline."""
 
     async def handler(peer):
@@ -122,12 +121,15 @@ async def test_a_refusal_that_takes_too_long_is_a_refusal(face):
         peer.send(b"HTTP/1.1 429 Slow down\r\nRetry-After: 9\r\nContent-Length: 100\r\n\r\npart")
         await peer.reader.read()
 
-    async with serve(handler) as server:
-        with pytest.raises(InvalidStatus) as caught:
-            async with FACES[face](server.url, open_timeout=2):
-                pass
-    assert caught.value.response.body == b"part"
-    assert caught.value.retry_after == 9
+    async def refuses(face):
+        async with serve(handler) as server:
+            with pytest.raises(InvalidStatus) as caught:
+                async with FACES[face](server.url, open_timeout=2):
+                    pass
+        assert caught.value.response.body == b"part"
+        assert caught.value.retry_after == 9
+
+    await all_at_once(refuses, zip(FACES))
 
 
 @pytest.mark.parametrize("max_read_size", [None, 1000])

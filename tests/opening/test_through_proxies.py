@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 
 import pytest
-from support import certificates, frames, proxies
+from support import all_at_once, certificates, frames, proxies
 from support.faces import FACES, End
 from support.proxies import haproxy, microsocks, nginx, tinyproxy  # noqa: F401 - fixtures
 from support.servers import Peer, serve
@@ -203,16 +204,18 @@ async def test_refused(face, scheme):
     assert response.headers["Retry-After"] == "7"
 
 
-@faces
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_refusal_whose_body_does_not_end(face, scheme):
+async def test_a_refusal_whose_body_does_not_end():
     refusal = b"HTTP/1.1 503 Full\r\nContent-Length: 400\r\n\r\n" + 400 * b"x"
-    with proxy(scheme, refusal=refusal, stall="body") as served:
-        given = options(face, scheme, served.url)
-        with pytest.raises(InvalidProxyStatus, match="503"):
-            async with connect(face, "ws://127.0.0.1:9/", open_timeout=2, **given):
-                pass
-        assert served.stalled.is_set()
+
+    async def refuses(face, scheme):
+        with proxy(scheme, refusal=refusal, stall="body") as served:
+            given = options(face, scheme, served.url)
+            with pytest.raises(InvalidProxyStatus, match="503"):
+                async with connect(face, "ws://127.0.0.1:9/", open_timeout=2, **given):
+                    pass
+            assert served.stalled.is_set()
+
+    await all_at_once(refuses, itertools.product(FACES, ["http", "https"]))
 
 
 @faces
@@ -240,15 +243,17 @@ async def test_misbehaves(face, scheme, phase, how):
 
 
 @faces
-@pytest.mark.parametrize(("scheme", "phase"), PHASES)
-async def test_stalls(face, scheme, phase):
-    with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
-        given = options(face, scheme, served.url)
-        text = f"the negotiation with the proxy {scheme}://127.0.0.1:{served.port} took too long"
-        with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 1 second$"):
-            async with connect(face, origin.url, open_timeout=1, **given):
-                pass
-        assert served.stalled.is_set()
+async def test_stalls(face):
+    async def stalls(scheme, phase):
+        with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
+            given = options(face, scheme, served.url)
+            text = f"the negotiation with the proxy {scheme}://127.0.0.1:{served.port} took too long"
+            with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 2 seconds$"):
+                async with connect(face, origin.url, open_timeout=2, **given):
+                    pass
+            assert served.stalled.is_set()
+
+    await all_at_once(stalls, PHASES)
 
 
 @faces
