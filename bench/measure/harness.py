@@ -30,9 +30,9 @@ class Server:
     """A server program that prints its port. It runs until the `with` block ends. `ca` names the file of its authority,
     if it speaks TLS."""
 
-    def __init__(self, words, *, ca=None):
+    def __init__(self, argv, *, ca=None):
         self.process = subprocess.Popen(
-            [str(word) for word in words],
+            [str(word) for word in argv],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -70,14 +70,14 @@ def certificate():
 
 def echo_server(cpu, *, tls=False, stamp=False):
     """The neutral server, in C, and for TLS on OpenSSL. It stamps its echoes if `stamp` is set."""
-    words = [native.program("servers/echo", tls=tls), cpu]
+    argv = [native.program("servers/echo", tls=tls), cpu]
     made = certificate().name if tls else None
-    words += [f"{made}/server.pem" if tls else "-"] + (["stamp"] if stamp else [])
-    return Server(words, ca=f"{made}/ca.pem" if tls else None)
+    argv += [f"{made}/server.pem" if tls else "-"] + (["stamp"] if stamp else [])
+    return Server(argv, ca=f"{made}/ca.pem" if tls else None)
 
 
-def python_server(module, *words):
-    return Server([sys.executable, "-m", f"bench.servers.{module}", *words])
+def python_server(module, *argv):
+    return Server([sys.executable, "-m", f"bench.servers.{module}", *argv])
 
 
 def server_of(case, cpu):
@@ -124,16 +124,16 @@ class Run:
             try:
                 server_cpu, client_cpu = cpus(case.cores)
                 self.server = stack.enter_context(server_of(case, server_cpu))
-                self.words = command(name, case.burst, self.server, client_cpu)
+                self.argv = command(name, case.burst, self.server, client_cpu)
                 self.alone = command(name, replace(case, rounds=1, warmup=0), self.server, client_cpu)
             except SystemExit as reason:
                 raise ContenderError(f"{name} cannot run: {reason}") from None
             if not is_floor(name):
-                self.process = stack.enter_context(self.start([*self.words, "--bursts"]))
+                self.process = stack.enter_context(self.start([*self.argv, "--bursts"]))
             self.stack = stack.pop_all()
 
-    def start(self, words):
-        return Waiting(self.name, words, self.timeout, ROOT)
+    def start(self, argv):
+        return Waiting(self.name, argv, self.timeout, ROOT)
 
     def __enter__(self):
         return self
@@ -153,10 +153,10 @@ class Run:
         """
         if self.process is not None:
             return self.summary(self.process.ask())
-        return {"alone": self.of_floor(self.alone)["cpu"], **self.of_floor(self.words)}
+        return {"alone": self.of_floor(self.alone)["cpu"], **self.of_floor(self.argv)}
 
-    def of_floor(self, words):
-        with self.start(words) as process:
+    def of_floor(self, argv):
+        with self.start(argv) as process:
             return self.summary(process.read())
 
     def summary(self, line):

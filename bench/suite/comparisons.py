@@ -1,4 +1,4 @@
-"""Which contenders are compared, and the words of a comparison.
+"""Chooses the contenders that are compared, and words the comparison.
 
 The rivals of a client of wsfast are the other libraries' clients of its kind, with all their variants. tungstenite and
 Boost.Beast are rivals of the blocking client; the tables have them among the floors too.

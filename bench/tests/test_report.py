@@ -1,4 +1,4 @@
-"""What becomes of measured data: statistics, kept files, tables, plots and the page."""
+"""Reports of measured data: statistics, kept files, tables, plots and the page."""
 
 import contextlib
 import dataclasses
@@ -470,7 +470,7 @@ def test_what_was_kept_counts_for_the_same_case_only(monkeypatch, tmp_path):
 
 
 def test_a_case_that_would_not_end_in_time_is_left_out(monkeypatch, tmp_path, capsys):
-    """What is shorter goes on."""
+    """Shorter cases go on."""
     monkeypatch.setattr(resume_store, "KEPT", tmp_path)
     took = []
     monkeypatch.setattr(passes.time, "monotonic", lambda: sum(took))

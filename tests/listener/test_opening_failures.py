@@ -335,7 +335,7 @@ async def test_ws_connect_can_be_cancelled_in_every_iteration_of_the_loop(tls, u
             completed += not await connect_and_cancel_after(steps, Balanced, server.url, **options)
             steps += 1
         assert steps > 5
-        # What was opened and cancelled in the same moment is aborted: wait until the listeners have heard of it.
+        # Connections opened and cancelled in the same moment are aborted: wait until the listeners have heard of it.
         for listener in Balanced.made:
             if "connected" in listener.events:
                 await listener.until(lambda listener=listener: "disconnected" in listener.events)

@@ -1,4 +1,4 @@
-"""What a hostile reply to the upgrade request costs: processor time per read, memory, and time until the end."""
+"""A hostile reply to the upgrade request costs little: processor time per read, memory, time until the end."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_the_event_loop_reads_a_reply_in_small_pieces(monkeypatch, max_rea
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 async def test_the_event_loop_runs_between_two_reads_of_a_proxy_with_tls(monkeypatch):
-    """What has arrived is read at once: tickets without end, say, held the loop for seconds."""
+    """All that has arrived is read at once: endless tickets, for example, held the loop for seconds."""
     loop = asyncio.get_running_loop()
     iterations, reads, receive = 0, [], loop.sock_recv
 

@@ -50,7 +50,7 @@ class Site:
 
 @contextlib.asynccontextmanager
 async def sites(*contexts):
-    """As many servers, on ports of their own."""
+    """A server for each context, on a port of its own."""
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for context in contexts or (None, None):

@@ -73,7 +73,7 @@ async def talk(client):
     assert await client.recv() == BIG
 
 
-# What works.
+# Success.
 
 
 @faces
@@ -188,7 +188,7 @@ async def test_the_environment_names_rubbish(face, monkeypatch):
     assert "hunter2" not in str(caught.value)
 
 
-# What fails.
+# Failures.
 
 REFUSAL = b"HTTP/1.1 503 Full\r\nContent-Length: 6\r\nRetry-After: 7\r\n\r\ndenied"
 

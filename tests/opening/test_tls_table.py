@@ -1,4 +1,4 @@
-"""Whom a client trusts: every context with every server and every face, as OpenSSL itself decides in memory.
+"""Trust in certificates: every context with every server and every face, as OpenSSL itself decides in memory.
 
 A face connects if, and only if, OpenSSL does, it shows the server the same, and it fails with the same words.
 """
@@ -123,7 +123,7 @@ def blocking(tls, host, port):
 
 
 def outcome(face, tls, host, server, loop):
-    """What the server saw, or why there was nothing to be seen."""
+    """The server's view of the connection, or the reason why it saw none."""
     server.seen.clear()
     try:
         done = face(tls, host, server.port)

@@ -87,8 +87,8 @@ class _Client:
         self.failure: str | None = None
         self.rounds: dict[str, list[float]] = {work.name: [] for work in _WORKS}
         self._exchanges: dict[str, int] = {}
-        words = [sys.executable, "-m", "wsfast.cli.bench.contenders", name, url, loop]
-        self.process = Waiting(name, [*words, "" if processor is None else str(processor)], _PATIENCE)
+        argv = [sys.executable, "-m", "wsfast.cli.bench.contenders", name, url, loop]
+        self.process = Waiting(name, [*argv, "" if processor is None else str(processor)], _PATIENCE)
 
     def round(self, work: Work) -> None:
         """Run a round, and keep its microseconds per exchange.

@@ -52,12 +52,12 @@ class Waiting:
     :param timeout: a contender that takes so many seconds for a burst has failed
     """
 
-    def __init__(self, name: str, words: Sequence[str], timeout: float, cwd: Any = None) -> None:
+    def __init__(self, name: str, argv: Sequence[str], timeout: float, cwd: Any = None) -> None:
         self._name, self._timeout = name, timeout
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed at the end
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(  # noqa: S603
-            words, cwd=cwd, text=True, stdin=pipe, stdout=pipe, stderr=self._stderr
+            argv, cwd=cwd, text=True, stdin=pipe, stdout=pipe, stderr=self._stderr
         )
 
     def __enter__(self) -> Waiting:
