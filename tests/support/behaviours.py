@@ -26,7 +26,7 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
     (
         "Unix sockets",
         [
-            ("listener/test_opening_sockets.py", "test_a_unix_socket_pair_will_do"),
+            ("listener/test_opening.py", "test_a_unix_socket_pair_will_do"),
             ("awaitable/test_connecting.py", "test_unix_sockets"),
             ("blocking/test_opening.py", "test_unix_sockets"),
         ],
