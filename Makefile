@@ -175,8 +175,7 @@ CHAOS_SECONDS ?= 600
 chaos: $(testing) $(built)
 	PYTHONPATH=tests $(bin)/python -X dev -m scenarios.chaos $(CHAOS_SECONDS)
 	PYTHONPATH=tests $(bin)/python -m scenarios.rollovers 10000
-	ROLLOVERS=1000 $(bin)/python -m pytest --hypothesis-profile=hammer tests/supervisor/test_exchange.py \
-	    tests/supervisor/test_chaos.py
+	ROLLOVERS=1000 $(bin)/python -m pytest --hypothesis-profile=hammer tests/supervisor/test_exchange.py
 
 # The same for hours, with few faults. Each hour adds memory, descriptors and latencies to the report.
 SOAK_SECONDS ?= 86400
@@ -337,7 +336,7 @@ wheels: $(installed)
 	done
 
 # What a user gets: an empty environment, a PATH with nothing else in it, the tests and no sources beside them.
-WHEEL_TESTS ?= engine listener awaitable blocking faces opening
+WHEEL_TESTS ?= engine listener awaitable blocking faces opening scenarios
 wheel_tree := $(CURDIR)/build/wheels/tree
 
 test-wheels:

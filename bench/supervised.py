@@ -143,7 +143,7 @@ def slow(policy, **options):
     return lambda url, reads: awaitable(url, reads, overflow=policy, max_queue=64, **options)
 
 
-# What a supervisor is asked for. The answer is looked for in every message, and found in none.
+# Functions that look into every message for an answer, and find none.
 ASKED = {
     "alone": {"supervised": False},
     "supervised": {},

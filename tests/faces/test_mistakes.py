@@ -13,9 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.faces import FACES
+from support.faces import FACES, connected
 from support.servers import echo, serve
-from support.surface import connected
 
 import wsfast
 from wsfast import TLS, WSListener, WSMsgType, ws_connect

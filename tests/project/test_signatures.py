@@ -9,9 +9,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support.faces import FACES
+from support.faces import FACES, connected
 from support.servers import echo, serve
-from support.surface import connected
 
 import wsfast
 import wsfast._common.connection
