@@ -130,9 +130,10 @@ class TLS:
         paths = (settings.cafile, *_split(settings.capath), *(settings.client_cert or ()))  # type: ignore[misc]
         # Before the files are read: if one is replaced meanwhile, they are read again for the next connection.
         stamps = [_stamp(path) for path in (*paths, *system)]
-        if cached.stamps != stamps:
-            cached.context, cached.stamps = _new_context(settings), stamps
-        return cached.context
+        made = cached.made  # which another thread may replace
+        if made is None or made[1] != stamps:
+            made = cached.made = _new_context(settings), stamps
+        return made[0]
 
     def located(self) -> TLS:
         """These settings with absolute paths, which do not depend on the working directory any more."""
@@ -183,8 +184,7 @@ def _stamp(path: str | None) -> tuple[int, ...] | None:
 class _Kept:
     """The context of some settings, and the stamps of the files that it was made of."""
 
-    context: ssl.SSLContext
-    stamps: list[tuple[int, ...] | None] | None = None
+    made: tuple[ssl.SSLContext, list[tuple[int, ...] | None]] | None = None
 
 
 # Loading the system's authorities takes milliseconds. The environment is part of the key: its variables choose the

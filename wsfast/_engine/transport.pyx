@@ -204,7 +204,8 @@ cdef class WSTransport(PollingReader):
     @property
     def close_handshake(self):
         """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
-        return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
+        with cython.critical_section(self):
+            return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
 
     @cython.nonecheck(False)
     cdef int _dispatch(self, WSFrame frame) except -1:
@@ -340,9 +341,11 @@ cdef class WSTransport(PollingReader):
         self._flush()
         if exc is None and self._close_received is None and not self._aborted:
             exc = EOFError("unexpected end of stream")
-        self.close_info = closing.disconnect_info(
+        info = closing.disconnect_info(
             self._close_received, self._close_sent, self._received_then_sent, self._aborted,
             self._failure or self._cause or exc)
+        with cython.critical_section(self):  # which other threads may ask for
+            self.close_info = info
         try:
             self._disconnected_callbacks()
         finally:
@@ -513,8 +516,9 @@ cdef class WSTransport(PollingReader):
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
         if not self._is_open():
             return 0  # it is closed; perhaps a finalizer closed it just now
-        self._close_sent = sent
-        self._received_then_sent = self._close_received is not None
+        with cython.critical_section(self):
+            self._close_sent = sent
+            self._received_then_sent = self._close_received is not None
         self._state = next
         try:
             self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
@@ -527,7 +531,9 @@ cdef class WSTransport(PollingReader):
         cdef wsf_close close
         wsf_read_close(<const uint8_t *>frame.payload_ptr, (<FrameFields>frame).payload_size, &close)
         reason = PyUnicode_DecodeUTF8(<const char *>close.reason, close.reason_size, NULL)
-        self._close_received = Close(close.code, reason)
+        received = Close(close.code, reason)
+        with cython.critical_section(self):
+            self._close_received = received
         self._start_close_timer()
         try:
             if self._state <= State.CLOSING:
