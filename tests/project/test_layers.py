@@ -10,6 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "wsfast"
 
+pytestmark = pytest.mark.checkout
+
 # From the top. A module may import what stands below it, and what shares its place: a folder its own modules.
 LAYERS = [
     {"__main__"},
