@@ -7,15 +7,16 @@ import bisect
 import itertools
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wsfast._common.options import check_bools, check_callables, check_types, count, seconds
 from wsfast.supervisor.window import Sent, Window
 
 if TYPE_CHECKING:
     from wsfast._engine.transport import WSTransport
-    from wsfast.supervisor.supervisor import Supervisor
+    from wsfast.supervisor.lifecycle import Lifecycle
+    from wsfast.supervisor.shared import Shared
 
 __all__ = ["Recovered", "Sequence", "Sequenced", "Sequencer"]
 
@@ -74,6 +75,16 @@ class Sequence:
         self.window = Window(*window, reserve=0) if isinstance(window, tuple) else window
 
 
+class _Feed(Protocol):
+    """The supervisor."""
+
+    @property
+    def generation(self) -> int: ...
+    @property
+    def gaps(self) -> int: ...
+    def __anext__(self) -> Coroutine[Any, Any, Any]: ...
+
+
 class _Stream:
     """`expected` is the next number; None: the stream has not begun. `held` are the messages that wait, by their
     numbers: (first, arrival, last, message). Their hole has a timer until it is a gap, and then perhaps a task."""
@@ -93,10 +104,10 @@ class _Stream:
 class _Ordering:
     """The streams of a feed. Each method leaves all in its place before one of the program's functions runs."""
 
-    def __init__(self, supervisor: Supervisor, sequence: Sequence) -> None:
+    def __init__(self, life: Lifecycle, shared: Shared, sequence: Sequence) -> None:
         check_types(Sequence, sequence=sequence)
         self._sequence = sequence
-        self._life, self._shared = supervisor._life, supervisor._shared
+        self._life, self._shared = life, shared
         self._loop = asyncio.get_running_loop()
         self._sent = None if sequence.window is None else Sent(sequence.window)
         self._streams: dict[Hashable, _Stream] = {}
@@ -129,8 +140,8 @@ class _Ordering:
         """Place a message; then :meth:`_pop` what can be delivered."""
         numbers = None
         try:
-            if self._shared.parse is not None:
-                message = self._shared.parse(message)
+            if self._shared.settings.parse is not None:
+                message = self._shared.settings.parse(message)
             numbers = _numbers(self._sequence.of(message))
         except (Exception, asyncio.CancelledError) as exc:
             self._shared.callbacks.raised("of", exc)
@@ -317,7 +328,7 @@ class _Ordering:
     async def _recover(self, stream: _Stream) -> None:
         task = asyncio.current_task(self._loop)
         try:
-            for delay in self._shared.delays():
+            for delay in self._shared.settings.delays():
                 if self._life.is_over or await self._try_to_recover(stream, task):
                     break
                 await asyncio.sleep(delay)
@@ -363,8 +374,8 @@ class Sequencer(_Ordering):
     """Puts the messages of a listener in order. :meth:`Supervisor.sequencer` makes it. Use it in the thread of the
     event loop."""
 
-    def __init__(self, supervisor: Supervisor, sequence: Sequence, deliver: _Callback) -> None:
-        super().__init__(supervisor, sequence)
+    def __init__(self, life: Lifecycle, shared: Shared, sequence: Sequence, deliver: _Callback) -> None:
+        super().__init__(life, shared, sequence)
         check_callables(deliver=deliver)
         if deliver is None:
             raise TypeError("deliver must be callable, not NoneType")
@@ -407,9 +418,9 @@ class Sequenced(_Ordering):
     a stream that is being recovered are not.
     """
 
-    def __init__(self, supervisor: Supervisor, sequence: Sequence) -> None:
-        super().__init__(supervisor, sequence)
-        self._supervisor = supervisor
+    def __init__(self, life: Lifecycle, shared: Shared, sequence: Sequence, feed: _Feed) -> None:
+        super().__init__(life, shared, sequence)
+        self._feed = feed
         self._end: BaseException | None = None
         # While a stream waits: receives the next message, whatever else makes messages ready.
         self._receiving: asyncio.Task[Any] | None = None
@@ -419,13 +430,13 @@ class Sequenced(_Ordering):
         return self
 
     async def __anext__(self) -> tuple[Hashable, Any]:
-        supervisor = self._supervisor
+        feed = self._feed
         while not self._out or (entry := self._pop()) is None:
             if self._end is not None:
                 raise self._end
             try:
                 if self._receiving is None and not self._waiting:
-                    message = await supervisor.__anext__()
+                    message = await feed.__anext__()
                 elif not await self._wait():
                     continue
                 else:
@@ -438,7 +449,7 @@ class Sequenced(_Ordering):
                 self._end = exc
                 self._finish()
             else:
-                self._take(message, supervisor._generation, supervisor._gaps)
+                self._take(message, feed.generation, feed.gaps)
         return entry
 
     async def _wait(self) -> bool:
@@ -452,7 +463,7 @@ class Sequenced(_Ordering):
         return self._receiving.done()
 
     async def _receive(self) -> Any:
-        return await self._supervisor.__anext__()
+        return await self._feed.__anext__()
 
     def _announce(self) -> None:
         if self._news is not None and not self._news.done():

@@ -189,14 +189,14 @@ class Supervisor(Successive):
 
         A message is the result of `parse`, if the supervisor has one. See :class:`Sequence`. Call this once.
         """
-        return Sequenced(self, sequence)
+        return Sequenced(self._life, self._shared, sequence, self)
 
     def sequencer(self, sequence: Sequence, deliver: Callable[[Hashable, Any], object]) -> Sequencer:
         """The same for a program with a listener, which gives each message to :meth:`Sequencer.take`.
 
         :param deliver: gets stream and message
         """
-        return Sequencer(self, sequence, deliver)
+        return Sequencer(self._life, self._shared, sequence, deliver)
 
     # ---- sending
 
