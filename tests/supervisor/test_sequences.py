@@ -121,6 +121,16 @@ async def test_a_filled_hole_has_no_timer(loop_errors):
     assert not loop_errors
 
 
+async def test_a_program_that_is_slow_makes_no_gap_of_a_message_that_has_arrived():
+    sent = [update(1), update(3), "on", update(2)]
+    async with sessions(say(*sent)) as served, supervise(served.url) as feed:
+        ordered = feed.sequenced(Sequence(numbers, hold=0.01))
+        assert await take(ordered, 2) == [update(1), "on"]
+        await asyncio.sleep(0.05)
+        assert await take(ordered, 2) == [update(2), update(3)]
+    assert ordered.gaps == 0
+
+
 async def test_more_than_the_limit_do_not_wait():
     sent = [update(1), *(update(n) for n in range(3, 7))]
     async with sessions(say(*sent)) as served, supervise(served.url) as feed:
@@ -382,6 +392,30 @@ async def test_numbers_of_a_connection_begin_with_it(rolls):
     assert asked == ([] if rolls else [("s", None, 5)])
 
 
+async def test_a_hole_at_the_end_of_a_connection_is_recovered_if_numbers_begin_anew():
+    delivered, gaps, done = [], [], asyncio.Event()
+
+    async def recover(stream, expected, received):
+        return recovered(received - 1)
+
+    def deliver(stream, message):
+        delivered.append(message)
+        if message == update(1):
+            done.set()
+
+    async with sessions(say()) as served, supervise(served.url, WSListener, logger=None) as feed:
+        sequence = Sequence(
+            numbers, hold=LONG, per_connection=True, on_gap=lambda *gap: gaps.append(gap), recover=recover
+        )
+        sequencer = feed.sequencer(sequence, deliver)
+        for transport, message in (("old", snapshot(6)), ("old", update(8)), ("new", update(1))):
+            sequencer.take(transport, message)
+        await done.wait()
+    assert delivered == [snapshot(6), snapshot(0), update(1)]
+    assert gaps == [("s", 7, 1)]
+    assert sequencer.dropped == 1
+
+
 async def test_an_old_snapshot_of_the_new_connection_of_a_rollover_changes_nothing():
     async def first(peer):
         later(peer, snapshot(6), update(7), update(8))
@@ -521,7 +555,7 @@ def test_wrong_options_are_refused(options, error, words):
 
 async def test_wrong_arguments_are_refused():
     async with sessions(say()) as served, supervise(served.url) as feed:
-        with pytest.raises(TypeError, match="sequence must be Sequence"):
+        with pytest.raises(TypeError, match="sequence must be a Sequence"):
             feed.sequenced(numbers)
         with pytest.raises(TypeError, match="deliver must be callable"):
             feed.sequencer(Sequence(numbers, window=Window(2, 1)), None)

@@ -33,7 +33,7 @@ class Sequence:
         of that stream, which any hashable value identifies. ``(stream, None, last)`` is a snapshot: it stands for all
         updates up to `last`. None: the message has no number, and is delivered at once, as one of the stream None.
     :param hold: seconds for which messages behind a hole wait for the missing one, since some servers send messages out
-        of order; then the hole is a gap
+        of order; then the hole is a gap. They wait on while the program does not take messages that have arrived.
     :param limit: the number of messages of one stream that wait at most. More of them make a hole a gap at once; while
         a stream is being recovered, the oldest are dropped, and the recovery goes on until it covers them.
     :param per_connection: True: numbers begin anew with each connection
@@ -105,7 +105,8 @@ class _Ordering:
     """The streams of a feed. Each method leaves all in its place before one of the program's functions runs."""
 
     def __init__(self, life: Lifecycle, shared: Shared, sequence: Sequence) -> None:
-        check_types(Sequence, sequence=sequence)
+        if not isinstance(sequence, Sequence):
+            raise TypeError(f"sequence must be a Sequence, not {sequence!r}")
         self._sequence = sequence
         self._life, self._shared = life, shared
         self._loop = asyncio.get_running_loop()
@@ -200,11 +201,16 @@ class _Ordering:
         restarts = self._sequence.per_connection and moved
         if not restarts and (not lost or first is None or expected is None or last >= expected):
             return  # the numbers go on, and tell whether messages are missing
-        was_whole = expected is not None and stream.task is None
-        self._end_hole(stream)
-        if lost and expected is not None:
+        is_whole = expected is not None and stream.name not in self._waiting
+        has_unreported_hole = stream.timer is not None
+        if self._sequence.recover is None:
+            self._end_hole(stream)
+        else:
+            self.dropped += len(stream.held)
+            self._forget(stream)
+        if expected is not None and (lost or (has_unreported_hole and stream.expected is None)):
             self._report(stream, expected, last if first is None else first)
-        stream.expected = first if was_whole and not lost else None
+        stream.expected = first if is_whole and not lost else None
 
     def _take_snapshot(self, stream: _Stream, last: int, message: Any, rolled_over: bool) -> None:
         if stream.expected is not None and last + 1 < stream.expected:
@@ -264,13 +270,24 @@ class _Ordering:
 
     def _await_missing(self, stream: _Stream) -> None:
         if self._sequence.hold:
-            stream.timer = self._loop.call_later(self._sequence.hold, self._miss_late, stream)
+            stream.timer = self._loop.call_later(self._sequence.hold, self._miss_late, stream, False)
         else:
             self._miss(stream)
 
-    def _miss_late(self, stream: _Stream) -> None:
-        self._miss(stream)
-        self._announce()
+    def _miss_late(self, stream: _Stream, looked: bool) -> None:
+        """The time of a hole is over. But the event loop or the program may have been busy meanwhile, and the missing
+        message may have arrived: look again after the loop has read, and when the program has taken all messages."""
+        if self._life.is_over or (looked and not self._is_behind()):
+            self._miss(stream)
+            self._announce()
+        else:
+            is_behind = self._is_behind()
+            delay = self._sequence.hold / (1 if is_behind else 8)
+            stream.timer = self._loop.call_later(delay, self._miss_late, stream, not is_behind)
+
+    def _is_behind(self) -> bool:
+        """True if messages may have arrived that were not taken."""
+        return False
 
     def _miss(self, stream: _Stream) -> None:
         """The hole before the held messages is a gap."""
@@ -459,8 +476,14 @@ class Sequenced(_Ordering):
             self._receiving.add_done_callback(_look_at)
         self._news = self._loop.create_future()
         either: set[asyncio.Future[Any]] = {self._receiving, self._news}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._news = None
         return self._receiving.done()
+
+    def _is_behind(self) -> bool:
+        return self._news is None or self._receiving is None or self._receiving.done()
 
     async def _receive(self) -> Any:
         return await self._feed.__anext__()
