@@ -4,7 +4,7 @@ docs/benchmarks.md: wsfast's time relative to each peer's.
 
 from functools import partial
 
-from bench.report.grid import grid
+from bench.report import grid
 from bench.suite import comparisons
 from bench.suite.cases import Case
 from bench.suite.contenders import floor

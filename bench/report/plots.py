@@ -6,11 +6,11 @@ matplotlib.use("svg")
 
 from matplotlib import pyplot as plt
 
-from bench import stats
 from bench.measure.resume_store import slug
 from bench.report import first_page
 from bench.report.colours import COLOURS
 from bench.suite.cases import size_name
+from wsfast.cli.bench import comparing
 
 
 def named(results, section):
@@ -33,7 +33,7 @@ def bars(axes, results):
         errors = {"yerr": reach, "error_kw": {"linewidth": 0.6}}
         drawn = axes.bar(places, middles, width, label=name, color=COLOURS[name], **errors)
         for bar, (_, ratio) in zip(drawn, found):
-            bar.set_hatch("////" if stats.is_noise(ratio) else None)
+            bar.set_hatch("////" if comparing.is_noise(ratio) else None)
     axes.set_yscale("log", base=2)
     axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     axes.axhline(1, color="#222222", linewidth=0.8)

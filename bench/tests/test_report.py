@@ -1,4 +1,4 @@
-"""What becomes of measured data: statistics, kept files, tables, plots and the page."""
+"""Reports of measured data: statistics, kept files, tables, plots and the page."""
 
 import contextlib
 import dataclasses
@@ -14,9 +14,11 @@ import pytest
 from bench import stats
 from bench.conftest import rows
 from bench.measure import harness, passes, resume_store
-from bench.measure.harness import Result, RunFailedError
+from bench.measure.harness import Result
 from bench.report import first_page, page, tables
 from bench.suite import cases, comparisons, contenders, sections, targets
+from wsfast.cli.bench import comparing
+from wsfast.cli.bench.comparing import ContenderError
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -34,9 +36,9 @@ def run_of(burst):
     class Run(contextlib.nullcontext):
         def __init__(self, name, case):
             super().__init__(self)
-            self.burst = lambda: burst(name, case)
+            self.burst = lambda turn: burst(name, case)
 
-        def prepare(self):
+        def prepare(self, turn=None):
             pass
 
     return Run
@@ -78,10 +80,10 @@ def test_no_two_columns_of_a_table_are_called_the_same():
 
 
 def test_an_interval_is_around_the_median_and_repeats():
-    found = stats.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
+    found = comparing.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
     low, high = found["interval"]
     assert low <= found["median"] == 1.2 <= high
-    assert found == stats.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
+    assert found == comparing.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
 
 
 def ratio_of(low, high):
@@ -180,12 +182,15 @@ def test_a_distribution_ends_where_samples_are_few():
 def test_an_interval_draws_processes_and_then_bursts():
     """Bursts of a process are alike: two processes that differ tell less than their many bursts would."""
     values = [10] * 30 + [20] * 30
-    alone = stats.ratios(values, [10] * 60)
-    apart = stats.ratios(values, [10] * 60, 30)
+    alone = comparing.ratios(values, [10] * 60)
+    apart = comparing.ratios(values, [10] * 60, 30)
     assert (alone["processes"], apart["processes"]) == (1, 2)
     assert apart["interval"] == [1, 2]
     three = [10, 11, 12] * 10 + [13, 14, 15] * 10 + [16, 17, 18] * 10
-    narrow, wide = stats.ratios(three, [10] * 90)["interval"], stats.ratios(three, [10] * 90, 30)["interval"]
+    narrow, wide = (
+        comparing.ratios(three, [10] * 90)["interval"],
+        comparing.ratios(three, [10] * 90, 30)["interval"],
+    )
     assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
     assert comparisons.processes([alone]).startswith("Each ratio is of one process")
     assert comparisons.processes([alone, apart]) == "Each ratio is of 1 to 2 processes of each client."
@@ -431,7 +436,7 @@ def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
     def burst(name, case):
         ran.append(name)
         if name == "C:epoll":
-            raise RunFailedError("C:epoll failed: no reply")
+            raise ContenderError("C:epoll failed: no reply")
         return runs(7)[0]
 
     monkeypatch.setattr(harness, "Run", run_of(burst))
@@ -467,7 +472,7 @@ def test_what_was_kept_counts_for_the_same_case_only(monkeypatch, tmp_path):
 
 
 def test_a_case_that_would_not_end_in_time_is_left_out(monkeypatch, tmp_path, capsys):
-    """What is shorter goes on."""
+    """Shorter cases go on."""
     monkeypatch.setattr(resume_store, "KEPT", tmp_path)
     took = []
     monkeypatch.setattr(passes.time, "monotonic", lambda: sum(took))

@@ -64,9 +64,11 @@ async def both(face, handler, action, **options):
     return results, closes
 
 
-def sends(data):
+def sends(data, *, ends=False):
     async def handler(peer):
         await peer.accept(glued=data)
+        if ends:  # otherwise websockets waits twenty seconds for it
+            peer.writer.write_eof()
 
     return handler
 
@@ -95,7 +97,7 @@ on_asyncio = pytest.mark.asyncio(loop_factories=["asyncio"])
     ids=["close", "a message within another", "a continuation of nothing"],
 )
 async def test_two_violations_at_once(face, data, codes):
-    results, closes = await both(face, sends(data), ("recv",), max_size=1000)
+    results, closes = await both(face, sends(data, ends=True), ("recv",), max_size=1000)
     assert results == ["ConnectionClosedError"] * 2
     assert [int.from_bytes(payload[:2], "big") for payload in closes] == codes
 

@@ -9,9 +9,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support.faces import FACES
+from support.faces import FACES, connected
 from support.servers import echo, serve
-from support.surface import connected
 
 import wsfast
 import wsfast._common.connection
@@ -21,7 +20,7 @@ import wsfast.sync.client
 import wsfast.tls
 from wsfast import UpgradeResponse, WSListener, WSUpgradeRequest, ws_connect
 
-ROOT = Path(__file__).parents[2]
+SITE = Path(wsfast.__file__).parents[1]  # where wsfast is installed
 MODULES = (wsfast, wsfast.asyncio.client, wsfast.sync.client, wsfast.deflate, wsfast.tls)
 
 
@@ -89,7 +88,7 @@ def test_type_checkers_find_an_editable_install():
     for name in hooks:
         assert re.fullmatch(r"__editable__\.wsfast-[\d.]+\.pth", name)
         (path,) = (path for path in distribution("wsfast").files if path.name == name)
-        assert Path(path.locate().read_text().strip()) == ROOT
+        assert Path(path.locate().read_text().strip()) == SITE
 
 
 def test_reprs():
@@ -157,6 +156,6 @@ async def test_a_coroutine_function_is_no_callback(name):
 
 
 def test_the_callbacks_are_those_of_the_stub():
-    stub = ast.parse((ROOT / "wsfast" / "_engine" / "transport.pyi").read_text())
+    stub = ast.parse((SITE / "wsfast" / "_engine" / "transport.pyi").read_text())
     (listener,) = (node for node in stub.body if getattr(node, "name", "") == "WSListener")
     assert set(callbacks()) == {node.name for node in listener.body if isinstance(node, ast.FunctionDef)}

@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["NOT_GIVEN", "Fixed", "NotGiven", "hints_at_fields", "names_of", "takes_options", "unexpected"]
+__all__ = [
+    "NOT_GIVEN",
+    "OF_ASYNCIO",
+    "OF_PICOWS",
+    "OF_WEBSOCKETS",
+    "Fixed",
+    "NotGiven",
+    "hints_at_fields",
+    "names_of",
+    "takes_options",
+    "unexpected",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options")
@@ -28,6 +39,18 @@ _ELSEWHERE = {
     "verify_ssl": "ssl",
     "sslopt": "ssl",
 }
+
+# Second names, and the names in the signature: for the clients that follow websockets, and for the one that follows
+# picows.
+OF_ASYNCIO = {"source_address": "local_addr"}
+OF_PICOWS = {
+    "ssl_context": "ssl",
+    "proxy_ssl_context": "proxy_ssl",
+    "max_frame_size": "max_size",
+    "extra_headers": "additional_headers",
+    "logger_name": "logger",
+}
+OF_WEBSOCKETS = {name: second for second, name in OF_PICOWS.items()}
 
 
 class NotGiven(Enum):

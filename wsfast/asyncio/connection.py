@@ -442,7 +442,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def latency(self) -> float:
-        """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
+        """The seconds that the server took to answer the last ping; 0.0 before the first answer."""
         return self._pings.latency
 
     def _pong_received(self, payload: bytes) -> None:

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from bench import stats
 from bench.report import first_page
 from bench.report.colours import colour
 from bench.report.tables import column
 from bench.suite import comparisons
 from bench.suite.sections import SECTIONS
+from wsfast.cli.bench import comparing
 
 HERE = Path(__file__).parent
 ROW = ("median", "q1", "q3", "n", "cpu", "curve")
@@ -89,12 +89,12 @@ def ratios(found):
     pairs = {}
     for one in found:
         low, high = one["interval"] or (one["median"], one["median"])
-        note = "" if one["interval"] else stats.too_few(one)
+        note = "" if one["interval"] else comparing.too_few(one)
         if comparisons.beside(one["of"], one["to"]) != one["to"]:
             note = "which sleeps"
         rival = comparisons.is_rival(one["of"], one["to"])
         figures = [round(value, 3) for value in (one["median"], low, high)]
-        pairs.setdefault(one["of"], {})[one["to"]] = [*figures, stats.is_noise(one), rival, note]
+        pairs.setdefault(one["of"], {})[one["to"]] = [*figures, comparing.is_noise(one), rival, note]
     return pairs
 
 

@@ -25,7 +25,7 @@ cdef class Link:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     cdef bint _is_aiofastnet_open(self) noexcept:
-        return not self._aiofastnet.is_closing()
+        return not self._is_aiofastnet_closing()
 
     cdef int _wrong_thread(self, str method) except -1:
         if _get_running_loop() is self._loop:
