@@ -22,7 +22,7 @@ from support.mock import Wire
 from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
 
 from fuzz.handshake import ACCEPT, KEY
-from fuzz.pieces import cut
+from fuzz import cut
 from wsfast import WSListener, WSMsgType, WSTransport
 from wsfast._common.options import Limits, Pinging
 from wsfast.asyncio.client import ClientConnection
