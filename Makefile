@@ -329,7 +329,7 @@ wheels: $(installed)
 	done
 
 # What a user gets: an empty environment, a PATH with nothing else in it, the tests and no sources beside them.
-WHEEL_TESTS ?= engine listener awaitable blocking faces opening scenarios
+WHEEL_TESTS ?= engine listener awaitable blocking faces opening
 wheel_tree := $(CURDIR)/build/wheels/tree
 
 test-wheels:
