@@ -184,7 +184,7 @@ def _turns(seconds: float, *, shows: bool) -> Iterator[Work]:
 
 
 def _processors() -> tuple[int | None, int | None]:
-    """The processor of the clients and that of the server; None if there is only one, or none can be chosen."""
+    """The processors of the clients and of the server; None if there is only one, or none can be chosen."""
     if not hasattr(os, "sched_getaffinity"):
         return None, None
     available = sorted(os.sched_getaffinity(0))
