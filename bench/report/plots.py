@@ -73,9 +73,10 @@ def scaling(axes, results):
 
 
 def write_summary(report, directory):
-    """The picture of the first pages: a bar for each of its figures. Returns the name of its file."""
+    """The picture of the first pages: a bar for each of its figures, narrow enough for a phone. Returns the name of its
+    file."""
     rows = list(first_page.summary(report["results"]))
-    figure, axes = plt.subplots(figsize=(8, 0.5 + 0.5 * len(rows)))
+    figure, axes = plt.subplots(figsize=(4.5, 0.5 + 0.5 * len(rows)))
     for place, (_work, other, ratio) in enumerate(rows):
         low, high = ratio["interval"] or [ratio["median"]] * 2
         colour = "#888888" if low <= 1 <= high else "#2a7f62" if high < 1 else "#c8553d"

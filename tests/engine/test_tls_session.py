@@ -9,7 +9,7 @@ import pytest
 from support import certificates, tls_peer
 from support.frames import pattern
 
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._opening.tls import rustls
 
 pytestmark = pytest.mark.memory

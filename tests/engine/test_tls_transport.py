@@ -19,7 +19,7 @@ from support.servers import Peer, echo, serve
 from support.tls_peer import WRONG, TLSPeer, cut, text, until_it_ends
 
 from wsfast import TLS, ConnectionClosed, Tuning, WSMsgType, ws_connect
-from wsfast._engine.sockets.tls import TLSSession, TLSTransport
+from wsfast._engine.sockets.tls_transport import TLSSession, TLSTransport
 from wsfast._opening.tls import rustls
 
 pytestmark = pytest.mark.memory

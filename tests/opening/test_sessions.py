@@ -24,7 +24,7 @@ from support.servers import serve, websockets_echo
 import wsfast.asyncio.client
 import wsfast.sync.client
 from wsfast import TLS
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._opening.tls import rustls
 from wsfast.sync.client import connect
 

@@ -10,6 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "wsfast"
 
+pytestmark = pytest.mark.checkout
+
 # From the top. A module may import what stands below it, and what shares its place: a folder its own modules.
 LAYERS = [
     {"__main__"},
@@ -44,7 +46,17 @@ NO_INPUT_OR_OUTPUT |= {
     "_opening.http.handshake",
 }
 NO_INPUT_OR_OUTPUT |= {"_opening.proxy.settings", "_opening.proxy.tunnel", "_opening.redirects"}
-LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
+LIBC = {
+    "arm_neon.h",
+    "assert.h",
+    "cpuid.h",
+    "errno.h",
+    "fcntl.h",
+    "immintrin.h",
+    "limits.h",
+    "pthread.h",
+    "stdatomic.h",
+}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
 LIBC |= {"unistd.h", "windows.h", "bcrypt.h"}  # the last two on Windows
 ALLOCATION_AND_IO = re.compile(

@@ -26,6 +26,7 @@ else:
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "wsfast"
+pytestmark = pytest.mark.checkout
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 sys.path.append(str(ROOT / "tools"))  # `tools` is not installed
 

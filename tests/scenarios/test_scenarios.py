@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios import blocking, crossing, opening
+from scenarios import blocking, crossing, opening, threads
 from scenarios.client import run
 from scenarios.program import draw
 
@@ -46,6 +46,13 @@ def test_connections_that_read_inside_each_other_get_their_own_bytes(bout):
     for seed in range(bout * SCENARIOS, (bout + 1) * SCENARIOS):
         faults = crossing.run(seed)
         assert not faults, f"python -m scenarios.crossing --seed {seed}\n" + "\n".join(faults)
+
+
+@pytest.mark.memory
+def test_loops_in_threads_and_threads_that_ask_from_outside():
+    for seed in range(SCENARIOS):
+        faults = threads.run(seed)
+        assert not faults, f"python -m scenarios.threads --seed {seed}\n" + "\n".join(faults)
 
 
 @pytest.mark.memory
