@@ -15,7 +15,7 @@ from unittest import mock
 import h11
 from support.kinds import kind_of
 
-from fuzz.pieces import cut
+from fuzz import cut
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER, Exchange
 from wsfast._opening.http.handshake import ClientHandshake

@@ -11,7 +11,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ _ROUND = 0.02
 
 # A client that takes so many seconds for a round is considered hung.
 _PATIENCE = 30.0
+_STARTING = 300.0  # for the server
 
 _LEAST_ROUNDS = 5
 
@@ -82,13 +82,13 @@ def add_to(commands: Any) -> None:
 class _Client:
     """A client in a process of its own, which waits for rounds."""
 
-    def __init__(self, name: str, url: str, loop: str, processor: int | None) -> None:
+    def __init__(self, name: str, url: str, loop: str, processor: str) -> None:
         self.name = name
         self.failure: str | None = None
         self.rounds: dict[str, list[float]] = {work.name: [] for work in _WORKS}
         self._exchanges: dict[str, int] = {}
-        argv = [sys.executable, "-m", "wsfast.cli.bench.contenders", name, url, loop]
-        self.process = Waiting(name, [*argv, "" if processor is None else str(processor)], _PATIENCE)
+        argv = [sys.executable, "-m", "wsfast.cli.bench.contenders", name, url, loop, processor]
+        self.process = Waiting(name, argv, _PATIENCE)
 
     def round(self, work: Work) -> None:
         """Run a round, and keep its microseconds per exchange.
@@ -145,19 +145,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _measure(names: list[str], loop: str, arguments: argparse.Namespace, stack: ExitStack) -> list[_Client]:
     own, servers = _processors()
-    server = stack.enter_context(
-        subprocess.Popen(
-            [sys.executable, "-m", "wsfast.cli.bench.echo"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
-    stack.callback(server.kill)
-    if servers is not None:
-        os.sched_setaffinity(server.pid, {servers})
-    assert server.stdout is not None
-    url = f"ws://127.0.0.1:{int(server.stdout.readline())}/"
+    argv = [sys.executable, "-m", "wsfast.cli.bench.echo", servers]
+    server = stack.enter_context(Waiting("the server", argv, _STARTING))
+    url = f"ws://127.0.0.1:{int(server.read())}/"
     clients = {}
     for name in names:
         clients[name] = _Client(name, url, loop, own)
@@ -183,12 +173,10 @@ def _turns(seconds: float, *, shows: bool) -> Iterator[Work]:
         print("\r" + " " * 30 + "\r", end="", file=sys.stderr)
 
 
-def _processors() -> tuple[int | None, int | None]:
-    """The processor of the clients and that of the server; None if there is only one, or none can be chosen."""
-    if not hasattr(os, "sched_getaffinity"):
-        return None, None
-    available = sorted(os.sched_getaffinity(0))
-    return (available[0], available[-1]) if len(available) > 1 else (None, None)
+def _processors() -> tuple[str, str]:
+    """The processors of the clients and of the server; empty if there is only one, or none can be chosen."""
+    available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return (str(available[0]), str(available[-1])) if len(available) > 1 else ("", "")
 
 
 def _client_json(client: _Client) -> dict[str, Any]:

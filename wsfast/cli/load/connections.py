@@ -39,7 +39,7 @@ _OPENING = 64
 # A connection that lived for so long is opened again at once. Otherwise the delays grow.
 _MINIMUM_LIFE = 5_000_000_000  # ns
 
-_CONTROL = WSMsgType.CLOSE  # the first type of control frames; those of messages are below
+_CONTROL = WSMsgType.CLOSE  # the first type of control frames; the types of messages are below
 _FOREVER = 2**62
 
 
@@ -419,7 +419,7 @@ class Loader:
             self._ended.set()
 
     def result(self) -> dict[str, int]:
-        """The counts of the whole run. Bytes are those of the connections' streams, with the headers of frames."""
+        """The counts of the whole run. Bytes are counted in the connections' streams, with the headers of frames."""
         stats = [connection.transport.stats for connection in self._connections]
         return {
             "begins": self.begins,

@@ -88,16 +88,16 @@ class Workload:
         """
         if self.file is not None:
             return self._of_file(self.file)
-        made = random.Random(self.seed)  # noqa: S311 - not a secret
+        generator = random.Random(self.seed)  # noqa: S311 - not a secret
         if self.least == self.most:
-            return [self._make(made, self.most)]
+            return [self._make(generator, self.most)]
         count = max(1, min(_MANY, _BYTES // max(self.most, 1)))
-        return [self._make(made, made.randint(self.least, self.most)) for _ in range(count)]
+        return [self._make(generator, generator.randint(self.least, self.most)) for _ in range(count)]
 
-    def _make(self, made: random.Random, size: int) -> bytes:
+    def _make(self, generator: random.Random, size: int) -> bytes:
         if self.binary:
-            return made.randbytes(size)
-        return "".join(made.choices(string.ascii_letters + string.digits, k=size)).encode()
+            return generator.randbytes(size)
+        return "".join(generator.choices(string.ascii_letters + string.digits, k=size)).encode()
 
     def _of_file(self, path: str) -> list[bytes]:
         with open(path, "rb") as file:

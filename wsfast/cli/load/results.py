@@ -45,8 +45,8 @@ class Histogram:
 
     def percentiles(self) -> dict[float, float]:
         """The percentiles of PERCENTILES in nanoseconds; all are 0 if nothing was counted."""
-        found: dict[float, float] = self._hdr.get_percentile_to_value_dict(list(PERCENTILES))
-        return {percentile: float(found.get(percentile, 0)) for percentile in PERCENTILES}
+        values: dict[float, float] = self._hdr.get_percentile_to_value_dict(list(PERCENTILES))
+        return {percentile: float(values.get(percentile, 0)) for percentile in PERCENTILES}
 
     def curve(self) -> list[tuple[float, float]]:
         """The distribution: percentile and nanoseconds, denser towards 100."""
