@@ -19,7 +19,7 @@ from support.tls_peer import TLSPeer
 
 import wsfast
 from wsfast import ConnectionClosed, ConnectionClosedError, Tuning, WSListener, WSMsgType, ws_connect
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._rust import _native
 
 pytestmark = pytest.mark.memory
@@ -65,7 +65,7 @@ def wear_out(transport):
 
 
 async def read_all(peer):
-    """How many frames came, and how the client ended TLS."""
+    """The number of frames, and the end of TLS at the client's side."""
     context = certificates.server_context.__wrapped__()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     server = TLSPeer(peer, context)

@@ -32,7 +32,7 @@ import uvloop
 from support import certificates, frames
 
 from scenarios.peer import Peer, record, records
-from wsfast import ConnectionClosed, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import ConnectionClosed, Tuning, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast._engine.messages import show_messages
 from wsfast.asyncio.client import ClientConnection, connect
 
@@ -124,6 +124,11 @@ class Connection:
         self.transport.abort()
         await self.transport.wait_disconnected()
 
+    def close(self) -> None:
+        for sock in (self.theirs, self.ours):
+            with suppress(OSError):
+                sock.close()
+
     def __str__(self) -> str:
         return f"{type(self).__name__}, {self.kind}"
 
@@ -137,6 +142,7 @@ class Listening(Connection, WSListener):
             socket_factory=lambda uri: self.ours,
             use_aiofastnet=False if self.kind.startswith("the loop's") else None,
             close_timeout=1,
+            tuning=self.scenario.tuning,
         )
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -163,6 +169,7 @@ class Awaiting(Connection):
             compression=None,
             ping_interval=None,  # a slow machine may take longer for a scenario
             max_queue=rng.choice([2, 16, None]),
+            tuning=self.scenario.tuning,
         )
         self.transport = self.ws.protocol
         self.looks = random.Random(rng.random())
@@ -232,8 +239,9 @@ class Handler(logging.Handler):
 
 
 class Scenario:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, tuning: Tuning | None = None) -> None:
         self.rng = random.Random(seed)
+        self.tuning = tuning
         self.faults: list[str] = []
         self.armed = False  # outside of the code of the scenario, where a finalizer may act
         self.depth = 0
@@ -421,9 +429,7 @@ def run(seed: int) -> list[str]:
             logger.setLevel(level)
             logger.propagate = propagate
         for one in scenario.connections + (elsewhere.connections if elsewhere else []):
-            with suppress(OSError):
-                one.theirs.close()
-                one.ours.close()
+            one.close()
         loop.close()
     return scenario.faults
 

@@ -102,6 +102,7 @@ cdef class Inbox(WSListener):
     cdef object _note_fragment(self, bint fin, Slot *part)
     cdef int _grow(self) except -1
     cdef int _shrink(self) except -1
+    cdef int _exchange_ring(self, Slot *ring, Py_ssize_t capacity) except -1
     cdef int _overflow(self) except -1
     cdef int _settle(self, Py_ssize_t spared) except -1
     cdef int _join(self) except -1

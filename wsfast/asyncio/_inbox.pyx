@@ -230,9 +230,7 @@ cdef class Inbox(WSListener):
             raise MemoryError(f"no memory for a queue of {capacity} frames")
         for i in range(self.frames):
             ring[(self._head + i) & (capacity - 1)] = self._at(i)[0]
-        PyMem_RawFree(self._ring)
-        self._ring = ring
-        self._capacity = capacity
+        self._exchange_ring(ring, capacity)
         self._peak = capacity
         return 0
 
@@ -241,9 +239,14 @@ cdef class Inbox(WSListener):
         if self._peak > 0:
             self._peak -= max(1, self._peak >> 4)
             return 0
-        PyMem_RawFree(self._ring)
-        self._ring = NULL
-        self._capacity = 0
+        self._exchange_ring(NULL, 0)
+        return 0
+
+    cdef int _exchange_ring(self, Slot *ring, Py_ssize_t capacity) except -1:
+        with cython.critical_section(self):  # backlog() may read the ring in another thread
+            PyMem_RawFree(self._ring)
+            self._ring = ring
+            self._capacity = capacity
         return 0
 
     cdef int _drop_from(self, Py_ssize_t first) except -1:

@@ -30,7 +30,8 @@ cdef class Link:
     cdef int _wrong_thread(self, str method) except -1:
         if _get_running_loop() is self._loop:
             raise RuntimeError(MOVED)
-        instead = "send_threadsafe()" if method == "send" else "loop.call_soon_threadsafe()"
+        instead = {"send": "send_threadsafe()", "recv": "asyncio.run_coroutine_threadsafe()"}
+        instead = instead.get(method, "loop.call_soon_threadsafe()")
         raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use {instead}")
 
     cdef int _event(self) except -1:
