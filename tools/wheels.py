@@ -102,7 +102,7 @@ def build(python: str, dist: Path, arch: str, libc: str) -> Path:
             sys.exit(f"the wheel is {audited.name}, not {POLICY[libc]}")
         check_paths(audited)
         dist.mkdir(parents=True, exist_ok=True)
-        return audited.replace(dist / audited.name)
+        return Path(shutil.move(audited, dist / audited.name))  # perhaps of another file system
 
 
 def check_paths(wheel: Path) -> None:
