@@ -40,7 +40,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels test-wheels test-same-wheels third-party
+.PHONY: demo test plan test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels test-wheels test-same-wheels third-party
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -53,11 +53,18 @@ demo: $(built)
 	@printf '\nA supervised feed, whose connection is replaced three times (examples/rollover.py):\n'
 	@$(bin)/python examples/rollover.py
 
+plan:
+	@echo "make test: ten minutes on two processors, in six steps:"
+	@echo "  1-3  installs and builds, the first time (2 min)"
+	@echo "  4    linters, types, documentation, C and Rust tests (80 s): make lint docs test-c test-rust test-fuzz"
+	@echo "  5    memory tests under sanitizers, short benchmarks and chaos (100 s): make test-asan bench-smoke chaos-minute"
+	@echo "  6    all tests of the clients (5 min): make pytest, or .venv/bin/pytest tests/engine"
+
 # Every part runs, whatever became of those before it, and build/parts keeps its output. If some failed, the last lines name
 # them and the tests that failed. In any case the last line is pytest's, with its counts.
 parts := build/parts
 
-test: $(testing) $(tools) $(built)
+test: plan $(testing) $(tools) $(built)
 	@rm -rf $(parts) && mkdir -p $(parts)
 	$(call part,4,linters and documentation; C and Rust tests; a build with sanitizers,80)
 	@$(beside) -j2 $(asan)/.built $(addprefix part-,lint-python lint-types lint-cython lint-c lint-rust test-rust docs test-c test-fuzz) || true
@@ -169,8 +176,7 @@ CHAOS_SECONDS ?= 600
 chaos: $(testing) $(built)
 	PYTHONPATH=tests $(bin)/python -X dev -m scenarios.chaos $(CHAOS_SECONDS)
 	PYTHONPATH=tests $(bin)/python -m scenarios.rollovers 10000
-	ROLLOVERS=1000 $(bin)/python -m pytest --hypothesis-profile=hammer tests/supervisor/test_exchange.py \
-	    tests/supervisor/test_chaos.py
+	ROLLOVERS=1000 $(bin)/python -m pytest --hypothesis-profile=hammer tests/supervisor/test_exchange.py
 
 # The same for hours, with few faults. Each hour adds memory, descriptors and latencies to the report.
 SOAK_SECONDS ?= 86400

@@ -80,7 +80,7 @@ with connect(sys.argv[1], ssl=context) as ws:
 
 
 def system_calls(url, *arguments):
-    """Those of 100 round trips."""
+    """The system calls of 100 round trips."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")

@@ -73,14 +73,6 @@ def test_the_recipe_for_conda_agrees():
     assert named == {re.sub(r"(?=[<>=])", " ", line, count=1) for line in wanted} | {"python >=3.10"}
 
 
-def test_no_file_holds_two_ideas():
-    """Over 900 lines there are two in it."""
-    suffixes = (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".rs")
-    files = [path for path in PACKAGE.rglob("*") if path.suffix in suffixes and "target" not in path.parts]
-    lines = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in files}
-    assert {name: count for name, count in lines.items() if count > 900} == {}
-
-
 def import_in(prelude, directory=ROOT):
     """The last line of the error of `import wsfast` in a fresh interpreter, after `prelude`."""
     script = f"import sys\nsys.path.insert(0, {str(directory)!r})\n{prelude}\nimport wsfast"

@@ -9,9 +9,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support.faces import FACES
+from support.faces import FACES, connected
 from support.servers import echo, serve
-from support.surface import connected
 
 import wsfast
 import wsfast._common.connection
@@ -52,6 +51,31 @@ def test_every_method_tells_its_signature():
         "close_message",
     ]
     assert not wsfast.WSTransport.send_close.__doc__.startswith("send_close(")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [wsfast.ws_connect, wsfast.connect, wsfast.sync.client.connect, wsfast.supervise],
+    ids=lambda function: f"{function.__module__}.{function.__name__}",
+)
+def test_every_option_is_described(function):
+    described = re.findall(r"\w+", " ".join(re.findall(r":param ([\w, ]+):", function.__doc__)))
+    options = inspect.signature(function).parameters.keys() - {"kwargs", "options"}
+    assert sorted(options - {*described}) == []
+    assert sorted({*described} - options - {"kwargs", "options"}) == []
+
+
+@pytest.mark.parametrize("cls", [wsfast.Tuning, wsfast.Network, wsfast.TLS])
+def test_every_field_of_an_object_of_options_is_described(cls):
+    """By a string behind it, which the reference shows."""
+    (body,) = ast.parse(inspect.getsource(cls)).body
+    fields = {at: node.target.id for at, node in enumerate(body.body) if isinstance(node, ast.AnnAssign)}
+    assert fields.keys()
+    strings = {
+        at for at, node in enumerate(body.body) if isinstance(getattr(node, "value", None), ast.Constant)
+    }
+    strings -= fields.keys()  # a default
+    assert [name for at, name in fields.items() if at + 1 not in strings] == []
 
 
 def test_there_is_a_version():
