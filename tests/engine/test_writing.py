@@ -6,8 +6,11 @@ import array
 import asyncio
 import gc
 import mmap
+import platform
+import re
 import threading
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from support import frames
@@ -20,6 +23,7 @@ from wsfast import (
     WSCloseCode,
     WSMsgType,
     WSTransport,
+    mask_kernel,
 )
 
 
@@ -430,3 +434,11 @@ def test_what_a_failed_send_held_is_released(wire):
     buffer.clear()
     gc.collect()
     assert [sent.opcode for sent in wire.sent()] == [CLOSE]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have one kernel")
+def test_the_processor_chooses_the_kernel_that_masks():
+    """And not the compiler: its library may know nothing of processors, as zig's, which builds wheels."""
+    flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
+    best = "avx2" if "avx2" in flags else "scalar"
+    assert mask_kernel == ("avx512" if {"avx512f", "avx512bw", "avx512_vbmi2"} <= flags else best)
