@@ -123,7 +123,7 @@ cdef class Inbox(WSListener):
         self._head += 1
         self.frames -= 1
         if first.info != NULL and self.transport is not None:
-            self.transport._gave_message(<object>first.info)
+            self.transport.gave_message(<object>first.info)
         self._release(first)
 
     cdef int _popped(self) except -1

@@ -28,7 +28,7 @@ cdef class Link:
         return not self._aiofastnet.is_closing()
 
     cdef int _wrong_thread(self, str method) except -1:
-        if _get_running_loop() is self._loop:
+        if _get_running_loop() is self.loop:
             raise RuntimeError(MOVED)
         instead = "send_threadsafe()" if method == "send" else "loop.call_soon_threadsafe()"
         raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use {instead}")
