@@ -234,7 +234,7 @@ class Merger:
     def _prove(self) -> None:
         if not self.is_proved:
             self.is_proved = True
-            self._loop.call_soon(self._close_old)  # not here, amid the delivery of a message
+            self._loop.call_soon(self._close_old)  # not during the delivery of a message
 
     def again(self) -> None:
         """A subscription was added: a proof must come anew."""

@@ -258,7 +258,7 @@ class Progress:
         self._left_alone.pop(subscription, None)
 
     def _end(self, error: Exception) -> None:
-        """End the connection, but not amid the delivery of a message."""
+        """End the connection, but not during the delivery of a message."""
         if not self._is_failing:
             self._is_failing = True
             self._loop.call_soon(self._fail, error)

@@ -428,7 +428,7 @@ cdef class FrameWriter(Link):
         return 0
 
     cdef int _deflate_frame(self, int head, const char *payload, Py_ssize_t size) except -1:
-        """A data frame, compressed if it is to be (RFC 7692 section 6: RSV1 of the first frame says so)."""
+        """Send a data frame, compressed if it is to be (RFC 7692 section 6: the first frame then has RSV1)."""
         cdef:
             Deflater deflater = self._deflater
             bint fin = head & FIN

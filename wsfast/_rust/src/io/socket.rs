@@ -118,7 +118,7 @@ impl Socket {
         }
     }
 
-    /// Only Linux says so.
+    /// Only Linux reports that.
     #[cfg(not(all(target_os = "linux", not(miri))))]
     pub fn recv_stamped(&self, spare: &mut [MaybeUninit<u8>], flags: c_int, _: &mut i64) -> Result<usize, Errno> {
         self.recv_into(spare, flags)

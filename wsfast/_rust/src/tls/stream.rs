@@ -148,7 +148,7 @@ pub fn take_from(bytes: &mut Vec<u8>, out: &mut [u8]) -> usize {
     out[..size].copy_from_slice(&bytes[..size]);
     bytes.drain(..size);
     if bytes.is_empty() {
-        *bytes = Vec::new(); // it is needed again once in a year
+        *bytes = Vec::new(); // it is hardly ever needed again
     }
     size
 }
