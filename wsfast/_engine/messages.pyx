@@ -71,7 +71,7 @@ cdef class Incoming:
         wsf_message_limit(&transport._message, max_message, max_fragment)
 
     cdef bytes add(self, WSFrame frame):
-        """Take note of the next frame, unless `is_plain` and it is a whole message. Returns what it was inflated to;
+        """Take note of the next frame, unless `is_plain` and it is a whole message. Returns the inflated payload;
         None if it was not compressed.
 
         Text is checked as far as it has arrived, but not that of whole messages: the caller that makes a str checks it.
@@ -92,7 +92,7 @@ cdef class Incoming:
         return inflated
 
     cdef bytes _inflate(self, WSFrame frame):
-        """Inflate the payload where it is, with the tail behind it: what is there is put back afterwards."""
+        """Inflate the payload in place, with the tail behind it. The bytes that are there are put back afterwards."""
         cdef:
             bint fin = (<FrameFields>frame).fin
             Py_ssize_t limit = self.transport._message.decoder.max_payload
@@ -128,7 +128,7 @@ cdef class Fragments:
         PyMem_RawFree(self.data)
 
     cdef int append(self, const char *data, Py_ssize_t size) except -1:
-        """If there is no memory, what was appended before is still there."""
+        """Append bytes. Without memory, those appended before are still there."""
         cdef:
             Py_ssize_t needed = self.size + size, capacity
             char *larger
@@ -164,7 +164,7 @@ cdef inline object _of_frame(WSFrame frame, int payload_type):
 
 
 @cython.final
-@cython.no_gc_clear  # so what was set is there; the transport's reference is cleared, and the program's listener
+@cython.no_gc_clear  # so its fields are there; the transport's reference is cleared, and the program's listener
 cdef class Messages(WSListener):
     """The listener that the engine delivers to if the program's overrides on_ws_message()."""
 
@@ -180,7 +180,7 @@ cdef class Messages(WSListener):
         self._stamps = transport.stamps_frames
         self._takes_frames = self._incoming.is_plain and not self._stamps
 
-    @cython.nonecheck(False)  # what may be None here is looked at here, and nothing clears what __cinit__() sets
+    @cython.nonecheck(False)  # None is looked for here, and nothing clears the fields that __cinit__() sets
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
             int msg_type
@@ -312,7 +312,7 @@ def show_messages(WSTransport transport not None, look, WSListener receiver=None
     The payload is the object that the program gets. A listener that gets frames shows the bytes of frames that are
     whole messages, and the sizes of fragments. Without `look` a frame costs the same as before.
 
-    :param receiver: what the connection will deliver to, if it is not open yet
+    :param receiver: the object that the connection will deliver to, if it is not open yet
     """
     cdef object listener = transport._listener if receiver is None else receiver  # as Python sees it
     if listener is None:

@@ -68,7 +68,7 @@ cdef class WSTransport(PollingReader):
         readonly object compression
         Inflater _inflater          # for the listener to use; None: compression was not negotiated
 
-        bint _notified_paused       # what the listener was notified of last: pause_writing() or resume_writing()
+        bint _notified_paused       # the listener's last notification was pause_writing()
 
         bytes _pong_owed            # the answer to the last PING, while writing is paused
 
@@ -86,7 +86,7 @@ cdef class WSTransport(PollingReader):
         object close_sent
         object close_received
         bint received_then_sent
-        object _failure             # what this side found wrong: wait_disconnected() raises it
+        object _failure             # the error that this side found: wait_disconnected() raises it
         object _cause               # why the connection was cut: a time-out
         readonly object close_info  # None until the connection is gone
         object _disconnected        # the future of wait_disconnected()

@@ -120,7 +120,7 @@ class Progress:
             return not self._is_failing
         return not self._is_failing and not self._unanswered_of_stage[stage] and self._is_empty(queue)
 
-    # ---- what the program does
+    # ---- the program subscribes and unsubscribes
 
     def subscribe(self, subscription: Subscription) -> None:
         self._queue_of(subscription.stage).append(subscription)

@@ -504,7 +504,7 @@ def _free(sessions: list[Any], handle: Any) -> None:
 
 
 def _tunnel(handle: Any, route: Route, deadline: Deadline, secure: bool) -> bytes:
-    """CONNECT, within the TLS of an https proxy. Returns what followed the reply.
+    """CONNECT, within the TLS of an https proxy. Returns the bytes behind the reply.
 
     :param secure: TLS with the server is next
     """

@@ -51,7 +51,7 @@ cdef class FrameReader(FrameWriter):
         # then until deliver_held(). Inbox leaves such a rest alone.
         Py_ssize_t _inflated
         bint deferred
-        bint _resumes               # reading goes on then: what the program wants
+        bint _resumes               # reading goes on then, if the program wants it
         bint _goes_on               # the loop will call _go_on()
 
         # The bytes being delivered. The rest of them lies from _frame_end to _read_end. A callback may read on,
@@ -72,7 +72,7 @@ cdef class FrameReader(FrameWriter):
         int64_t _kernel_received_at
         int64_t _kernel_stamp       # SocketTransport: by the wall clock; 0: there is none
 
-        object last_info            # with stamps_frames: of what Messages or Inbox gave to the program last
+        object last_info            # with stamps_frames: of the message that the program got last
 
         # Read by WSTransport.stats.
         uint64_t _frames_received

@@ -443,8 +443,9 @@ cdef class FrameReader(FrameWriter):
         return 0
 
     cdef int _pause_for_rest(self, transport) except -1:
-        """Pause until _end_deferral(). What the program calls meanwhile comes into effect then, and is_reading() says
-        what it will be. A transport of the loop's own has no place for such methods: see _lend()."""
+        """Pause until _end_deferral(). Until then pause_reading() and resume_reading() only change the answer of
+        is_reading(), and take effect afterwards. A transport of the loop's own has no place for such methods: see
+        _lend()."""
         cdef dict methods = transport.__dict__
         self._resumes = True
         methods["pause_reading"] = self._pause_later
@@ -472,7 +473,7 @@ cdef class FrameReader(FrameWriter):
                 self.underlying_transport.resume_reading()
         return 0
 
-    @cython.nonecheck(False)  # see writer.pyx; `buffer` is what _consume() reads, and `frame` was made here
+    @cython.nonecheck(False)  # see writer.pyx; _consume() reads `buffer`, and `frame` was made here
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1:
         """Dispatch the complete frames from _frame_end to `end` and keep the rest. A callback may do so as well, so
         where to go on is looked up for every frame."""

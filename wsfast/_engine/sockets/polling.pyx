@@ -256,7 +256,7 @@ cdef class PollingReader(FrameReader):
 
     def _run_beneath(self, callback, *args):
         """Run a callback of the transport beneath. Amid one, aiofastnet's TLS must not be entered again, to read or to
-        write: it may be in a log handler of the program. What is sent there leaves when the callback has returned."""
+        write: it may be in a log handler of the program. Its frames leave when the callback has returned."""
         cdef bint busy = self._busy_beneath, writing = self._writing
         self._busy_beneath = True
         self._writing = writing or self._fast is None

@@ -243,7 +243,7 @@ impl ReceiveHalf {
         self.parse_and_copy(None)
     }
 
-    /// Does what `parse` does. A data frame is copied before it is taken, so it is not lost if there is no memory.
+    /// `parse`, which copies a data frame before it takes it, so that no frame is lost if there is no memory.
     #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();
