@@ -177,7 +177,7 @@ cdef class Messages(WSListener):
         self._payload_type = _payload_types[payload_type]
         self._incoming = Incoming(transport, transport._message.max_frame, transport._message.max_frame)
         self._fragments = Fragments.__new__(Fragments)
-        self._stamps = transport._stamp_frames
+        self._stamps = transport.stamps_frames
         self._takes_frames = self._incoming.is_plain and not self._stamps
 
     @cython.nonecheck(False)  # what may be None here is looked at here, and nothing clears what __cinit__() sets
@@ -190,7 +190,7 @@ cdef class Messages(WSListener):
         msg_type = (<FrameFields>frame).msg_type
         if msg_type & WSF_CONTROL_BIT:
             return self._pass_on(transport, frame)
-        transport._begin_message()
+        transport.begin_message()
         try:
             if (<FrameFields>frame).fin and self._takes_frames and msg_type != WSMsgType.CONTINUATION:
                 payload = _of_frame(frame, self._payload_type)
@@ -200,9 +200,9 @@ cdef class Messages(WSListener):
                     return
                 msg_type = self._incoming.msg_type
                 if self._stamps:
-                    transport._gave_message(message_info(transport, frame, msg_type))
+                    transport.gave_message(message_info(transport, frame, msg_type))
         finally:
-            transport._end_message()
+            transport.end_message()
         if self._on_message is None:
             self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
         else:
