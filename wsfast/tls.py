@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 from wsfast._common.hostnames import to_ascii
+from wsfast._common.option_names import hints_at_fields
 from wsfast._common.options import seconds
 
 __all__ = [
@@ -41,6 +42,7 @@ _WEEK = 7 * 24 * 3600
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
+@hints_at_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TLS:
     """TLS settings: the certificates to trust, and the protocols to offer. Immutable; equal settings share a context.
@@ -128,9 +130,10 @@ class TLS:
         paths = (settings.cafile, *_split(settings.capath), *(settings.client_cert or ()))  # type: ignore[misc]
         # Before the files are read: if one is replaced meanwhile, they are read again for the next connection.
         stamps = [_stamp(path) for path in (*paths, *system)]
-        if cached.stamps != stamps:
-            cached.context, cached.stamps = _new_context(settings), stamps
-        return cached.context
+        made = cached.made  # which another thread may replace
+        if made is None or made[1] != stamps:
+            made = cached.made = _new_context(settings), stamps
+        return made[0]
 
     def located(self) -> TLS:
         """These settings with absolute paths, which do not depend on the working directory any more."""
@@ -181,8 +184,7 @@ def _stamp(path: str | None) -> tuple[int, ...] | None:
 class _Kept:
     """The context of some settings, and the stamps of the files that it was made of."""
 
-    context: ssl.SSLContext
-    stamps: list[tuple[int, ...] | None] | None = None
+    made: tuple[ssl.SSLContext, list[tuple[int, ...] | None]] | None = None
 
 
 # Loading the system's authorities takes milliseconds. The environment is part of the key: its variables choose the

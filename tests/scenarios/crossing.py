@@ -32,7 +32,7 @@ import uvloop
 from support import certificates, frames
 
 from scenarios.peer import Peer, record, records
-from wsfast import ConnectionClosed, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import ConnectionClosed, Tuning, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast.asyncio.client import ClientConnection, connect
 
 DEPTH = 4  # of reads inside reads
@@ -123,6 +123,11 @@ class Connection:
         self.transport.abort()
         await self.transport.wait_disconnected()
 
+    def close(self) -> None:
+        for sock in (self.theirs, self.ours):
+            with suppress(OSError):
+                sock.close()
+
     def __str__(self) -> str:
         return f"{type(self).__name__}, {self.kind}"
 
@@ -136,6 +141,7 @@ class Listening(Connection, WSListener):
             socket_factory=lambda uri: self.ours,
             use_aiofastnet=False if self.kind.startswith("the loop's") else None,
             close_timeout=1,
+            tuning=self.scenario.tuning,
         )
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -161,6 +167,7 @@ class Awaiting(Connection):
             close_timeout=1,
             compression=None,
             max_queue=rng.choice([2, 16, None]),
+            tuning=self.scenario.tuning,
         )
         self.transport = self.ws.protocol
         self.tasks = [asyncio.ensure_future(self.receive())]
@@ -218,8 +225,9 @@ class Handler(logging.Handler):
 
 
 class Scenario:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, tuning: Tuning | None = None) -> None:
         self.rng = random.Random(seed)
+        self.tuning = tuning
         self.faults: list[str] = []
         self.armed = False  # outside of the code of the scenario, where a finalizer may act
         self.depth = 0
@@ -407,9 +415,7 @@ def run(seed: int) -> list[str]:
             logger.setLevel(level)
             logger.propagate = propagate
         for one in scenario.connections + (elsewhere.connections if elsewhere else []):
-            with suppress(OSError):
-                one.theirs.close()
-                one.ours.close()
+            one.close()
         loop.close()
     return scenario.faults
 

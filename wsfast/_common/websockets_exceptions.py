@@ -56,7 +56,7 @@ def with_websockets_base(cls: type[Kind]) -> type[Kind]:
         return cls
     both = _combined.get((cls, theirs))
     if both is None:
-        both = _combined[cls, theirs] = _both(cls, theirs)
+        both = _combined.setdefault((cls, theirs), _both(cls, theirs))  # another thread may have made it
     return both
 
 

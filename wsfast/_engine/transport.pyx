@@ -204,7 +204,8 @@ cdef class WSTransport(PollingReader):
     @property
     def close_handshake(self):
         """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
-        return closing.close_handshake(self.close_received, self.close_sent, self.received_then_sent)
+        with cython.critical_section(self):
+            return closing.close_handshake(self.close_received, self.close_sent, self.received_then_sent)
 
     @cython.nonecheck(False)
     cdef int _dispatch(self, WSFrame frame) except -1:
@@ -311,6 +312,7 @@ cdef class WSTransport(PollingReader):
             self._fast = transport
         elif "aiofastnet" in sys.modules and isinstance(transport, sys.modules["aiofastnet"].Transport):
             self._aiofastnet = transport
+            self._is_aiofastnet_closing = transport.is_closing
         self.thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:
@@ -339,9 +341,11 @@ cdef class WSTransport(PollingReader):
         self.flush()
         if exc is None and self.close_received is None and not self._aborted:
             exc = EOFError("unexpected end of stream")
-        self.close_info = closing.disconnect_info(
+        info = closing.disconnect_info(
             self.close_received, self.close_sent, self.received_then_sent, self._aborted,
             self._failure or self._cause or exc)
+        with cython.critical_section(self):  # which other threads may ask for
+            self.close_info = info
         try:
             self._disconnected_callbacks()
         finally:
@@ -512,8 +516,9 @@ cdef class WSTransport(PollingReader):
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
         if not self.is_open():
             return 0  # it is closed; perhaps a finalizer closed it just now
-        self.close_sent = sent
-        self.received_then_sent = self.close_received is not None
+        with cython.critical_section(self):
+            self.close_sent = sent
+            self.received_then_sent = self.close_received is not None
         self.state = next
         try:
             self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
@@ -526,7 +531,9 @@ cdef class WSTransport(PollingReader):
         cdef wsf_close close
         wsf_read_close(<const uint8_t *>frame.payload_ptr, (<FrameFields>frame).payload_size, &close)
         reason = PyUnicode_DecodeUTF8(<const char *>close.reason, close.reason_size, NULL)
-        self.close_received = Close(close.code, reason)
+        received = Close(close.code, reason)
+        with cython.critical_section(self):
+            self.close_received = received
         self.start_close_timer()
         try:
             if self.state <= State.CLOSING:

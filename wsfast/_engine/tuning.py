@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 from wsfast._common.logging import guarded
+from wsfast._common.option_names import hints_at_fields
 from wsfast._common.options import check_bools, check_types, count, seconds
 
 __all__ = ["Histogram", "SocketOption", "Tuning", "record", "set_options", "tuning_of"]
@@ -38,6 +39,7 @@ def record(histogram: Histogram | None, nanoseconds: int, logger: Any) -> None:
             guarded(logger.error, "exception in ping_histogram.record_value()", exc_info=exc)
 
 
+@hints_at_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Options that affect latency: polling, gathering, socket options, time stamps. :doc:`latency` says what they cost.

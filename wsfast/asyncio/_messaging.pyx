@@ -118,7 +118,7 @@ cdef class Connection:
     def last_message(self):
         """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
-        return self._transport.last_info
+        return (<object>self._transport).last_message
 
     # ---- what waits: declared for the methods here, and written in ClientConnection, as coroutines
 
@@ -218,8 +218,9 @@ cdef class Connection:
     @property
     def _closes(self):
         """The CLOSE frames: received, sent, and whether the received one came first."""
-        return (
-            self._transport.close_received, self._transport.close_sent, bool(self._transport.received_then_sent))
+        cdef WSTransport transport = self._transport
+        with cython.critical_section(transport):
+            return transport.close_received, transport.close_sent, bool(transport.received_then_sent)
 
     def _stamp_reads(self):
         """Note from now on when something was received: ``transport.last_received``."""

@@ -19,6 +19,7 @@ from wsfast.supervisor.errors import (
 )
 from wsfast.supervisor.heartbeat import Heartbeat
 from wsfast.supervisor.rollover import Rollover
+from wsfast.supervisor.sequences import Sequence, Sequenced, Sequencer
 from wsfast.supervisor.settings import Settings
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State, StateChange
@@ -42,6 +43,9 @@ __all__ = [
     "Rejected",
     "Rollover",
     "SendExpired",
+    "Sequence",
+    "Sequenced",
+    "Sequencer",
     "SilenceTimeout",
     "State",
     "StateChange",

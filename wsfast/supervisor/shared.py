@@ -75,6 +75,9 @@ class Shared:
         names = names_of(connects) - {"uri", "url", "ws_listener_factory"}
         for name in self.options:
             if name not in names:
+                if name in names_of(ws_connect if self.listener_factory is None else connect):
+                    side = "with" if self.listener_factory is None else "without"
+                    raise TypeError(f"{name} is an option of supervise() {side} a listener")
                 own = {"url", "listener_factory", *Settings.__dataclass_fields__}
                 raise unexpected("supervise", name, names | own, (Tuning, Network))
         urls = self.targets.urls

@@ -17,6 +17,7 @@ from wsfast.asyncio.connection import ClientConnection
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
 from wsfast.supervisor.lifecycle import Lifecycle
 from wsfast.supervisor.line import Line
+from wsfast.supervisor.sequences import Sequence, Sequenced, Sequencer
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State
 from wsfast.supervisor.stats import RTT, SupervisorStats
@@ -177,6 +178,25 @@ class Supervisor(Successive):
         program with a listener reads ``stats.gaps``.
         """
         return self._gaps
+
+    def sequenced(self, sequence: Sequence) -> Sequenced:
+        """Receive messages in the order of their numbers, each once.
+
+        ::
+
+            async for stream, message in feed.sequenced(Sequence(numbers, recover=fetch_snapshot)):
+                ...
+
+        A message is the result of `parse`, if the supervisor has one. See :class:`Sequence`. Call this once.
+        """
+        return Sequenced(self._life, self._shared, sequence, self)
+
+    def sequencer(self, sequence: Sequence, deliver: Callable[[Hashable, Any], object]) -> Sequencer:
+        """The same for a program with a listener, which gives each message to :meth:`Sequencer.take`.
+
+        :param deliver: gets stream and message
+        """
+        return Sequencer(self._life, self._shared, sequence, deliver)
 
     # ---- sending
 

@@ -35,7 +35,7 @@ from wsfast._engine.frames.memory cimport (
     new_frame_buffer,
     new_read_buffer,
 )
-from wsfast._engine.python cimport wsf_is_unique
+from wsfast._engine.python cimport PyThread_get_thread_ident, wsf_is_unique
 from wsfast._engine.frames.writer cimport FrameWriter
 
 
@@ -68,7 +68,8 @@ cdef class Lent:
     cdef void _give_back(self) noexcept:
         if self._reader._lent == <PyObject *>self:
             self._reader._lent = NULL
-            if not self._is_own:
+            # If another thread has collected this object, its memory is lost to the thread of the Scratch.
+            if not self._is_own and PyThread_get_thread_ident() == self._reader.thread_id:
                 self._reader._scratch.return_lent(self._buffer, <void *>self._reader)
 
     def __reduce__(self):
@@ -313,10 +314,12 @@ cdef class FrameReader(FrameWriter):
         It is kept with ``timestamps`` only, and not for a listener that takes frames: :class:`WSFrame` has the same.
         Else it is None.
         """
-        return self.last_info
+        with cython.critical_section(self):
+            return self.last_info
 
     cdef void gave_message(self, info) noexcept:
-        self.last_info = info
+        with cython.critical_section(self):  # other threads may ask for it
+            self.last_info = info
 
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
         """Take the received bytes buffer[start:end]."""

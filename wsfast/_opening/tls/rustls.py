@@ -30,7 +30,8 @@ def config(tls: TLS) -> Any:
     context = settings.context()
     built = _configs.get(context)
     if built is None:
-        built = _configs[context] = _new_config(settings, context)
+        # Another thread may have made one meanwhile: all share the first.
+        built = _configs.setdefault(context, _new_config(settings, context))
     return built
 
 
