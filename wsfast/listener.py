@@ -41,7 +41,7 @@ ListenerFactory = Callable[[], AnyListener] | Callable[[UpgradeRequest, UpgradeR
 
 
 class Overseeing:
-    """A listener factory that wants to know, before anything is delivered, what it is delivered to."""
+    """A listener factory that gets the object to which the engine will deliver, before anything is delivered."""
 
     def __call__(self, request: UpgradeRequest, response: UpgradeResponse) -> WSListener:
         raise NotImplementedError
@@ -109,7 +109,7 @@ async def ws_connect(
     tuning: Tuning | None = None,
     **kwargs: Unpack[ListenersOthers],
 ) -> tuple[WSTransport, AnyListener]:
-    """Connect to a WebSocket server and deliver what it sends to a listener.
+    """Connect to a WebSocket server, and deliver its messages to a listener.
 
     The parameters are those of picows' ``ws_connect``, and a few more. Times are in seconds; None means no limit.
     websockets' names of some of them are taken, too: see :doc:`migrating`.
@@ -275,7 +275,7 @@ async def ws_connect(
 
 
 def check_arguments(url: str, options: dict[str, Any]) -> None:
-    """Refuse what :func:`ws_connect` would refuse, without an event loop."""
+    """Refuse the arguments that :func:`ws_connect` would refuse, without an event loop."""
     checking = ws_connect(OnlyChecking(), url, **options)
     with contextlib.suppress(StopIteration):
         checking.send(None)  # it awaits nothing

@@ -315,7 +315,8 @@ fn a_failure_of_the_program_leaves_the_messages_that_arrived() {
         }
         peer.send(&mut b"\x82\x01f".to_vec(), true);
         let _ = next(Wanted { resume: true, ..Wanted::default() });
-        assert_eq!(connection.phase(), Phase::Draining);
+        // The peer of a socket in memory ends as soon as this side does.
+        assert_eq!(connection.phase(), if cfg!(miri) { Phase::Closed } else { Phase::Draining });
         connection.abort();
         assert_eq!(next(Wanted::default()), Err(Stop::Closed), "nothing that arrives later counts");
     }

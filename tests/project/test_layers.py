@@ -46,19 +46,9 @@ NO_INPUT_OR_OUTPUT |= {
     "_opening.http.handshake",
 }
 NO_INPUT_OR_OUTPUT |= {"_opening.proxy.settings", "_opening.proxy.tunnel", "_opening.redirects"}
-LIBC = {
-    "arm_neon.h",
-    "assert.h",
-    "cpuid.h",
-    "errno.h",
-    "fcntl.h",
-    "immintrin.h",
-    "limits.h",
-    "pthread.h",
-    "stdatomic.h",
-}
+LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
-LIBC |= {"unistd.h", "windows.h", "bcrypt.h"}  # the last two on Windows
+LIBC |= {"cpuid.h", "unistd.h", "windows.h", "bcrypt.h"}  # the last two on Windows
 ALLOCATION_AND_IO = re.compile(
     r"\b(malloc|calloc|realloc|free|alloca|printf|fprintf|fopen|recv|send|write)\s*\("
 )

@@ -2,7 +2,7 @@
 
 picows and websockets have different names for the same option. The signature of a client has those of the library that
 it follows; it takes the others as well. Which of two names a call has used is known only before Python binds its
-arguments, so a decorator looks at them, and refuses what is no option.
+arguments, so a decorator looks at them, and refuses other names.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def hints_at_fields(cls: type[Options]) -> type[Options]:
 
 
 def unexpected(called: str, name: str, names: Iterable[str], objects: Iterable[type] = ()) -> TypeError:
-    """The error for what is no option, with a hint: where it belongs, or which option it resembles.
+    """The error for a name that is no option, with a hint: the object that has it, or the nearest option.
 
     :param names: all options
     """
@@ -170,7 +170,7 @@ class Fixed:
     """An option of ``connect()`` that is no attribute, and that no assignment changes: it would have no effect, so it
     raises. It costs nothing where other attributes are assigned.
 
-    :param got: what an error says of the option, after its name, when it is looked up
+    :param got: the text of the error, after the name of the option, when it is looked up
     :param assigned: the same when it is assigned
     """
 

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Headers(CIMultiDict[str]):
-    """Headers, looked up without regard to case: multidict's, and what programs call that know websockets'."""
+    """Headers, looked up without regard to case: multidict's, with the methods of websockets' headers."""
 
     def get_all(self, name: str) -> list[str]:
         """All values of a header; an empty list if there is none."""

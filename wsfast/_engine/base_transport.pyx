@@ -94,7 +94,7 @@ cdef class BaseTransport:
         return 0
 
     # The loop's methods are Python: inside each of them a finalizer may pause, resume, send or close, which calls the
-    # loop, too. So what the loop does last need not be what was wanted last, and is corrected.
+    # loop, too. So the last action of the loop need not be the last one asked for, and is corrected.
 
     cdef int _start_reading(self) except -1:
         self._loop.add_reader(self._fileno_obj, (<object>self)._read_ready)
@@ -137,7 +137,7 @@ cdef class BaseTransport:
         return 0
 
     cdef int _forget_queue(self) except -1:
-        """Drop what is queued."""
+        """Drop the queued bytes."""
 
     cdef int _start_backlog_writing(self) except -1:
         if not (self._finalizing_close or self._write_ready_registered):

@@ -71,7 +71,7 @@ cdef class Incoming:
         wsf_message_limit(&transport._message, max_message, max_fragment)
 
     cdef bytes add(self, WSFrame frame):
-        """Take note of the next frame, unless `is_plain` and it is a whole message. Returns what it was inflated to;
+        """Take note of the next frame, unless `is_plain` and it is a whole message. Returns the inflated payload;
         None if it was not compressed.
 
         Text is checked as far as it has arrived, but not that of whole messages: the caller that makes a str checks it.
@@ -92,7 +92,7 @@ cdef class Incoming:
         return inflated
 
     cdef bytes _inflate(self, WSFrame frame):
-        """Inflate the payload where it is, with the tail behind it: what is there is put back afterwards."""
+        """Inflate the payload in place, with the tail behind it. The bytes that are there are put back afterwards."""
         cdef:
             bint fin = (<FrameFields>frame).fin
             Py_ssize_t limit = self.transport._message.decoder.max_payload
@@ -128,7 +128,7 @@ cdef class Fragments:
         PyMem_RawFree(self.data)
 
     cdef int append(self, const char *data, Py_ssize_t size) except -1:
-        """If there is no memory, what was appended before is still there."""
+        """Append bytes. Without memory, those appended before are still there."""
         cdef:
             Py_ssize_t needed = self.size + size, capacity
             char *larger
@@ -164,7 +164,7 @@ cdef inline object _of_frame(WSFrame frame, int payload_type):
 
 
 @cython.final
-@cython.no_gc_clear  # so what was set is there; the transport's reference is cleared, and the program's listener
+@cython.no_gc_clear  # so its fields are there; the transport's reference is cleared, and the program's listener
 cdef class Messages(WSListener):
     """The listener that the engine delivers to if the program's overrides on_ws_message()."""
 
@@ -177,10 +177,10 @@ cdef class Messages(WSListener):
         self._payload_type = _payload_types[payload_type]
         self._incoming = Incoming(transport, transport._message.max_frame, transport._message.max_frame)
         self._fragments = Fragments.__new__(Fragments)
-        self._stamps = transport._stamp_frames
+        self._stamps = transport.stamps_frames
         self._takes_frames = self._incoming.is_plain and not self._stamps
 
-    @cython.nonecheck(False)  # what may be None here is looked at here, and nothing clears what __cinit__() sets
+    @cython.nonecheck(False)  # None is looked for here, and nothing clears the fields that __cinit__() sets
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         cdef:
             int msg_type
@@ -190,7 +190,7 @@ cdef class Messages(WSListener):
         msg_type = (<FrameFields>frame).msg_type
         if msg_type & WSF_CONTROL_BIT:
             return self._pass_on(transport, frame)
-        transport._begin_message()
+        transport.begin_message()
         try:
             if (<FrameFields>frame).fin and self._takes_frames and msg_type != WSMsgType.CONTINUATION:
                 payload = _of_frame(frame, self._payload_type)
@@ -200,9 +200,9 @@ cdef class Messages(WSListener):
                     return
                 msg_type = self._incoming.msg_type
                 if self._stamps:
-                    transport._gave_message(message_info(transport, frame, msg_type))
+                    transport.gave_message(message_info(transport, frame, msg_type))
         finally:
-            transport._end_message()
+            transport.end_message()
         if self._on_message is None:
             self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
         else:
@@ -312,7 +312,7 @@ def show_messages(WSTransport transport not None, look, WSListener receiver=None
     The payload is the object that the program gets. A listener that gets frames shows the bytes of frames that are
     whole messages, and the sizes of fragments. Without `look` a frame costs the same as before.
 
-    :param receiver: what the connection will deliver to, if it is not open yet
+    :param receiver: the object that the connection will deliver to, if it is not open yet
     """
     cdef object listener = transport._listener if receiver is None else receiver  # as Python sees it
     if listener is None:

@@ -34,7 +34,7 @@ class _Owed:
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Call `function` in the loop's thread; the future gets what it returns or raises.
+    """Call `function` in the loop's thread; the future gets its result or exception.
 
     :raises RuntimeError: the loop is closed; the future raises it if the loop is closed before the call
     """
@@ -59,8 +59,8 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *ar
 def run_soon(
     loop: asyncio.AbstractEventLoop, coroutine: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Future[Any]:
-    """Do what ``asyncio.run_coroutine_threadsafe(coroutine(), loop)`` does. But if the loop is closed before the
-    coroutine begins, none is left over; if it is closed before the coroutine ends, the future raises RuntimeError."""
+    """``asyncio.run_coroutine_threadsafe(coroutine(), loop)`` that survives a closed loop: if it is closed before the
+    coroutine begins, no coroutine is left over; if before the coroutine ends, the future raises RuntimeError."""
     future: Future[Any] = Future()
 
     def begin(owed: _Owed) -> None:

@@ -1,18 +1,14 @@
 """The head of the engine. Programs say ``from wsfast cimport WSListener, WSTransport``; the rest is here.
 
 Subclass WSListener and override its cpdef methods: they are then called without Python in between, and so is
-WSTransport.send_ptr(). Fields and methods that start with an underscore are the engine's own, but for these, which the
-other folders of wsfast may use (a test compares):
+WSTransport.send_ptr(). docs/howto/cython.md has the members that a program may use.
+
+Fields and methods that start with an underscore are private to the engine. The others are for all folders of wsfast, if
+they are C. These would be visible to programs, and are for all folders, too (a test compares):
 
     opening      _open _compress _keep_alive _log_frames _read_at_most _run_beneath
-    its end      _fail _callback_raised _closed _set_close_timeout _start_close_timer
-                 _close_sent _close_received _received_then_sent
-    its state    _state _is_open _loop _thread_id _check_thread _stats _data_received
-    receiving    _begin_message _end_message _gave_message _stamp_frames _note_reads _notify_read_done
-    flow control _held _deferred _hold_back _deliver_held _check_loop_callback _max_read
-    sending      _first_byte _send_object _writing_paused _cork _uncork _cork_depth _flush
-
-They are no part of wsfast's API: programs must not use them.
+    its end      _fail _callback_raised _closed _set_close_timeout
+    for reports  _stats _data_received
 """
 
 cimport cython
@@ -72,7 +68,7 @@ cdef class WSTransport(PollingReader):
         readonly object compression
         Inflater _inflater          # for the listener to use; None: compression was not negotiated
 
-        bint _notified_paused       # what the listener was notified of last: pause_writing() or resume_writing()
+        bint _notified_paused       # the listener's last notification was pause_writing()
 
         bytes _pong_owed            # the answer to the last PING, while writing is paused
 
@@ -87,10 +83,10 @@ cdef class WSTransport(PollingReader):
         bint _aborted
         object _close_timeout
         object _close_timer         # runs from the first sign of an end on
-        object _close_sent
-        object _close_received
-        bint _received_then_sent
-        object _failure             # what this side found wrong: wait_disconnected() raises it
+        object close_sent
+        object close_received
+        bint received_then_sent
+        object _failure             # the error that this side found: wait_disconnected() raises it
         object _cause               # why the connection was cut: a time-out
         readonly object close_info  # None until the connection is gone
         object _disconnected        # the future of wait_disconnected()
@@ -109,7 +105,7 @@ cdef class WSTransport(PollingReader):
     cdef int _answer_ping(self, bytes payload) except -1
     cdef int _close_frame_received(self, WSFrame frame) except -1
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
-    cdef int _start_close_timer(self) except -1
+    cdef int start_close_timer(self) except -1
     cdef int _give_up_pings(self) except -1
     cdef int _end_received(self) except -1
     cdef int _drain(self) except -1

@@ -130,7 +130,7 @@ typedef struct {
     uint64_t poll_misses;
 } wst_stats;
 
-/* TLS by rustls: what was agreed, and why it has failed. Texts are UTF-8, not terminated. */
+/* TLS by rustls: the negotiated parameters, and the cause of a failure. Texts are UTF-8, not terminated. */
 typedef struct {
     int handshaking;
     int version; /* as it travels: 0x0303 is TLS 1.2 */

@@ -237,14 +237,14 @@ class ClientConnection(Connection, ConnectionAttributes):
             except ConnectionClosed:
                 raise
             except BaseException:  # cancelled, or closed with the task that waited
-                self._streaming = True  # what follows is the rest of a message
+                self._streaming = True  # the next frames are the rest of a message
                 raise
 
     def poll(self, timeout: float, sleep: bool = False) -> bool:
         """Receive without the event loop: read until a frame arrived or the time is up.
 
         It blocks the event loop: no other task goes on meanwhile. The message is for :meth:`recv`, which gives it at
-        once. What is being gathered or corked is sent first.
+        once. Gathered and corked frames are sent first.
 
         :param timeout: seconds; 0 tries once, ``math.inf`` waits until a frame arrives
         :param sleep: wait in the kernel instead of looking again and again

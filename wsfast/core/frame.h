@@ -146,8 +146,8 @@ static inline wsf_status wsf_decode_header(const wsf_decoder *d, const uint8_t *
 }
 
 /*
- * As wsf_decode_header, for whoever asks how long the frame is that these bytes announce, and not
- * whether the connection may receive it.
+ * As wsf_decode_header, for a caller that asks how long the announced frame is, and not whether the
+ * connection may receive it.
  */
 wsf_status wsf_peek_header(const uint8_t *p, size_t n, wsf_header *h);
 

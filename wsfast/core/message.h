@@ -29,7 +29,7 @@
  * While a connection closes, the server's CLOSE may lie behind messages that no user takes. So
  * a reader whose queue is full reads on for WSF_CLOSING_SLACK bytes, as many as the default limit
  * of a message. Then it gives its user WSF_CLOSING_PATIENCE milliseconds to take a message, and if
- * none was taken it calls wsf_message_forget and drops what comes.
+ * none was taken it calls wsf_message_forget and drops the bytes that come.
  */
 enum {
     WSF_CLOSING_SLACK = 1048576,
@@ -72,7 +72,7 @@ wsf_status wsf_message_receive_slow(wsf_message *m, const uint8_t *p, size_t n, 
  *
  * WSF_FRAME: a legal frame lies there, its payload included; *h is filled in.
  *
- * WSF_PART: a legal header does, and what has come of the payload is legal; *h is filled in.
+ * WSF_PART: a legal header does, and the received part of the payload is legal; *h is filled in.
  *
  * WSF_INCOMPLETE: not even a header is complete.
  *

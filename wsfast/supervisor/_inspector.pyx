@@ -74,7 +74,7 @@ cdef class Inspector:
         self._is_awaited = is_awaited
 
     def inspect(self, payload):
-        """Returns what the engine does with a message, see show_messages()."""
+        """Returns the engine's instruction for the message, see show_messages()."""
         cdef bint was_in = False
         message = payload
         key = None

@@ -92,7 +92,7 @@ class _Box:
         self.is_over = False
         #: The reason why nothing comes any more; None if the program has closed the supervisor.
         self.error: BaseException | None = None
-        #: The program has closed the supervisor: it holds what remains, which fits.
+        #: The program has closed the supervisor: it holds the remaining messages, which fit.
         self.is_closing = False
         self._is_full = False
         self._asked = asyncio.Event()
@@ -100,7 +100,7 @@ class _Box:
     # In the loop's thread:
 
     async def fill(self, feed: Supervisor) -> None:
-        """Put all messages of `feed` into the box. Raises what :meth:`Supervisor.recv` raises in the end."""
+        """Put all messages of `feed` into the box. Raises the error with which :meth:`Supervisor.recv` ends."""
         size = 0
         while True:
             message = await feed.recv()

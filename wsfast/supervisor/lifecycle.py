@@ -533,7 +533,7 @@ class Lifecycle:
     # ---- verdicts, counters, states
 
     def _decide(self, error: BaseException, default: Decision) -> Decision:
-        """Decide what to do after an error. Raises the error if the decision is to give up."""
+        """Return the decision about an error. Raises the error if the decision is to give up."""
         decision = None
         if self._shared.settings.classify is not None:
             decision = self._shared.callbacks.call("classify", None, self._shared.settings.classify, error)

@@ -302,7 +302,7 @@ class Line:
             self._show_or_not()
 
     def deliver(self, held: list[Any]) -> None:
-        """Deliver what was held, see show_messages()."""
+        """Deliver the held messages, see show_messages()."""
         if self.connection is not None:
             self.connection.listener.put_back(held)
             return

@@ -69,7 +69,8 @@ class Phase(enum.Enum):
 
 
 class Merger:
-    """Made before the new line is, because that may lag behind what the old line brings meanwhile."""
+    """Merges two lines. It is made before the new line, which may lag behind the messages that the old one brings
+    meanwhile."""
 
     def __init__(self, old: Line, shared: Shared) -> None:
         self._shared = shared
@@ -91,8 +92,8 @@ class Merger:
         self._held: dict[int, tuple[list[Any], int, bool]] = {}
         self._numbers: dict[Hashable, list[int]] = {}
         self._bytes = 0
-        self._lacks_held = False  # some of what was held has been dropped
-        # From which number on the new line may bring what the old one does not, because that one's server was later to
+        self._lacks_held = False  # some held messages have been dropped
+        # The first message of the new line that the old one may not bring, because the old one's server was later to
         # take a subscription. None: no subscription was under way.
         self._ahead_from = None if old.outbox.is_in and not old.outbox.late else 0
         self._overtakes = False  # the old line has brought a message that was published after one of those
@@ -176,7 +177,8 @@ class Merger:
             self._prove()
 
     def _look_before(self, end: int) -> None:
-        """The old line has brought the message of this number. What is held before it, and has a key, it never will."""
+        """The old line has brought the message of this number. It will never bring those held before it that have a
+        key."""
         if self._ahead_from is None or self._overtakes:
             return
         for number, (_, _, has_key) in self._held.items():
@@ -234,7 +236,7 @@ class Merger:
     def _prove(self) -> None:
         if not self.is_proved:
             self.is_proved = True
-            self._loop.call_soon(self._close_old)  # not here, amid the delivery of a message
+            self._loop.call_soon(self._close_old)  # not during the delivery of a message
 
     def again(self) -> None:
         """A subscription was added: a proof must come anew."""
@@ -334,7 +336,7 @@ class Merger:
         if self.phase is Phase.OVER:
             return  # it was withdrawn meanwhile
         if new is not None:
-            new.resume()  # first: what is delivered may stop the reading again
+            new.resume()  # first: a delivered message may stop the reading again
             if self._lacks_held and not self.is_proved:
                 self._held.clear()
                 new.fail(self._overflow())

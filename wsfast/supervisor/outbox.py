@@ -1,4 +1,4 @@
-"""All that a supervisor sends on one connection, in its order:
+"""The messages that a supervisor sends on one connection, in this order:
 
 1. answers to the server's own pings (``answer=``),
 2. the program's messages, once the subscriptions of stage 0 are in,
@@ -127,15 +127,15 @@ class Outbox:
         self.pump()
 
     def answer(self, message: str | bytes) -> None:
-        """Answer a ping of the server's, soon: this is called amid the delivery of a message."""
+        """Answer the server's ping soon, but not at once: this is called during the delivery of a message."""
         self._answers.append(QueuedMessage(message, None, _nobody_waits, _always))
         self._loop.call_soon(self.pump)
 
     def take_reply(self, message: Any) -> bool:
-        """True if a received message replies to a subscription. To be called while `awaits_replies`."""
+        """True if a received message replies to a subscription. The line calls this while `awaits_replies`."""
         is_reply = not self._stopped and self._progress.take_reply(message)
         if is_reply:
-            self._loop.call_soon(self.pump)  # not here, amid the delivery of a message
+            self._loop.call_soon(self.pump)  # not during the delivery of a message
             self._changed()
         return is_reply
 

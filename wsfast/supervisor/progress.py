@@ -120,7 +120,7 @@ class Progress:
             return not self._is_failing
         return not self._is_failing and not self._unanswered_of_stage[stage] and self._is_empty(queue)
 
-    # ---- what the program does
+    # ---- the program subscribes and unsubscribes
 
     def subscribe(self, subscription: Subscription) -> None:
         self._queue_of(subscription.stage).append(subscription)
@@ -258,7 +258,7 @@ class Progress:
         self._left_alone.pop(subscription, None)
 
     def _end(self, error: Exception) -> None:
-        """End the connection, but not amid the delivery of a message."""
+        """End the connection, but not during the delivery of a message."""
         if not self._is_failing:
             self._is_failing = True
             self._loop.call_soon(self._fail, error)

@@ -42,7 +42,8 @@ class QueuedMessage:
 
 
 class ProgramMessages(deque[QueuedMessage]):
-    """The program's messages in their order. They outlive connections: the next one sends what the last one did not."""
+    """The program's messages in their order. They outlive connections: the next one sends those that the
+    last one did not."""
 
     async def wait_sent(
         self, message: Any, kind: WSMsgType, ttl: float | None, pump: Callable[[], None] | None

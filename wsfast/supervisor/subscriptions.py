@@ -39,8 +39,8 @@ class SubscriptionState(enum.Enum):
     """The state of a subscription on a connection. ``on_subscription`` gets it."""
 
     IN = "in"
-    """It was sent, and the server has acknowledged it if it demands that. So the server publishes: what the program
-    fetches by other means from now on, such as a snapshot, overlaps with the messages."""
+    """It was sent, and the server has acknowledged it if it demands that. So the server publishes: anything that the
+    program fetches by other means from now on, such as a snapshot, overlaps with the messages."""
     REFUSED = "refused"
     """The server has refused it: ``reply_id`` returned :class:`Rejected`. It is sent again on the next connection."""
     LATE = "late"
@@ -160,8 +160,8 @@ def as_message(result: Any) -> str | bytes:
 
 
 class Reporter:
-    """Calls ``on_subscription``, and logs what needs attention. Both run in callbacks of the event loop, so they never
-    run while a message is being delivered."""
+    """Calls ``on_subscription``, and logs the states that need attention. Both run in callbacks of the event loop,
+    so they never run while a message is being delivered."""
 
     def __init__(
         self,

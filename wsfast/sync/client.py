@@ -176,7 +176,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
             try:
                 return self._connect(route, deadline)
             except InvalidStatus as exc:
-                if deadline.is_over:  # amid the body of a redirect
+                if deadline.is_over:  # during the body of a redirect
                     raise
                 route.follow(exc)
                 self.logger.info("redirected to %s://%s", route.uri.scheme, route.uri.netloc)
@@ -505,7 +505,7 @@ def _free(sessions: list[Any], handle: Any) -> None:
 
 
 def _tunnel(handle: Any, route: Route, deadline: Deadline, secure: bool) -> bytes:
-    """CONNECT, within the TLS of an https proxy. Returns what followed the reply.
+    """CONNECT, within the TLS of an https proxy. Returns the bytes behind the reply.
 
     :param secure: TLS with the server is next
     """

@@ -17,7 +17,7 @@ __all__ = ["LockedDeflater"]
 
 
 class LockedDeflater:
-    """Compresses what threads send, one after the other."""
+    """Compresses the messages of several threads, one after the other."""
 
     def __init__(self, agreed: AgreedDeflate) -> None:
         self._deflater = Deflater(agreed) if agreed.can_compress else None
@@ -54,7 +54,7 @@ class LockedDeflater:
             send_plain(head & 0xFF | (RSV1_BIT if compressed and begins else 0), data)
         except BaseException:
             if compressed:
-                deflater.reset()  # the server may not get what the next message would refer to
+                deflater.reset()  # the server may not get the bytes that the next message would refer to
             raise
         if begins:
             deflater.in_message = compressed and not fin

@@ -159,7 +159,7 @@ class Raw:
 
 
 def _check(handle: Any, result: int) -> None:
-    """Raise what ended the connection, if it has ended."""
+    """Raise the cause of the end if the connection has ended."""
     if result == lib.WST_EOF:
         raise ended_in_tls()
     if result:

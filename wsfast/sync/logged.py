@@ -120,7 +120,7 @@ class _Logged:
 
 @functools.cache
 def logged(kind: type[Any]) -> type[Any]:
-    """The class that logs what `kind` sends and receives."""
+    """The subclass of `kind` that logs its frames."""
     return type(
         kind.__name__, (_Logged, kind), {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     )

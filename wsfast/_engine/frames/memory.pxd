@@ -2,14 +2,14 @@ from libc.stdint cimport uint64_t
 
 
 cdef enum:
-    # One recv(2) takes what the kernel has, and both it and what is built from it fit into a second-level cache.
+    # One recv(2) takes the kernel's bytes, which fit into a second-level cache with the objects built of them.
     READ_SIZE = 256 * 1024
     # Frames with up to so many bytes of payload are read by one recv(2), if they are there, and written by one send(2).
     # The memory for it grows when such frames come, and is given back when they do not.
     LONG_FRAME = 4 * 1024 * 1024
     # A longer beginning of a frame is not put in front of the next read, but gets a buffer of its own.
     REST_LIMIT = 16 * 1024
-    # Room behind a long frame for what follows it. If that is the beginning of another, it can be put in front.
+    # Room behind a long frame for the bytes after it. If that is the beginning of another, it can be put in front.
     SLACK = 16 * 1024
     LONGEST_HEADER = 14
     # Room for 64 KiB of gathered frames and one frame of that size.

@@ -25,7 +25,7 @@ cdef class Inflater:
         int _large                  # how many were large
         Py_ssize_t _message_size
         object _new_large           # makes streams of the library that is faster with those
-        bytes _window               # the end of what they contained
+        bytes _window               # the end of their contents
         Py_ssize_t _window_size
 
     cpdef bytes inflate(self, data, Py_ssize_t size, Py_ssize_t limit, bint fin, current_size=*)

@@ -43,7 +43,7 @@ cpdef int compression(compress) except -1:
 
 
 cdef class Inflater:
-    """Inflates what a server sends, in the order in which it arrives.
+    """Inflates the messages of a server, in the order in which they arrive.
 
     No Python runs while it inflates. Otherwise the handler of a signal could raise there, and the stream would miss a
     part that is not received again.
@@ -92,8 +92,8 @@ cdef class Inflater:
         return inflated
 
     cdef bytes _inflate_on(self, data, Py_ssize_t size, Py_ssize_t limit, bytes first):
-        """Inflate what takes more than one step. `first` is what a step has made of all of `data`; None if there was no
-        step. Returns None if the result would have more than `limit` bytes."""
+        """Inflate data that takes more than one step. `first` is the result of a first step, which took all of `data`;
+        None if there was none. Returns None if the result would have more than `limit` bytes."""
         cdef:
             Py_ssize_t block, start = 0, left = limit
             int streams = 1

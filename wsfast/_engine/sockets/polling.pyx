@@ -183,7 +183,7 @@ cdef class PollingReader(FrameReader):
         """The connection is open."""
         if self._busy_poll > 0:
             self._context = contextvars.copy_context()
-            self._poller = _poller_of(self._loop)
+            self._poller = _poller_of(self.loop)
             self._poller.add(self)
         return 0
 
@@ -219,7 +219,7 @@ cdef class PollingReader(FrameReader):
             uint64_t delivered = self._frames_received - self._frames_kept
             double deadline
             unsigned int attempts = 0
-        self._check_thread("poll")
+        self.check_thread("poll")
         if not timeout >= 0:
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
         if self._takes_message:
@@ -227,11 +227,11 @@ cdef class PollingReader(FrameReader):
         if self._busy_beneath or (self._writing and self._fast is None):
             raise RuntimeError("poll() while the transport beneath is reading or writing")
         self._require_receiving()
-        self._flush()
+        self.flush()
         if self._reading != NULL:
             self._deliver_rest()
-        if self._deferred:
-            self._deliver_held()
+        if self.deferred:
+            self.deliver_held()
         deadline = _now() + timeout
         while self._frames_received - self._frames_kept == delivered:
             if attempts:
@@ -256,7 +256,7 @@ cdef class PollingReader(FrameReader):
 
     def _run_beneath(self, callback, *args):
         """Run a callback of the transport beneath. Amid one, aiofastnet's TLS must not be entered again, to read or to
-        write: it may be in a log handler of the program. What is sent there leaves when the callback has returned."""
+        write: it may be in a log handler of the program. Its frames leave when the callback has returned."""
         cdef bint busy = self._busy_beneath, writing = self._writing
         self._busy_beneath = True
         self._writing = writing or self._fast is None

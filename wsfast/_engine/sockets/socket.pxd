@@ -20,7 +20,7 @@ cdef enum Attempt:
 cdef class SocketTransport(BaseTransport):
     cdef:
         FrameReader _reader
-        bytearray _unsent           # what the kernel did not take at once: _write_backlog_size bytes behind
+        bytearray _unsent           # bytes that the kernel did not take at once: _write_backlog_size behind
         Py_ssize_t _taken           # those that it has taken meanwhile
         bint _write_eof             # nothing more is written,
         bint _eof_sent              # and the kernel knows

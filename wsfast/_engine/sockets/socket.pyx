@@ -109,7 +109,7 @@ cdef extern from *:
 
 
 cdef inline Py_ssize_t send_now(int fd, const char *ptr, Py_ssize_t size) except -2:
-    """send(2): how much the kernel took, -1 if it has no room."""
+    """send(2). Returns the number of bytes that the kernel took, -1 if it has no room."""
     cdef Py_ssize_t sent = wsf_send(fd, ptr, size)
     if sent < 0 and not wsf_would_block():
         PyErr_SetFromErrno(OSError)
@@ -164,8 +164,7 @@ cdef class SocketTransport(BaseTransport):
             self._reader._woken_for_nothing()  # these bytes have been read without waiting for the loop
 
     cdef Attempt read_now(self, object context) except Attempt.RAISED:
-        """Read once what there is. What calls back, now or when the connection is gone, runs in `context`, unless that
-        is None."""
+        """Read once. Callbacks, now or when the connection is gone, run in `context`, unless that is None."""
         cdef:
             FrameReader reader = self._reader
             char *ptr
@@ -206,7 +205,7 @@ cdef class SocketTransport(BaseTransport):
         return 0
 
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2:
-        """recv(2): how much there was, -1 if there is nothing yet, 0 at the end."""
+        """recv(2). Returns the number of bytes, -1 if there are none yet, 0 at the end."""
         cdef Py_ssize_t received
         if self._kernel_stamps:
             received = wsf_receive_stamped(self._fileno, ptr, size, &self._reader._kernel_stamp)
@@ -235,7 +234,7 @@ cdef class SocketTransport(BaseTransport):
         return 0
 
     cdef bint _send_or_queue(self, char *ptr, Py_ssize_t size) except -1:
-        """send(2), and queue what the kernel does not take; true if it takes all.
+        """send(2), and queue the bytes that the kernel does not take; true if it takes all.
 
         No Python runs before the bytes are sent or copied.
         """
@@ -257,7 +256,7 @@ cdef class SocketTransport(BaseTransport):
         return False
 
     cdef int _queue(self, const char *ptr, Py_ssize_t size) except -1:
-        """Copy what the kernel did not take."""
+        """Copy the bytes that the kernel did not take."""
         cdef Py_ssize_t queued
         if self._unsent is None:
             self._unsent = bytearray()

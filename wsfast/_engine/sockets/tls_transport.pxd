@@ -4,7 +4,7 @@ from wsfast._engine.sockets.socket cimport SocketTransport
 cdef class TLSSession:
     cdef:
         void *_stream
-        int _step                   # what reading has come to: a wst_result
+        int _step                   # the result of the last read: a wst_result
         bint _has_transport         # which uses _stream from now on
 
     cdef void *_used(self) except NULL

@@ -8,7 +8,7 @@ from typing import Any
 
 from wsfast._common.options import check_address, check_types, count, seconds
 
-# Gets the parsed URL of the server, or the proxy of the user's that leads there.
+# A function that gets the parsed URL of the server, or the user's proxy.
 SocketFactory = Callable[[Any], Awaitable[socket.socket | None] | socket.socket | None]
 
 # Seconds that an address may take before the next one is tried, too (RFC 8305 section 8).
@@ -30,7 +30,7 @@ TLS_ARGUMENTS = (
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Refuse wrong values of these two kinds before anything is connected.
+    """Refuse wrong values of these arguments before anything is connected.
 
     :raises TypeError, ValueError: with the name of the argument
     """

@@ -16,7 +16,7 @@ from wsfast.exceptions import InvalidProxy, InvalidURI
 
 __all__ = ["Proxy", "parse_proxy", "proxy_of_settings"]
 
-# HTTP's and HTTPS' own, and that of RFC 1928 section 3.
+# The default ports: those of HTTP and HTTPS, and that of RFC 1928 section 3.
 _DEFAULT_PORTS = {"http": 80, "https": 443, "socks4": 1080, "socks4a": 1080, "socks5": 1080, "socks5h": 1080}
 
 

@@ -28,7 +28,7 @@ _TYPES = {
 
 
 async def negotiate(net: Net, sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
-    """Ask for a connection to the server. Nothing is read of what the server sends.
+    """Ask for a connection to the server. The server's bytes are not read.
 
     :raises ProxyError: the proxy refused
     :raises OSError: the connection to the proxy was lost

@@ -22,7 +22,7 @@ class TunnelHandshake(Exchange):
     After success, ``trailing`` are bytes of the server. Failures raise a ProxyError: InvalidProxyStatus has the reply
     of a proxy that refused, InvalidProxyMessage the reason why its bytes are not a reply.
 
-    :param headers: added to the request; Proxy-Authorization and User-Agent replace what would be generated from
+    :param headers: added to the request; Proxy-Authorization and User-Agent replace those that would be generated from
         `proxy` and `user_agent`
     :raises ValueError: `host` or a header cannot be sent; the text names the header and hides its value
     """

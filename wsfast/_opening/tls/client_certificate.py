@@ -21,7 +21,7 @@ def has_client_certificate(context: ssl.SSLContext) -> bool:
     if type(context) is not ssl.SSLContext:
         return True
     try:
-        library = ctypes.CDLL(_ssl.__file__)  # and what that is linked with
+        library = ctypes.CDLL(_ssl.__file__)  # and the libraries that it is linked with
         get = library.SSL_CTX_get0_certificate
         key = library.SSL_CTX_get0_privatekey
     except (AttributeError, OSError):

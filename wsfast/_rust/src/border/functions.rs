@@ -75,7 +75,7 @@ unsafe fn write_reason(reason: *mut c_char, reason_size: usize, why: &str) {
 }
 
 /// Makes an object that the caller will own; or NULL, and a reason.
-unsafe fn made<T>(reason: *mut c_char, reason_size: usize, make: impl FnOnce() -> Result<T, String>) -> *mut T {
+unsafe fn new_object<T>(reason: *mut c_char, reason_size: usize, make: impl FnOnce() -> Result<T, String>) -> *mut T {
     match catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err("a bug in wsfast".to_string())) {
         Ok(object) => Box::into_raw(Box::new(object)),
         Err(why) => {
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn wst_tls_config_new(
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Client {
-    made(reason, reason_size, || (*settings).parse().build())
+    new_object(reason, reason_size, || (*settings).parse().build())
 }
 
 #[no_mangle]
@@ -389,7 +389,7 @@ unsafe extern "C" fn stream_new(
     reason: *mut c_char,
     reason_size: usize,
 ) -> *mut Stream {
-    made(reason, reason_size, || rustls_session(config, name, name_size, port).map(Stream::new))
+    new_object(reason, reason_size, || rustls_session(config, name, name_size, port).map(Stream::new))
 }
 
 unsafe extern "C" fn stream_free(stream: *mut Stream) {

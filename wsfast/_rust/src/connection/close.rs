@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// The connection is over, for a caller that says so.
+    /// Ends the connection, and returns the result of the call that noticed it.
     pub(crate) fn over(&self, cause: Cause) -> Stop {
         self.finalize(cause);
         Stop::Closed

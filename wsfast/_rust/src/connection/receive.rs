@@ -349,7 +349,7 @@ impl Connection {
             }
             self.heard(reader, 0);
         }
-        // Room for all plaintext is made before decrypting, so nothing is lost for want of memory: also for the record that
+        // Room for all plaintext is made before decrypting, so nothing is lost without memory: also for the record that
         // OpenSSL tries to find at the end.
         let size = reader.wire.len();
         reader.buffer.reserve(size + 2 * RECORD)?;

@@ -91,7 +91,7 @@ impl Socket {
         count(unsafe { system::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags) })
     }
 
-    /// Does what `recv_into` does. `receipt` becomes the time when the kernel got the last packet: nanoseconds of
+    /// `recv_into`, with a time: `receipt` becomes the time when the kernel got the last packet: nanoseconds of
     /// CLOCK_REALTIME, 0 if unknown.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn recv_stamped(&self, spare: &mut [MaybeUninit<u8>], flags: c_int, receipt: &mut i64) -> Result<usize, Errno> {
@@ -118,7 +118,7 @@ impl Socket {
         }
     }
 
-    /// Only Linux says so.
+    /// Only Linux reports that.
     #[cfg(not(all(target_os = "linux", not(miri))))]
     pub fn recv_stamped(&self, spare: &mut [MaybeUninit<u8>], flags: c_int, _: &mut i64) -> Result<usize, Errno> {
         self.recv_into(spare, flags)

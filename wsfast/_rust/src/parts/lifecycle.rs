@@ -63,7 +63,7 @@ impl Cause {
         matches!(self, Cause::None | Cause::Eof | Cause::Os(_) | Cause::CloseTimeout)
     }
 
-    /// The CLOSE frame that says so.
+    /// The CLOSE frame for this cause.
     pub fn close(&self) -> Close {
         let code = match self {
             Cause::TooBig { .. } => Violation::TOO_BIG.close_code(),

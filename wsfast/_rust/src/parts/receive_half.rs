@@ -109,7 +109,7 @@ pub struct ReceiveHalf {
     pub buffer: Buffer,
     /// The lent frame.
     pub lent: Option<Frame>,
-    /// The caller did not get the lent frame, for want of memory: it is the next one again.
+    /// There was no memory to give the caller the lent frame: it is the next one again.
     pub again: bool,
     /// The rules, and the state of the message that is arriving.
     pub message: Message,
@@ -243,7 +243,7 @@ impl ReceiveHalf {
         self.parse_and_copy(None)
     }
 
-    /// Does what `parse` does. A data frame is copied before it is taken, so it is not lost if there is no memory.
+    /// `parse`, which copies a data frame before it takes it, so that no frame is lost if there is no memory.
     #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();
@@ -439,7 +439,7 @@ mod tests {
         reader.enqueue(Frame::default(), Vec::new());
         assert!(!reader.has_room(Phase::Open));
         reader.message = Message::new(u64::MAX, 8);
-        assert!(reader.has_room(Phase::Open), "whoever takes messages of any length may have to queue them");
+        assert!(reader.has_room(Phase::Open), "a program without a limit may have to queue long messages");
         reader.message = Message::new(10, 8);
         reader.most = usize::MAX;
         assert!(reader.has_room(Phase::Open), "there is no limit");

@@ -113,7 +113,7 @@ impl SendHalf {
         self.flush_writer(&mut locked(&self.writer), wire)
     }
 
-    /// Does what `flush` does, for a caller that cannot report a failure.
+    /// `flush` for a caller that cannot report a failure.
     pub fn flush_quietly(&self, wire: &Wire) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);

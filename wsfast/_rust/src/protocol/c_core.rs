@@ -126,7 +126,7 @@ impl Message {
         unsafe { found(status, header, bytes) }
     }
 
-    /// Does what `next` does, and takes the frame at once if there is one.
+    /// `next`, which also takes the frame at once if there is one.
     #[inline]
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Next, Violation> {
         let mut header = MaybeUninit::uninit();

@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Does what `Session::read` does, through the proxy's TLS if there is one.
+    /// `Session::read`, through the proxy's TLS if there is one.
     pub fn read(&mut self, wire: &mut [u8], plain: &mut Room<'_>) -> Step {
         self.back.give_rest(plain);
         let step = match &self.proxy {
@@ -95,7 +95,7 @@ impl Stream {
         self.back.put_back(plain);
     }
 
-    /// Does what `Session::write` does. Within TLS `out` needs twice the overhead.
+    /// `Session::write`, through the proxy's TLS if there is one. Then `out` needs twice the overhead.
     pub fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
         let Some(proxy) = &mut self.proxy else { return self.session.write(plain, out) };
         let mut records = vec![0; plain.len() + overhead(plain.len())];
@@ -148,7 +148,7 @@ pub fn take_from(bytes: &mut Vec<u8>, out: &mut [u8]) -> usize {
     out[..size].copy_from_slice(&bytes[..size]);
     bytes.drain(..size);
     if bytes.is_empty() {
-        *bytes = Vec::new(); // it is needed again once in a year
+        *bytes = Vec::new(); // it is hardly ever needed again
     }
     size
 }
