@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from opening.test_redirecting import arrive, headers_of, sites
 from support import certificates
 from support.faces import FACES
 from support.servers import serve
 
-from opening.test_redirecting import arrive, headers_of, sites
 from wsfast.exceptions import InvalidURI
 
 faces = pytest.mark.parametrize("face", FACES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 
 import pytest
+from opening.test_redirecting import arrive, headers_of, sites
 from support.faces import FACES
 
-from opening.test_redirecting import arrive, headers_of, sites
 from wsfast import Network
 from wsfast._opening.credentials import from_netrc
 

@@ -11,13 +11,13 @@ import re
 import traceback
 
 import pytest
+from opening.test_redirecting import headers_of
+from opening.test_through_proxies import options, proxy
 from support import frames
 from support.faces import FACES, End
 from support.servers import serve
 
 import wsfast
-from opening.test_redirecting import headers_of
-from opening.test_through_proxies import options, proxy
 from wsfast import Network
 from wsfast._opening.uri import parse_uri
 from wsfast.exceptions import SecurityError

@@ -9,11 +9,11 @@ import signal
 import socket
 
 import pytest
+from opening.test_redirecting import Site, arrive
 from support import proxies
 from support.faces import FACES
 from support.servers import echo, serve
 
-from opening.test_redirecting import Site, arrive
 from wsfast import AddressCache, Network, Tuning
 from wsfast._opening import redirects
 from wsfast._opening.net.blocking import BlockingNet, Deadline, run

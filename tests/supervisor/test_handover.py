@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from supervisor.test_merging import Played, number
 from support import frames
 from support.frames import TEXT, text
 
-from supervisor.test_merging import Played, number
 from wsfast.supervisor import Rollover, merger
 
 

@@ -9,10 +9,10 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from supervisor.test_merging import FACES, Texts
 from support.frames import BINARY, CLOSE, TEXT, frame, text
 from support.sessions import close, idle, sessions, supervise
 
-from supervisor.test_merging import FACES, Texts
 from wsfast.supervisor import Rollover, merger
 
 POLICIES = ["pause", "drop_oldest", "drop_newest", "conflate", "fail"]
