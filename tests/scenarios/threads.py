@@ -1,8 +1,8 @@
 """Random scenarios in several threads at once, above all for a CPython without the GIL: `make hammer-threads`.
 
-Each of some threads plays a scenario of `crossing`: a loop, with connections of its own. One more thread asks all these
-connections for what any thread may ask for, and sends by send_threadsafe(). Meanwhile the main thread plays a scenario of
-`blocking`, whose threads share a connection.
+Each of some threads plays a scenario of `crossing`: a loop, with connections of its own. One more thread asks all
+these connections for what any thread may ask for, and sends by send_threadsafe(). Meanwhile the main thread plays a
+scenario of `blocking`, whose threads share a connection.
 
     python -m scenarios.threads --seconds 600       in tests/
 """
