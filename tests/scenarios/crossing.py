@@ -167,6 +167,7 @@ class Awaiting(Connection):
             close_timeout=1,
             compression=None,
             max_queue=rng.choice([2, 16, None]),
+            ping_interval=None,  # the peer knows no PINGs of this connection, which a slow scenario would send
             tuning=self.scenario.tuning,
         )
         self.transport = self.ws.protocol
