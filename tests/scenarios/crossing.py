@@ -2,9 +2,9 @@
 
 The connections are of listeners and awaitable ones. Their transports are wsfast's own, plain and by rustls,
 aiofastnet's with OpenSSL, those of asyncio and of uvloop. Both sides send records that describe themselves. Each
-callback, each task that has received, each log record of a loop in debug mode, and each finalizer may have a server
-send more, may send, and may poll any connection of the thread. Each connection checks each byte when it is delivered,
-and again what it kept; each server checks what it got.
+callback, each function that is shown messages, each task that has received, each log record of a loop in debug mode,
+and each finalizer may have a server send more, may send, and may poll any connection of the thread. Each connection
+checks each byte when it is delivered, and again what it kept; each server checks what it got.
 
 In every third scenario another loop runs in another thread. Either its connections were opened there, and everything
 arrives; or they were opened in this thread, and the first read in the other one ends them. Meanwhile this thread sleeps
@@ -33,6 +33,7 @@ from support import certificates, frames
 
 from scenarios.peer import Peer, record, records
 from wsfast import ConnectionClosed, Tuning, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast._engine.messages import show_messages
 from wsfast.asyncio.client import ClientConnection, connect
 
 DEPTH = 4  # of reads inside reads
@@ -166,14 +167,27 @@ class Awaiting(Connection):
             sock=self.ours,
             close_timeout=1,
             compression=None,
+            ping_interval=None,  # a slow machine may take longer for a scenario
             max_queue=rng.choice([2, 16, None]),
             ping_interval=None,  # the peer knows no PINGs of this connection, which a slow scenario would send
             tuning=self.scenario.tuning,
         )
         self.transport = self.ws.protocol
+        self.looks = random.Random(rng.random())
+        if self.looks.random() < 0.5:
+            show_messages(self.transport, self.look)
         self.tasks = [asyncio.ensure_future(self.receive())]
         if rng.random() < 0.5:
             self.tasks.append(asyncio.ensure_future(self.send()))
+
+    def look(self, message: str | bytes) -> bool:
+        """Is shown messages, as a supervisor is, and leaves them to the receiver."""
+        with self.scenario.unarmed():
+            records(message)  # type: ignore[arg-type]
+        self.scenario.meddle()
+        if self.looks.random() < 0.02:
+            show_messages(self.transport, None)
+        return False
 
     async def receive(self) -> None:
         rng = self.scenario.rng

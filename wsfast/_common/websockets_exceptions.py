@@ -20,7 +20,7 @@ __all__ = ["SignatureOfInit", "look_for_websockets", "with_websockets_base"]
 
 Kind = TypeVar("Kind", bound=BaseException)
 
-# Where wsfast's exceptions are. Those of programs, which may derive theirs, stay what they are.
+# The module of wsfast's exceptions. Subclasses that programs derive stay as they are.
 _OURS = "wsfast.exceptions"
 
 _combined: dict[tuple[type, type], type] = {}

@@ -97,7 +97,7 @@ cdef class WSTransport(PollingReader):
 
     @cython.final
     cdef inline void _deliver_frames_to(self, on_frame) noexcept:
-        """For show_messages(). None: to the listener, whose on_ws_frame is no Python."""
+        """Call this Python function for frames. None calls the listener's on_ws_frame, which is compiled."""
         self._on_frame = on_frame
 
     cpdef send_close(self, close_code=*, close_message=*)

@@ -21,6 +21,7 @@ From CLOSING on a timer runs: after close_timeout the connection is aborted, wha
 """
 
 import asyncio
+import sys
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -309,8 +310,9 @@ cdef class WSTransport(PollingReader):
         self.underlying_transport = transport
         if isinstance(transport, BaseTransport):
             self._fast = transport
-        elif type(transport).__module__.partition(".")[0] == "aiofastnet":
+        elif "aiofastnet" in sys.modules and isinstance(transport, sys.modules["aiofastnet"].Transport):
             self._aiofastnet = transport
+            self._is_aiofastnet_closing = transport.is_closing
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:
@@ -424,7 +426,7 @@ cdef class WSTransport(PollingReader):
         return 0
 
     def _set_close_timeout(self, close_timeout):
-        """For what closes from now on."""
+        """Set the time limit of closing that begins from now on."""
         self._close_timeout = close_timeout
 
     def _compress(self, agreed):

@@ -71,6 +71,7 @@ cdef class Inbox(WSListener):
 
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
+    cdef object _take_shown(self, Slot *slot)
     cdef object take_frame(self)
     cdef object _take_fragments(self, int decode)
     cdef object _take_invalid(self)
@@ -107,15 +108,18 @@ cdef class Inbox(WSListener):
     cdef int _join(self) except -1
     cdef int _drop_from(self, Py_ssize_t first) except -1
     @cython.nonecheck(False)
-    cdef inline void _release(self, Slot *slot) noexcept:
+    cdef inline void _release_payload(self, Slot *slot) noexcept:
         """The slot is no longer in the ring."""
         self.messages -= slot.fin
         self.bytes -= slot.size + FRAME_COST
         if slot.owner == NULL:
             self._fragments.clear()
         Py_XDECREF(slot.owner)
-        Py_XDECREF(slot.info)
-        Py_XDECREF(slot.shown)
+
+    cdef inline void _release(self, Slot *slot) noexcept:
+        """The slot is no longer in the ring, and its message was not taken."""
+        self._release_payload(slot)
+        Py_XDECREF(slot.extra)
 
     @cython.nonecheck(False)
     cdef inline void _pop(self) noexcept:
@@ -123,10 +127,11 @@ cdef class Inbox(WSListener):
         cdef Slot *first = self._at(0)
         self._head += 1
         self.frames -= 1
-        if first.info != NULL and self.transport is not None:
-            self.transport._gave_message(<object>first.info)
-        self._release(first)
+        if first.extra != NULL:
+            self._give_extra(first)
+        self._release_payload(first)
 
+    cdef void _give_extra(self, Slot *slot) noexcept
     cdef int _popped(self) except -1
     cdef bint _has_room(self) noexcept
     cdef int _control_flow(self) except -1

@@ -43,8 +43,8 @@ class AddressCache:
         self._lock = threading.RLock()  # the handler of a signal may connect, too
 
     def remember(self, host: str, port: int, infos: Sequence[AddressInfo], connected: Any = None) -> None:
-        """To be called when a connection stands. `connected`: the address among `infos` that it has; it becomes the
-        first."""
+        """Remember the addresses of a name to which a connection is open. `connected`: the address of that connection,
+        which becomes the first."""
         if infos:
             addresses = tuple(sorted(infos, key=lambda info: info[4] != connected))
             with self._lock:
@@ -87,7 +87,7 @@ async def resolve(
     if own:
         return own
     if look_up is None:
-        return await net.getaddrinfo(host, port, family, proto, flags)
+        return await _system(net, host, port, family, proto, flags)
     resolver, cache = look_up
     known = [] if cache is None else cache.recall(host, port, family)
     asking = _ask(net, host, port, family, resolver)
@@ -103,9 +103,17 @@ async def resolve(
 
 async def _ask(net: Net, host: str, port: int, family: int, resolver: Resolver | None) -> Addresses:
     if resolver is None:
-        return await net.getaddrinfo(host, port, family, 0, 0)
+        return await _system(net, host, port, family)
     returned = await net.value(resolver(host, port), "resolver must return addresses")
     return _infos(host, port, family, returned)
+
+
+async def _system(net: Net, host: str, port: int, family: int, proto: int = 0, flags: int = 0) -> Addresses:
+    """The system's addresses; its error names the host."""
+    try:
+        return await net.getaddrinfo(host, port, family, proto, flags)
+    except socket.gaierror as exc:
+        raise socket.gaierror(exc.errno, f"{exc.strerror}: {host}") from None
 
 
 def _is_answer(exc: BaseException) -> bool:
@@ -136,10 +144,10 @@ def _infos(host: str, port: int, family: int, returned: Iterable[str]) -> list[A
     for address in addresses:
         if not isinstance(address, str):
             raise TypeError(f"resolver must return IP addresses as str, not {address!r}")
-        its = _numeric(address, port, 0)
-        if not its:
+        numeric = _numeric(address, port, 0)
+        if not numeric:
             raise socket.gaierror(socket.EAI_FAIL, f"resolver returned {address!r}, which is no IP address")
-        infos.extend(info for info in its if family in (0, info[0]))
+        infos.extend(info for info in numeric if family in (0, info[0]))
     if not infos:
         raise socket.gaierror(socket.EAI_NONAME, f"resolver returned no address of {host}")
     return infos

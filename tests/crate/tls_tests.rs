@@ -1,6 +1,8 @@
 //! The sessions of rustls against a server of rustls: records however they come, floods, ends, and keys that wear out.
 
 use std::io::{Read, Write};
+use std::os::fd::IntoRawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +13,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CipherSuiteCommon, SupportedCipherSuite, SupportedProtocolVersion, Tls12CipherSuite, Tls13CipherSuite};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, ServerConnection, SignatureScheme};
 
+use crate::connection::memory_tests::with_a_failure;
 use crate::io::buffer::Buffer;
-use crate::io::errno::TLS_FAILED;
+use crate::io::errno::{CUT, TLS_FAILED};
 use crate::io::socket::Socket;
-use crate::tls::channel::Channel;
+use crate::tls::channel::{Channel, PIECE};
 use crate::tls::rustls_session::{RustlsSession, NO_MORE_RECORDS};
 use crate::tls::session::{overhead, Failure, Room, Step};
 use crate::tls::stream::Stream;
@@ -141,7 +144,7 @@ impl Server {
         self.take()
     }
 
-    /// What the client says, and whether it has said that nothing follows.
+    /// Returns the client's plaintext, and true if the client has announced the end.
     fn read(&mut self, mut wire: &[u8]) -> Result<(Vec<u8>, bool), Error> {
         let (mut plain, mut ended) = (Vec::new(), false);
         while !wire.is_empty() {
@@ -353,7 +356,7 @@ fn nested(
     (stream, proxy, server)
 }
 
-/// What a stream says, as it comes out of the proxy, and whether it has said that nothing follows.
+/// Returns the stream's records as they come out of the proxy, and true if the stream has announced the end.
 fn said(stream: &mut Stream, proxy: &mut Server) -> (Vec<u8>, bool) {
     let mut wire = vec![0; stream.to_send()];
     stream.take(&mut wire);
@@ -444,23 +447,29 @@ fn keys_wear_out() {
     assert_eq!(server.read(&sent_by(&mut stream)), Ok((Vec::new(), true)), "the server is told");
 }
 
+/// A channel after the handshake, its socket, the server's end of it, and the server.
+fn connected(version: &'static SupportedProtocolVersion, records: u64) -> (Channel, Socket, UnixStream, Server) {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let socket = Socket::new(ours.into_raw_fd());
+    let mut channel = Channel::new(session(&client(version, records)));
+    let mut server = Server::new();
+    let (mut wire, mut plain) = ([0; 20_000], Buffer::new());
+    while channel.is_handshaking() || server.0.is_handshaking() {
+        channel.flush(&socket).unwrap();
+        let size = theirs.read(&mut wire).unwrap();
+        server.read(&wire[..size]).unwrap();
+        channel.read(&mut server.take(), &mut plain).unwrap();
+    }
+    channel.flush(&socket).unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    (channel, socket, theirs, server)
+}
+
 #[test]
 fn keys_of_the_blocking_client_wear_out() {
-    use std::os::fd::IntoRawFd;
     for (version, most) in [(TLS12, 200), (TLS13, 1000)] {
-        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let socket = Socket::new(ours.into_raw_fd());
-        let mut channel = Channel::new(session(&client(version, 200)));
-        let mut server = Server::new();
-        let (mut wire, mut plain) = ([0; 20_000], Buffer::new());
-        while channel.is_handshaking() || server.0.is_handshaking() {
-            channel.flush(&socket).unwrap();
-            let size = theirs.read(&mut wire).unwrap();
-            server.read(&wire[..size]).unwrap();
-            channel.read(&mut server.take(), &mut plain).unwrap();
-        }
-        channel.flush(&socket).unwrap();
-        theirs.set_nonblocking(true).unwrap();
+        let (mut channel, socket, mut theirs, mut server) = connected(version, 200);
+        let mut wire = [0; 20_000];
         let mut got = 0;
         let mut ended = false;
         for _ in 0..1000 {
@@ -481,4 +490,31 @@ fn keys_of_the_blocking_client_wear_out() {
         assert!((most - 100..=most).contains(&got), "{got}");
         socket.release();
     }
+}
+
+#[test]
+fn without_memory_a_channel_sends_whole_records_and_then_nothing() {
+    for version in [TLS12, TLS13] {
+        let (mut channel, socket, mut theirs, mut server) = connected(version, u64::MAX);
+        let piece = pattern(PIECE);
+        channel.write(b"whole");
+        with_a_failure(|| channel.write(&piece));
+        channel.write(b"nothing follows");
+        assert_eq!(channel.flush(&socket), Err(CUT));
+        let mut wire = vec![0; 2 * PIECE];
+        let size = theirs.read(&mut wire).unwrap();
+        assert_eq!(server.read(&wire[..size]), Ok((b"whole".to_vec(), false)));
+        assert!(theirs.read(&mut wire).is_err());
+        socket.release();
+    }
+}
+
+#[test]
+fn without_memory_a_channel_cannot_read() {
+    let (mut channel, socket, _theirs, mut server) = connected(TLS13, u64::MAX);
+    let mut records = server.records(&pattern(PIECE));
+    let mut plain = Buffer::new();
+    let failure = with_a_failure(|| channel.read(&mut records, &mut plain));
+    assert_eq!(failure, Err(Failure::no_memory()));
+    socket.release();
 }

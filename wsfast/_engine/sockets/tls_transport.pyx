@@ -25,7 +25,7 @@ from libc.stdint cimport int64_t, uint16_t, uintptr_t
 
 from wsfast._engine.frames.memory cimport allocate, release
 from wsfast._engine.frames.reader cimport FrameReader
-from wsfast._engine.sockets.socket cimport Attempt, SocketTransport
+from wsfast._engine.sockets.socket cimport Attempt, PyContext_Enter, PyContext_Exit, SocketTransport
 from wsfast._rust.api cimport (
     WST_CAUSE_CERTIFICATE, WST_EOF, WST_MORE, WST_OK, functions, wst_functions, wst_stream, wst_stream_state,
     wst_tls_config,
@@ -33,11 +33,6 @@ from wsfast._rust.api cimport (
 
 from wsfast._rust import _native
 from wsfast.tls import agreed_by_rustls, certificate_refused, tls_failed
-
-
-cdef extern from "Python.h":
-    int PyContext_Enter(object context) except -1
-    int PyContext_Exit(object context) except -1
 
 
 cdef wst_functions crate = functions(_native)[0]
@@ -300,10 +295,7 @@ cdef class TLSTransport(SocketTransport):
                     self._force_close(None)
                     return Attempt.STOPPED
         except BaseException:
-            if context is not None and not entered:
-                PyContext_Enter(context)
-                entered = True
-            self._handle_error("Fatal read error on TLS transport")
+            self._read_failed(None if entered else context)
             return Attempt.STOPPED
         finally:
             if entered:

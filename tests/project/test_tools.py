@@ -1,11 +1,15 @@
-"""tools/step.py, which runs the steps of the Makefile: a step that fails names its log, whatever the reason."""
+"""tools/step.py, which runs the steps of the Makefile, and the deadline of every test (conftest.py)."""
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import uvloop
 
 STEP = Path(__file__).parents[2] / "tools" / "step.py"
 
@@ -30,3 +34,29 @@ def test_a_step(tmp_path, command, code, shown):
     assert (done.returncode, done.stderr) == (code, "")
     assert shown in done.stdout
     assert (f"This step failed. All of its output is in {log}" in done.stdout) == bool(code)
+
+
+def soon() -> None:
+    """In the test itself: the timer must not go off before it is waited for, in pytest."""
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_it_ends_an_await(new_loop):
+    loop = new_loop()
+    loop.call_soon(soon)
+    with pytest.raises(SystemExit, match="took longer than"):
+        loop.run_until_complete(loop.create_future())
+    loop.close()
+
+
+def test_it_ends_a_lock():
+    lock = threading.Lock()
+    lock.acquire()
+
+    def wait() -> None:
+        soon()
+        lock.acquire()
+
+    with pytest.raises(SystemExit, match="took longer than"):
+        wait()

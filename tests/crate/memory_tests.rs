@@ -78,6 +78,14 @@ fn with_each_failure(scenario: impl Fn()) {
     }
 }
 
+/// Runs `attempt`, of which the first large allocation fails.
+pub fn with_a_failure<T>(attempt: impl FnOnce() -> T) -> T {
+    BEFORE.set(0);
+    let result = attempt();
+    assert_eq!(BEFORE.replace(NEVER), NEVER, "nothing was allocated");
+    result
+}
+
 fn connected() -> (Connection, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let connection = connection(ours.into_raw_fd(), 100);
