@@ -169,7 +169,6 @@ class Awaiting(Connection):
             compression=None,
             ping_interval=None,  # a slow machine may take longer for a scenario
             max_queue=rng.choice([2, 16, None]),
-            ping_interval=None,  # the peer knows no PINGs of this connection, which a slow scenario would send
             tuning=self.scenario.tuning,
         )
         self.transport = self.ws.protocol
