@@ -3,7 +3,7 @@
 #
 #   make demo        build, and compare wsfast with picows on this machine
 #   make test        all checks: linters, C tests, documentation, a short run of the benchmarks, pytest
-#   make test-all    pytest under every CPython found from 3.10 to 3.15, each in a .venv-3.X of its own;
+#   make test-all    pytest under every CPython found from 3.10 to 3.15t, each in a .venv-3.X of its own;
 #                    PYTHONS="/opt/a/bin /opt/b/bin" are directories to look for them in first
 #   make bench-quick every work of the benchmarks, in three minutes; `make bench` writes docs/benchmarks.md
 #   make hammer      random scenarios, under sanitizers, for HAMMER_SECONDS= each
@@ -18,9 +18,10 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-VERSIONS ?= 3.10 3.11 3.12 3.13 3.14 3.15
+VERSIONS ?= 3.10 3.11 3.12 3.13 3.14 3.15 3.14t 3.15t
 
-version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+say_version := import sys; print("%d.%d%s" % (*sys.version_info[:2], sys.abiflags))
+version := $(shell $(PYTHON) -c '$(say_version)' 2>/dev/null)
 bin := $(VENV)/bin
 # The names of the stamp files contain the version, so another PYTHON builds another .venv.
 installed := $(VENV)/.installed-$(version)
@@ -40,7 +41,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test plan test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels test-wheels test-same-wheels third-party
+.PHONY: demo test plan test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking hammer-threads free-threads chaos chaos-minute soak wheels test-wheels test-same-wheels third-party
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -152,7 +153,7 @@ $(asan)/.built: $(testing) $(built)
 # The generators of the tests, with new seeds in each run.
 HAMMER_SECONDS ?= 600
 
-hammer: hammer-listener hammer-crossing hammer-awaitable hammer-blocking hammer-hypothesis
+hammer: hammer-listener hammer-crossing hammer-awaitable hammer-blocking hammer-threads hammer-hypothesis
 
 hammer-listener: $(asan)/.built
 	$(with_asan) $(bin)/python -m scenarios --seconds $(HAMMER_SECONDS)
@@ -163,6 +164,34 @@ hammer-crossing: $(asan)/.built
 
 hammer-awaitable: $(asan)/.built
 	$(with_asan) $(bin)/python -X faulthandler -m scenarios.awaitable $(HAMMER_SECONDS)
+
+# Loops in threads that run side by side, and blocking connections that threads share, on a free-threaded CPython in a
+# .venv of its own. If CPython was configured --with-thread-sanitizer, the modules are compiled with it, too.
+FREE_PYTHON ?= python3.14t
+free_tree := $(CURDIR)/build/free
+tsan := suppressions=$(CURDIR)/tests/scenarios/tsan.txt:history_size=7
+
+hammer-threads: | check
+	@if $(FREE_PYTHON) -c 'import sys; sys.exit(sys._is_gil_enabled())' 2>/dev/null; then \
+	    $(MAKE) --no-print-directory free-threads; \
+	else \
+	    echo "skipped threads without the GIL: $(FREE_PYTHON) was not found, or has the GIL (FREE_PYTHON= names another)"; \
+	fi
+
+free-threads: $(free_tree)/.built
+	TSAN_OPTIONS=$(tsan) PYTHONPATH=$(free_tree):$(CURDIR)/tests \
+	    .venv-free/bin/python -X gil=0 -X faulthandler tests/scenarios/threads.py --seconds $(HAMMER_SECONDS)
+
+$(free_tree)/.built: pyproject.toml $(sources)
+	@[ -x .venv-free/bin/python ] || $(FREE_PYTHON) -m venv .venv-free
+	@export TSAN_OPTIONS=report_bugs=0; .venv-free/bin/python -m pip install --quiet --upgrade "pip>=25.1" \
+	    && .venv-free/bin/python -m pip install --quiet --group run
+	@mkdir -p $(free_tree)
+	@$(copy) $(free_tree)
+	cd $(free_tree) && export TSAN_OPTIONS=report_bugs=0 WSFAST_SANITIZE=$$($(FREE_PYTHON) -c \
+	    "import sysconfig; print('thread' * ('with-thread-sanitizer' in sysconfig.get_config_var('CONFIG_ARGS')))") \
+	    && $(CURDIR)/.venv-free/bin/python -m pip install --quiet --no-build-isolation --editable .
+	@touch $@
 
 # Plays random scenarios of the blocking client, then random schedules of the crate under each sanitizer.
 hammer-blocking: $(asan)/.built
@@ -410,7 +439,7 @@ step = $(PYTHON) tools/step.py "[$(1)/$(steps)] $(2)" $(3) build/logs/$(4).txt
 
 # cargo needs nothing that pip installs, so it compiles the crate meanwhile; setup.py finds it done.
 $(installed): pyproject.toml setup.py | check
-	@[ "$$($(bin)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$(version)" ] \
+	@[ "$$($(bin)/python -c '$(say_version)' 2>/dev/null)" = "$(version)" ] \
 	    || $(PYTHON) -m venv --clear $(VENV)
 	@MAKEFLAGS= cargo build --quiet --locked --manifest-path $(crate)/Cargo.toml $(if $(WSFAST_DEBUG),,--release) & \
 	$(call step,1,installing what wsfast and its peers need into $(VENV),30,packages) sh -ec \

@@ -1,8 +1,8 @@
 """Random scenarios in several threads at once, above all for a CPython without the GIL: `make hammer-threads`.
 
-Each of some threads plays a scenario of `crossing`: a loop, with connections of its own. One more thread asks all these
-connections for what any thread may ask for, and sends by send_threadsafe(). Meanwhile the main thread plays a scenario
-of `blocking`, whose threads share a connection.
+Each of some threads plays a scenario of `crossing`: a loop, with connections of its own. One more thread asks all
+these connections for what any thread may ask for, and sends by send_threadsafe(). Meanwhile the main thread plays a
+scenario of `blocking`, whose threads share a connection.
 
     python -m scenarios.threads --seconds 600       in tests/
 """
@@ -29,7 +29,8 @@ class Run:
         self.faults: list[str] = []
         self.scenarios: list[Scenario] = []
         self.over = threading.Event()
-        self.sent: list[Future[None]] = []
+        # The last of each connection: without the GIL this thread could send faster than a loop does.
+        self.sent: dict[Connection, Future[None]] = {}
 
     def loop_of_its_own(self, seed: int) -> None:
         scenario = Scenario(seed, Tuning(timestamps="user"))
@@ -51,7 +52,7 @@ class Run:
                 for scenario in list(self.scenarios):
                     for one in scenario.connections:
                         self.ask(one)
-                time.sleep(0)
+                time.sleep(0.001)
         except BaseException as exc:
             self.faults.append(f"outside: {exc!r}")
 
@@ -68,8 +69,15 @@ class Run:
         try:
             transport.stats  # noqa: B018 - it raises
         except RuntimeError:
+            last = self.sent.get(one)
+            if last is not None and not last.done():
+                return
+            if last is not None and not isinstance(
+                last.exception(), (ConnectionClosed, RuntimeError, type(None))
+            ):
+                self.faults.append(f"{one}: send_threadsafe(): {last.exception()!r}")
             with suppress(RuntimeError):  # the loop is closed
-                self.sent.append(transport.send_threadsafe(WSMsgType.PING, b""))
+                self.sent[one] = transport.send_threadsafe(WSMsgType.PING, b"")
         else:
             self.faults.append(f"{one}: stats are given to a wrong thread")
 
@@ -91,12 +99,6 @@ class Run:
                 thread.join()
             self.over.set()
             outside.join()
-        for future in self.sent:
-            # The future of a loop that was closed is failed by a finalizer.
-            if future.done() and not isinstance(
-                future.exception(), (ConnectionClosed, RuntimeError, type(None))
-            ):
-                self.faults.append(f"send_threadsafe(): {future.exception()!r}")
         return self.faults
 
 

@@ -38,8 +38,8 @@ from wsfast._opening.tls import rustls
 
 HEAP_TYPE = 1 << 9
 # The offset of tp_clear in a PyTypeObject, in pointers (CPython's Include/cpython/object.h): the same from 3.10 to
-# 3.13.
-TP_CLEAR = 24
+# 3.13, but for the fields that every object has, of which there are more without the GIL.
+TP_CLEAR = 22 + object.__basicsize__ // ctypes.sizeof(ctypes.c_void_p)
 
 # The arguments for methods, alone and in pairs. No number is large: poll(1e9) would be legal, and never return.
 ARGUMENTS: list[Any] = [None, 0, 1, -1, "x", b"x", bytearray(20), [], (), {}, object(), ValueError("x"), len]

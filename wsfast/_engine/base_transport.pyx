@@ -5,11 +5,13 @@ import sys
 import warnings
 from asyncio.trsock import TransportSocket
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 from wsfast._engine.python cimport PyThread_get_thread_ident
 
 
+@cython.no_gc_clear  # Cython clears __dict__ to None, at which setattr() crashes without the GIL
 cdef class BaseTransport:
     """The root of :class:`SocketTransport`. It owns the socket of a connection."""
 
