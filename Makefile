@@ -18,7 +18,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-VERSIONS ?= 3.10 3.11 3.12 3.13 3.14 3.15 3.14t 3.15t
+VERSIONS ?= 3.10 3.11 3.12 3.13 3.14 3.15
 
 say_version := import sys; print("%d.%d%s" % (*sys.version_info[:2], sys.abiflags))
 version := $(shell $(PYTHON) -c '$(say_version)' 2>/dev/null)

@@ -48,8 +48,6 @@ link_args += ["-Wl,--gc-sections"] * (sys.platform == "linux" and not SANITIZE)
 # "clinic": inspect.signature() knows the methods that C calls, too. auto_pickle: Cython's own would skip C fields.
 # nonecheck: an object that __new__ alone made, or that the collector cleared, holds None where C expects another.
 DIRECTIVES = {"embedsignature": True, "embedsignature.format": "clinic", "nonecheck": True}
-# "freethreading_compatible": importing a module leaves the GIL off (docs/howto/threads.md has the rules).
-DIRECTIVES |= {"freethreading_compatible": True}
 DIRECTIVES |= {"boundscheck": False, "wraparound": False, "binding": False, "auto_pickle": False}
 
 
