@@ -71,8 +71,9 @@ cdef class Inbox(WSListener):
 
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
+    cdef list take_many(self, int decode, Py_ssize_t most)
     cdef object take_frame(self)
-    cdef object _take_fragments(self, int decode)
+    cdef object _take_fragments(self, int decode, list messages)
     cdef object _take_invalid(self)
     cdef object _text_or_none(self, bytes payload)
 
