@@ -35,6 +35,7 @@ class Reader(Recorder):
     def __init__(self):
         super().__init__()
         self.messages = []
+        self.lists = []
 
     def on_ws_message(self, transport, msg_type, payload):
         assert type(msg_type) is WSMsgType
@@ -54,7 +55,20 @@ class StrReader(Reader):
     payload_type = str
 
 
-READERS = pytest.mark.parametrize("reader", [Reader, BytesReader, StrReader])
+class ListReader(StrReader):
+    """Gets the messages of a read at once."""
+
+    on_ws_message = WSListener.on_ws_message
+
+    def on_ws_messages(self, transport, messages):
+        assert messages
+        self.lists.append(len(messages))
+        for payload in messages:
+            msg_type = WSMsgType.TEXT if isinstance(payload, str) else WSMsgType.BINARY
+            Reader.on_ws_message(self, transport, msg_type, payload)
+
+
+READERS = pytest.mark.parametrize("reader", [Reader, BytesReader, StrReader, ListReader])
 
 
 def agreed(**options):
@@ -74,7 +88,7 @@ class Deflating:
 
 
 def expected(reader, data, msg_type=WSMsgType.TEXT):
-    return data.decode() if reader is StrReader and msg_type is WSMsgType.TEXT else data
+    return data.decode() if issubclass(reader, StrReader) and msg_type is WSMsgType.TEXT else data
 
 
 # Whole messages
@@ -85,7 +99,7 @@ def expected(reader, data, msg_type=WSMsgType.TEXT):
 def test_a_message_in_one_frame(loop, reader, data):
     wire = Wire(loop, reader())
     wire.feed(frame(TEXT, data) + frame(BINARY, data))
-    kinds = {"Reader": memoryview, "BytesReader": bytes, "StrReader": str}
+    kinds = {"Reader": memoryview, "BytesReader": bytes, "StrReader": str, "ListReader": str}
     assert type(wire.listener.messages[0][1]) is kinds[reader.__name__]
     assert wire.listener.contents == [expected(reader, data), data]
     assert [msg_type for msg_type, _ in wire.listener.messages] == [WSMsgType.TEXT, WSMsgType.BINARY]
@@ -653,7 +667,7 @@ def test_any_messages_in_any_reads(loop_factory, reader, pieces, cuts, empty):
             rsv = RSV1 if compressed and not i else 0
             stream += frame(opcode, payload[start:end], fin=i == len(ends), rsv=rsv)
             stream += frame(PING) if ping else b""
-        want.append(content if is_text and reader is StrReader else data)
+        want.append(content if is_text and issubclass(reader, StrReader) else data)
     at = 0
     for size in [*cuts, len(stream)]:
         wire.feed(stream[at : at + size])
@@ -673,7 +687,7 @@ def loop_factory():
 
 
 async def test_compression_is_for_listeners_of_messages():
-    with pytest.raises(TypeError, match="Recorder does not override on_ws_message"):
+    with pytest.raises(TypeError, match="Recorder overrides neither on_ws_message"):
         async with pair(Recorder(), compression="deflate"):
             pass
     with pytest.raises(ValueError, match="unsupported compression"):

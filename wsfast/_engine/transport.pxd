@@ -5,7 +5,7 @@ WSTransport.send_ptr(). Fields and methods that start with an underscore are the
 other folders of wsfast may use (a test compares):
 
     opening      _open _compress _keep_alive _log_frames _read_at_most _run_beneath
-    its end      _fail _callback_raised _delivery_raised _closed _set_close_timeout _start_close_timer
+    its end      _fail _callback_raised _closed _set_close_timeout _start_close_timer
                  _close_sent _close_received _received_then_sent
     its state    _state _is_open _loop _thread_id _check_thread _stats _data_received
     receiving    _begin_message _end_message _gave_message _last_message _stamp_frames _note_reads _notify_read_done

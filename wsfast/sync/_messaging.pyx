@@ -293,12 +293,12 @@ cdef class Connection:
                 self._inflate()
             if form == AS_TEXT and not self._is_text:
                 return False  # it may be no text
-        messages.append(None)
+        messages.append(None)  # now, because the message is lost if there is no memory for that later
         try:
             size[0] += len(self._inflated)
-            messages[-1] = self._take_compressed(timeout, form, flags)
+            messages[PyList_GET_SIZE(messages) - 1] = self._take_compressed(timeout, form, flags)
         except BaseException:
-            del messages[-1]
+            messages.pop()
             raise
         return True
 

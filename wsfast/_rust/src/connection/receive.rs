@@ -116,7 +116,7 @@ impl Connection {
         let user = self.wire.enter();
         let mut reader = locked(&self.reader);
         let first = self.receive_by(&mut reader, user.is_some(), timeout, wanted)?;
-        reader.together = reader.buffer.lent_to();
+        reader.begin_run();
         let left = size.saturating_sub(first.size);
         let ended = reader.lends_first_of_many() && self.lend_more(&mut reader, wanted.validate, room, left, more);
         Ok((first, !ended && reader.has_more()))

@@ -113,7 +113,7 @@ pub struct ReceiveHalf {
     pub again: bool,
     /// Where the messages end that were lent together with that frame, in its block.
     pub together: usize,
-    /// Those of them that the caller did not get: they come next. Their bytes, in that block.
+    /// Those of them that the caller did not get, and that come next: their bytes, up to `together`.
     rest: Range<usize>,
     /// The rules, and the state of the message that is arriving.
     pub message: Message,
@@ -243,6 +243,13 @@ impl ReceiveHalf {
         self.assembly = None;
         self.again = false;
         self.rest = 0..0;
+    }
+
+    /// A message is lent, and others may be together with it.
+    pub fn begin_run(&mut self) {
+        if self.rest.is_empty() {
+            self.together = self.buffer.lent_to();
+        }
     }
 
     /// Of the messages that were lent together the caller got so many: the others come next.
