@@ -700,3 +700,97 @@ async def test_a_server_may_decline():
         assert transport.compression is None
         transport.send(WSMsgType.BINARY, bytes(5000), compress=True)
         assert (await far.frames(1))[0].rsv == 0
+
+
+# Lists of messages
+
+
+class Acting(ListReader):
+    """Does something amid a list."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.act = act
+
+    def on_ws_messages(self, transport, messages):
+        super().on_ws_messages(transport, messages)
+        self.act(transport)
+
+
+def test_a_list_has_the_messages_of_one_read(loop):
+    wire = Wire(loop, ListReader())
+    data = frames.texts(*range(5))
+    wire.feed(data[:-1])
+    assert (wire.listener.contents, wire.listener.lists) == (["0", "1", "2", "3"], [4])
+    wire.feed(data[-1:] + frame(TEXT, b"a", fin=False))
+    wire.feed(frame(CONTINUATION, b"b") + frames.texts("c"))
+    assert (wire.listener.contents[4:], wire.listener.lists) == (["4", "ab", "c"], [4, 1, 2])
+
+
+def test_four_mebibytes_in_one_read(loop):
+    wire = Wire(loop, ListReader())
+    message = frame(BINARY, bytes(126))
+    wire.feed(message * ((4 << 20) // len(message)))
+    assert len(wire.listener.messages) == (4 << 20) // len(message)
+
+
+@pytest.mark.parametrize("end", ["disconnect", "abort"])
+def test_nothing_is_delivered_behind_a_list_that_ends_the_connection(loop, end):
+    wire = Wire(loop, Acting(lambda transport: getattr(transport, end)()))
+    wire.feed(frames.texts(1, 2) + frame(PONG, b"") + frames.texts(3) + frame(CLOSE, b""))
+    assert (wire.listener.contents, wire.listener.frames) == (["1", "2"], [])
+
+
+def test_a_list_that_is_answered_before_the_rule_is_broken(loop):
+    wire = Wire(loop, Acting(lambda transport: transport.send(WSMsgType.TEXT, "answer")))
+    wire.feed(frames.texts(1, 2) + b"\x83\x00")
+    assert wire.listener.contents == ["1", "2"]
+    assert [one.payload[:6] for one in wire.sent()][0] == b"answer"
+    assert isinstance(wire.end(), ProtocolError)
+
+
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_an_exception_of_on_ws_messages(loop, tolerant, caplog):
+    def fail(transport):
+        raise LookupError("mine")
+
+    wire = Wire(loop, Acting(fail), disconnect_on_exception=not tolerant)
+    wire.feed(frames.texts(1, 2) + frame(PONG, b"x") + frames.texts(3))
+    if tolerant:
+        assert wire.listener.contents == ["1", "2", "3"]
+        assert [got.payload for got in wire.listener.frames] == [b"x"]
+        assert "exception in" in caplog.text
+    else:
+        assert wire.listener.contents == ["1", "2"]
+        assert not wire.listener.frames
+        assert isinstance(wire.end(), LookupError)
+
+
+async def test_a_callback_that_polls_amid_a_read_gets_the_rest_of_it():
+    seen = []
+
+    class Polling(ListReader):
+        def on_ws_messages(self, transport, messages):
+            seen.extend(messages)
+            if messages == ["1"]:
+                transport.poll(0)
+                seen.append("polled")
+
+    async with pair(Polling()) as (transport, listener, far):
+        await far.send(frames.texts(1) + frame(PONG, b"") + frames.texts(2))
+        await listener.until(lambda: listener.frames)
+        assert seen == ["1", "2", "polled"]
+
+
+class Both(Reader):
+    def on_ws_messages(self, transport, messages):
+        pass
+
+
+async def test_a_listener_gets_messages_or_lists_of_them():
+    for listener in (Both(), ListReader()):
+        if type(listener) is ListReader:
+            listener.on_ws_message = print
+        with pytest.raises(TypeError, match="overrides on_ws_message.. and on_ws_messages"):
+            async with pair(listener):
+                pass
