@@ -166,7 +166,7 @@ cdef class Connection:
     @cython.binding(True)
     def recv_many(
         self,
-        max: int | None = None,
+        max=None,  # Cython would make an int of it
         *,
         timeout: float | None = None,
         decode: bool | type[memoryview] | None = None,
