@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 from support import HUNG, certificates, frames
+from support.awaiting import awaitable, beside, feed, work
 from support.certificates import WAYS
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, texts
 from support.servers import serve
@@ -267,3 +268,62 @@ async def test_last_message_is_that_of_the_last_one_of_the_list(face):
         assert await handle.call(handle.own.recv_many, 2) == ["c"]
         assert (handle.own.last_message.msg_type, handle.own.last_message.last_in_buffer) == (TEXT, True)
         assert handle.own.last_message.recv_time_ns >= info.recv_time_ns > 0
+
+
+# The awaitable client alone
+
+
+async def test_cancelled_it_loses_nothing():
+    async with awaitable(compression=None) as (ws, _):
+        for number in range(3):
+            receiving = asyncio.ensure_future(ws.recv_many(timeout=HUNG))
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(ws.protocol.data_received, texts(number, number))
+            asyncio.get_running_loop().call_soon(receiving.cancel)
+            try:
+                got = await receiving
+            except asyncio.CancelledError:
+                got = await ws.recv_many()
+            assert got == [str(number)] * 2
+        receiving = asyncio.ensure_future(ws.recv_many(timeout=HUNG))
+        await asyncio.sleep(0)
+        with pytest.raises(ConcurrencyError):
+            await ws.recv()
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        with pytest.raises(TimeoutError):
+            await ws.recv_many(timeout=0.01)
+        await feed(ws, texts("next"))
+        assert await ws.recv_many() == ["next"]
+        with pytest.warns(RuntimeWarning, match="recv_many' was never awaited"):
+            ws.recv_many()
+
+
+@pytest.mark.parametrize(
+    ("overflow", "kept"),
+    [("drop_oldest", range(6, 10)), ("drop_newest", range(4)), ("pause", range(10)), ("conflate", [8, 9])],
+)
+async def test_the_queue_is_as_it_is_for_recv(overflow, kept):
+    options = {"conflate_key": lambda message: int(message) % 2} if overflow == "conflate" else {}
+    async with awaitable(compression=None, overflow=overflow, max_queue=4, **options) as (ws, _):
+        await feed(ws, texts(*range(10)))
+        assert ws.backlog.paused is (overflow == "pause")
+        assert await ws.recv_many() == [str(number) for number in kept]
+        assert (ws.backlog.depth, ws.backlog.bytes, ws.backlog.paused) == (0, 0, False)
+        receiving = asyncio.ensure_future(ws.recv_many())
+        await asyncio.sleep(0)
+        await feed(ws, texts(*range(10)))
+        got = await receiving
+        assert got == [str(number) for number in range(10)], "the receiver has its turn before anything is dropped"
+
+
+async def test_lists_let_other_tasks_run():
+    async with awaitable(compression=None, max_queue=None) as (ws, _):
+        await feed(ws, texts(*range(20_000)))
+
+        async def receive():
+            return sum([len(await ws.recv_many(10)) for _ in range(2000) if not work(0.000_01)])
+
+        async with beside() as other:
+            assert await receive() == 20_000
+            assert other.turned > 10
