@@ -19,11 +19,11 @@ fragments are put together before they are queued: every queued frame is a whole
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_SIZE
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_XDECREF
+from cpython.list cimport PyList_SetItem
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
@@ -33,7 +33,7 @@ from wsfast._engine.frames.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.frames.link cimport State
 from wsfast._engine.messages cimport AS_TEXT, AS_VIEW, BATCH_BYTES, BY_TYPE, Fragments, Incoming, message_info
 from wsfast._engine.messages cimport decode as decode_text, is_text, take_reference, text_or_null
-from wsfast.asyncio._slot cimport FRAME_COST, Slot, message_of, stamp, undecoded
+from wsfast.asyncio._slot cimport FRAME_COST, Slot, stamp, undecoded, viewed
 from wsfast.asyncio._waiter cimport Waiter
 
 from wsfast._common.closing import reason_for
@@ -521,52 +521,54 @@ cdef class Inbox(WSListener):
         """The first message, which is complete."""
         cdef:
             Slot *slot = self._at(0)
+            PyObject *text
             object message
+        if decode == BY_TYPE:
+            decode = slot.opcode == WSMsgType.TEXT
         if not slot.fin:
-            message = self._take_fragments(decode, None)
+            message = self._take_fragments(decode)
         else:
-            message = message_of(slot, decode)
-            if message is None:
-                return self._take_invalid()
+            if slot.shown != NULL and decode == (slot.opcode == WSMsgType.TEXT):
+                message = <object>slot.shown
+            elif decode == AS_TEXT:
+                text = text_or_null(slot.data, slot.size)
+                if text == NULL:
+                    PyErr_Clear()
+                    return self._take_invalid()
+                message = take_reference(text)
+            else:
+                message = viewed(slot) if decode == AS_VIEW else undecoded(slot)
+                if message is None:
+                    return self._take_invalid()
             self._pop()
         if self._above:
             self._popped()
         return message
 
-    @cython.nonecheck(False)
     cdef list take_many(self, int decode, Py_ssize_t most):
         """The first messages, BATCH_BYTES of them or a little more. What cannot be taken is left for the next call,
         unless it is the first one."""
         cdef:
-            list messages = []
-            Py_ssize_t size = 0
-            Slot *slot
+            Py_ssize_t count = min(most, self.messages), taken = 0, size = 0
+            list messages = [None] * count  # so no memory is needed for the list once a message is taken
             object message
         try:
-            while self.messages > 0 and PyList_GET_SIZE(messages) < most and size < BATCH_BYTES:
-                slot = self._at(0)
-                size += slot.size
-                if slot.fin:
-                    message = message_of(slot, decode)
-                    if message is None:
-                        break
-                    messages.append(message)
-                    self._pop()
-                elif messages and decode == AS_TEXT and slot.opcode != WSMsgType.TEXT:
-                    break  # it may be no text
-                elif self._take_fragments(decode, messages) is None:
-                    return None
+            while taken < count and self.messages > 0 and size < BATCH_BYTES:
+                size += self._at(0).size
+                message = self.take(decode)
+                if message is None:
+                    break
+                Py_INCREF(message)  # for the list
+                PyList_SetItem(messages, taken, message)
+                taken += 1
+                self._leaves_invalid = True
         except MemoryError:
-            if not messages:
+            if taken == 0:
                 raise
-        if not messages:
-            message = self._take_invalid()
-            if message is None:
-                return None
-            messages.append(message)
-        if self._above:
-            self._popped()
-        return messages
+        finally:
+            self._leaves_invalid = False
+        del messages[taken:]
+        return messages or None
 
     cdef object take_frame(self):
         """The first frame: its opcode, its payload, and whether it ends a message."""
@@ -589,24 +591,29 @@ cdef class Inbox(WSListener):
         """The first message, of one frame: it must be text, and could not be decoded."""
         cdef:
             bint is_text_message = self._at(0).opcode == WSMsgType.TEXT
-            bytes payload = PyBytes_FromStringAndSize(self._at(0).data, self._at(0).size)
-            object text = self._text_or_none(payload)
+            bytes payload
+            object text
+        if self._leaves_invalid:
+            return None
+        payload = PyBytes_FromStringAndSize(self._at(0).data, self._at(0).size)
+        text = self._text_or_none(payload)
         if text is None and is_text_message:
             self._drop_from(0)
         elif self.frames > 0:
             self._pop()
         return text
 
-    cdef object _take_fragments(self, int decode, list messages):
-        """The first message, of several frames. It is also appended to `messages`, if given."""
+    cdef object _take_fragments(self, int decode):
+        """The first message, of several frames."""
         cdef Py_ssize_t count = 0
-        cdef bytes joined = self._joined(0, &count)
-        if decode == AS_TEXT or (decode == BY_TYPE and self._at(0).opcode == WSMsgType.TEXT):
+        cdef bytes joined
+        if self._leaves_invalid and decode == AS_TEXT and self._at(0).opcode != WSMsgType.TEXT:
+            return None  # it may be no text
+        joined = self._joined(0, &count)
+        if decode == AS_TEXT:
             message = self._text_or_none(joined)
         else:
             message = PyMemoryView_FromObject(joined) if decode == AS_VIEW else joined
-        if messages is not None and message is not None:
-            messages.append(message)
         for _ in range(count):
             self._pop()
         return message

@@ -300,7 +300,7 @@ cdef class Receive(Awaitable):
         int _decode
         bint _iterates
         Py_ssize_t _most            # ONE_MESSAGE, ONE_FRAME, or of recv_many()
-        double _timeout             # of recv_many(), in seconds; -1: none
+        double _timeout             # of recv_many(), in seconds; -1: none. Not of an iteration
         object _timer               # while recv_many() waits for that time at most
 
     cdef bint _is_ready(self) except -1:
@@ -345,7 +345,7 @@ cdef class Receive(Awaitable):
         if self._timer is not None and inbox.waiter.is_late:
             self._end()
             raise TimeoutError(f"timed out in {self._timeout:.1f}s")
-        if self._timer is None and self._timeout >= 0:
+        if self._timer is None and self._timeout >= 0 and not self._iterates:
             inbox.waiter.is_late = False
             self._timer = self._connection._transport._loop.call_later(self._timeout, inbox.waiter.time_is_up)
         return 0
@@ -499,7 +499,6 @@ cdef class Messages:
         receive._decode = self._decode
         receive._iterates = True
         receive._most = self._most
-        receive._timeout = -1
         receive._stage = Stage.FRESH
         return receive
 

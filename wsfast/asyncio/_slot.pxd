@@ -1,6 +1,5 @@
 """A frame in the queue of an awaitable connection, and what can be made of it."""
 
-cimport cython
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
@@ -9,11 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from wsfast._engine.core cimport wsf_monotonic_ns
 from wsfast._engine.frames.frame cimport WSMsgType, view_of
 from wsfast._engine.frames.memory cimport ReadBuffer
-from wsfast._engine.messages cimport AS_TEXT, AS_VIEW, BY_TYPE, is_text, take_reference, text_or_null
-
-
-cdef extern from "Python.h":
-    void PyErr_Clear()
+from wsfast._engine.messages cimport is_text
 
 
 # `owner` keeps `data` valid: the read buffer it lies in, or a bytes object that is just this payload. Both are NULL for
@@ -64,21 +59,3 @@ cdef inline object viewed(Slot *slot):
         return view_of(<ReadBuffer>slot.owner, slot.data, slot.size) if is_valid(slot) else None
     payload = undecoded(slot)
     return None if payload is None else PyMemoryView_FromObject(payload)
-
-
-@cython.nonecheck(False)
-cdef inline object message_of(Slot *slot, int decode):
-    """A message of one frame, in the form that `decode` asks for; None if that is text and is not UTF-8."""
-    cdef PyObject *text
-    if decode == BY_TYPE:
-        decode = slot.opcode == WSMsgType.TEXT
-    if slot.shown != NULL and decode == (slot.opcode == WSMsgType.TEXT):
-        return <object>slot.shown
-    if decode != AS_TEXT:
-        return viewed(slot) if decode == AS_VIEW else undecoded(slot)
-    text = text_or_null(slot.data, slot.size)
-    if text == NULL:
-        PyErr_Clear()
-        return None
-    return take_reference(text)
-

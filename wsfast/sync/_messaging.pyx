@@ -274,7 +274,8 @@ cdef class Connection:
             self._again = 0
         crate.give_again_from(self._connection, i)
         if not messages:
-            messages.append(self._receive(0, form))
+            self._wait_for_message(0, _flags(form), NULL)
+            messages.append(self._take(form))
         return False
 
     @cython.final

@@ -166,7 +166,7 @@ impl Connection {
         ended
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_by(
         &self,
         reader: &mut ReceiveHalf,
