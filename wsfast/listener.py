@@ -150,7 +150,8 @@ async def ws_connect(
     :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
     :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages;
-        only for a listener that overrides :meth:`WSListener.on_ws_message` or :meth:`WSListener.on_ws_messages`
+        only for a listener that overrides :meth:`WSListener.on_ws_message` or
+        :meth:`WSListener.on_ws_messages`
     :param extensions: such offers with other settings, in order of preference
 
     Times
@@ -169,7 +170,8 @@ async def ws_connect(
     Delivery
 
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
-        :meth:`WSListener.on_ws_message` or :meth:`WSListener.on_ws_messages`, of a message, decompressed. A longer one ends the connection with code 1009.
+        :meth:`WSListener.on_ws_message` or :meth:`WSListener.on_ws_messages`, of a message, decompressed. A longer one
+        ends the connection with code 1009.
     :param enable_auto_pong: answer PING frames; if False, they are delivered
     :param disconnect_on_exception: False logs an exception of ``on_ws_frame`` and goes on, instead of closing
 

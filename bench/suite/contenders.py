@@ -99,7 +99,8 @@ CLIENTS = {
         "request_response:poll request_response:sleeping_poll batch:send_many flood:messages flood:many deflate "
         "one_way:busy_poll answers:busy_poll",
     ),
-    "wsfast_sync": Client("blocking", f"{OPENING} request_response:busy_poll batch:many flood:many deflate one_way:busy_poll"
+    "wsfast_sync": Client(
+        "blocking", f"{OPENING} request_response:busy_poll batch:many flood:many deflate one_way:busy_poll"
     ),
     "wsproto_sockets": Client("blocking", f"{OPENING} deflate"),
 }

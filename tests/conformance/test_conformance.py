@@ -115,7 +115,9 @@ async def play(case: Case, face: str, way: str = "plain") -> None:
     context = certificates.server_context() if secure else None
     settings = secure() if secure else None
     async with serve(server, ssl_context=context) as served:
-        async with (FACES | MANY | TAKING_FRAMES)[face](served.url, context=settings, **case.options) as client:
+        async with (FACES | MANY | TAKING_FRAMES)[face](
+            served.url, context=settings, **case.options
+        ) as client:
             messages, end = await client.rest()
         sent = await served.result()
 

@@ -77,7 +77,9 @@ async def test_a_listener_of_lists():
             got.extend(messages)
 
     async with sessions(saying(1, 2, 3), saying(4, "ping", 5), idle) as server:
-        async with supervise(server.url, Lists, answer=lambda message: None, key=lambda message: message) as feed:
+        async with supervise(
+            server.url, Lists, answer=lambda message: None, key=lambda message: message
+        ) as feed:
             while len(got) < 6:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             assert feed.stats.gaps >= 1

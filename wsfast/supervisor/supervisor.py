@@ -117,7 +117,8 @@ class Supervisor(Successive):
         return self._receive(_DECODE[decode], iterates, most)
 
     async def _receive(self, decode: Any, iterates: bool, most: int) -> Any:
-        """The next message, or at most so many unless `most` is 0, by the slow path: it can wait for another connection."""
+        """The next message, or a list of at most `most` if that is not 0, by the slow path: it can wait for another
+        connection."""
         self._check_started()
         if self._receiving:
             raise ConcurrencyError("cannot call recv while another coroutine is already running recv")

@@ -159,7 +159,13 @@ cdef class Connection:
         cdef int form = BY_TYPE if decode is None else decoding(decode)
         self._begin("recv")
         try:
-            return self._receive(timeout, form)
+            if self._inflated is not None:
+                return self._take_compressed(timeout, form, 0)
+            self._wait_for_message(timeout, _flags(form), NULL)
+            if self._message.compressed:
+                self._inflate()
+                return self._take_compressed(timeout, form, WST_RESUME)
+            return self._take(form)
         finally:
             self._receiving = False
 
@@ -200,16 +206,6 @@ cdef class Connection:
             )
         self._receiving = True
         return 0
-
-    @cython.final
-    cdef inline _receive(self, timeout, int form):
-        if self._inflated is not None:
-            return self._take_compressed(timeout, form, 0)
-        self._wait_for_message(timeout, _flags(form), NULL)
-        if self._message.compressed:
-            self._inflate()
-            return self._take_compressed(timeout, form, WST_RESUME)
-        return self._take(form)
 
     @cython.final
     cdef list _receive_many(self, Py_ssize_t most, timeout, int form):

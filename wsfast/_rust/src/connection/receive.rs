@@ -100,7 +100,38 @@ impl Connection {
     /// the caller has none for a copy, the frame is still there, and comes next.
     pub fn receive(&self, timeout: Option<Duration>, wanted: Wanted) -> Result<Received, Stop> {
         let user = self.wire.enter();
-        self.receive_by(&mut locked(&self.reader), user.is_some(), timeout, wanted)
+        let mut reader = locked(&self.reader);
+        let reader = &mut *reader;
+        if !wanted.resume {
+            reader.sleep.begin(timeout);
+        }
+        let mut frame = if reader.again || wanted.again { reader.lent } else { None };
+        reader.again = false;
+        if wanted.stream && reader.assembly.is_some() {
+            return lend_beginning(reader, frame);
+        }
+        if wanted.resume && reader.ends_share() {
+            return Err(self.after_share(reader)); // it may be a frame of a compressed message each time
+        }
+        let mut filled = wanted.present;
+        loop {
+            let next = match frame.take() {
+                Some(frame) => frame,
+                None => self.wait_for_frame(reader, user.is_some(), &mut filled)?,
+            };
+            if next.is_whole() {
+                if wanted.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
+                    self.refuse(reader, Cause::Protocol(Violation::TEXT));
+                    continue;
+                }
+            } else if !wanted.stream && !next.kind.compressed {
+                match self.assemble(reader, next)? {
+                    Some(message) => return Ok(message),
+                    None => continue,
+                }
+            }
+            return Ok(lend(reader, next));
+        }
     }
 
     /// As `receive`; and lends, by `more`, the whole messages behind it that have arrived: up to `room` of them, or until all
@@ -113,9 +144,8 @@ impl Connection {
         size: usize,
         more: impl FnMut(Received),
     ) -> Result<(Received, bool), Stop> {
-        let user = self.wire.enter();
+        let first = self.receive(timeout, wanted)?;
         let mut reader = locked(&self.reader);
-        let first = self.receive_by(&mut reader, user.is_some(), timeout, wanted)?;
         reader.begin_run();
         let left = size.saturating_sub(first.size);
         let ended = reader.lends_first_of_many() && self.lend_more(&mut reader, wanted.validate, room, left, more);
@@ -164,46 +194,6 @@ impl Connection {
         };
         self.counts.frames.add(frames);
         ended
-    }
-
-    #[inline(always)]
-    fn receive_by(
-        &self,
-        reader: &mut ReceiveHalf,
-        is_open: bool,
-        timeout: Option<Duration>,
-        wanted: Wanted,
-    ) -> Result<Received, Stop> {
-        if !wanted.resume {
-            reader.sleep.begin(timeout);
-        }
-        let mut frame = if reader.again || wanted.again { reader.lent } else { None };
-        reader.again = false;
-        if wanted.stream && reader.assembly.is_some() {
-            return lend_beginning(reader, frame);
-        }
-        if wanted.resume && reader.ends_share() {
-            return Err(self.after_share(reader)); // it may be a frame of a compressed message each time
-        }
-        let mut filled = wanted.present;
-        loop {
-            let next = match frame.take() {
-                Some(frame) => frame,
-                None => self.wait_for_frame(reader, is_open, &mut filled)?,
-            };
-            if next.is_whole() {
-                if wanted.validate && next.kind.is_text() && !is_text(reader.buffer.lent()) {
-                    self.refuse(reader, Cause::Protocol(Violation::TEXT));
-                    continue;
-                }
-            } else if !wanted.stream && !next.kind.compressed {
-                match self.assemble(reader, next)? {
-                    Some(message) => return Ok(message),
-                    None => continue,
-                }
-            }
-            return Ok(lend(reader, next));
-        }
     }
 
     /// Takes the next frame, and sleeps for it at most once in a call of `receive`: that is when it sets `filled`.

@@ -13,7 +13,9 @@ use crate::parts::keepalive::Keepalive;
 use crate::parts::lifecycle::{Cause, Phase};
 use crate::parts::sleep::{Sleep, SHARE};
 use crate::parts::stamps::Stamp;
-use crate::protocol::c_core::{announced, is_plain_message, whole, Message, Next, Violation, CLOSING_PATIENCE, CLOSING_SLACK, RSV1};
+use crate::protocol::c_core::{
+    announced, is_plain_message, whole, Message, Next, Violation, CLOSING_PATIENCE, CLOSING_SLACK, RSV1,
+};
 use crate::protocol::frame::Short;
 
 /// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
@@ -276,7 +278,8 @@ impl ReceiveHalf {
         let place = self.rest.start + place.start..self.rest.start + place.end;
         self.rest.start = place.end;
         self.buffer.lend_beside(place);
-        let behind = if self.rest.is_empty() { self.buffer.unread() } else { self.buffer.beside_lent(self.rest.clone()) };
+        let behind =
+            if self.rest.is_empty() { self.buffer.unread() } else { self.buffer.beside_lent(self.rest.clone()) };
         let stamp = self.lent.map_or(self.stamp, |frame| frame.stamp).of_frame(behind);
         Frame { kind: Kind { text, compressed: false }, first: true, fin: true, stamp }
     }
