@@ -10,7 +10,8 @@
 #   make chaos       a supervised bot in a bad network, for CHAOS_SECONDS=; make soak does so for SOAK_SECONDS=
 #   make fuzz        an hour for each fuzzer, or FUZZ_SECONDS=; prints the tools that are missing
 #   make wheels      wheels for other Linux systems, of every CPython found, in dist/; TARGETS= names the systems
-#   make test-wheels installs those for this machine without a compiler, and runs the tests of the clients against them
+#   make test-wheels installs those for this machine without a compiler, and runs all tests that need no sources
+#   make test-same-wheels builds them in another directory, and compares the bytes
 #   make test-c test-c-windows test-asan test-debug test-fuzz lint bench docs clean
 #
 #   PYTHON=python3.12 make test     uses another interpreter than python3
@@ -39,7 +40,7 @@ stubs := $(subst /,.,$(patsubst %.pyi,%,$(wildcard wsfast/_engine/*.pyi wsfast/_
 python_code := setup.py tools wsfast tests bench docs examples
 c_code := $(wildcard wsfast/core/*.[ch] tests/core/*.[ch] tests/fuzz/*.[ch] bench/*/*.[ch])
 
-.PHONY: demo test test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels test-wheels third-party
+.PHONY: demo test plan test-all test-c test-asan test-fuzz hammer-hypothesis fuzz fuzz-minimise pytest lint lint-python lint-types lint-cython lint-c lint-rust test-rust bench bench-docs bench-quick bench-smoke docs clean check hammer hammer-listener hammer-crossing test-debug test-debug-bout debug-tests debug-tests-bout hammer-awaitable test-miri test-rust-thread test-rust-address hammer-blocking chaos chaos-minute soak wheels test-wheels test-same-wheels third-party
 # Targets run one after another, except those that `test` runs side by side.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -52,11 +53,18 @@ demo: $(built)
 	@printf '\nA supervised feed, whose connection is replaced three times (examples/rollover.py):\n'
 	@$(bin)/python examples/rollover.py
 
+plan:
+	@echo "make test: ten minutes on two processors, in six steps:"
+	@echo "  1-3  installs and builds, the first time (2 min)"
+	@echo "  4    linters, types, documentation, C and Rust tests (80 s): make lint docs test-c test-rust test-fuzz"
+	@echo "  5    memory tests under sanitizers, short benchmarks and chaos (100 s): make test-asan bench-smoke chaos-minute"
+	@echo "  6    all tests of the clients (5 min): make pytest, or .venv/bin/pytest tests/engine"
+
 # Every part runs, whatever became of those before it, and build/parts keeps its output. If some failed, the last lines name
 # them and the tests that failed. In any case the last line is pytest's, with its counts.
 parts := build/parts
 
-test: $(testing) $(tools) $(built)
+test: plan $(testing) $(tools) $(built)
 	@rm -rf $(parts) && mkdir -p $(parts)
 	$(call part,4,linters and documentation; C and Rust tests; a build with sanitizers,80)
 	@$(beside) -j2 $(asan)/.built $(addprefix part-,lint-python lint-types lint-cython lint-c lint-rust test-rust docs test-c test-fuzz) || true
@@ -168,8 +176,7 @@ CHAOS_SECONDS ?= 600
 chaos: $(testing) $(built)
 	PYTHONPATH=tests $(bin)/python -X dev -m scenarios.chaos $(CHAOS_SECONDS)
 	PYTHONPATH=tests $(bin)/python -m scenarios.rollovers 10000
-	ROLLOVERS=1000 $(bin)/python -m pytest --hypothesis-profile=hammer tests/supervisor/test_exchange.py \
-	    tests/supervisor/test_chaos.py
+	ROLLOVERS=1000 $(bin)/python -m pytest --hypothesis-profile=hammer tests/supervisor/test_exchange.py
 
 # The same for hours, with few faults. Each hour adds memory, descriptors and latencies to the report.
 SOAK_SECONDS ?= 86400
@@ -329,23 +336,36 @@ wheels: $(installed)
 	    done; \
 	done
 
-# What a user gets: an empty environment, a PATH with nothing else in it, the tests and no sources beside them.
-WHEEL_TESTS ?= engine listener awaitable blocking faces opening
+# An empty environment, a PATH with nothing else in it, and the tests without the sources beside them.
+WHEEL_TESTS ?= tests
 wheel_tree := $(CURDIR)/build/wheels/tree
 
 test-wheels:
-	@rm -rf $(wheel_tree) && mkdir -p $(wheel_tree) && cp -r tests pyproject.toml $(wheel_tree)
+	@rm -rf $(wheel_tree) && mkdir -p $(wheel_tree) && cp -r tests bench docs examples tools *.md pyproject.toml $(wheel_tree)
 	@for version in $(VERSIONS); do $(find_python); \
 	    wheel=$$(ls dist/wsfast-*-cp$$(echo $$version | tr -d .)-manylinux*_$$(uname -m).whl 2>/dev/null); \
 	    if [ -z "$$found" ] || [ -z "$$wheel" ]; then echo "$$version: no interpreter or no wheel"; continue; fi; \
 	    wheel_bin=$(CURDIR)/build/wheels/test-$$version/bin; \
 	    $$found -m venv --clear $${wheel_bin%/bin} && \
-	    PATH=$$wheel_bin python -m pip install --quiet --only-binary :all: $$wheel && \
+	    $$found tools/step.py "[$$version] installing $$wheel without a compiler" 5 build/logs/wheel-$$version.txt \
+	        env PATH=$$wheel_bin python -m pip install --only-binary :all: $$wheel && \
 	    (cd / && PATH=$$wheel_bin python -m wsfast doctor >/dev/null) && \
 	    $$wheel_bin/python -m pip install --quiet --upgrade "pip>=25.1" && \
 	    $$wheel_bin/python -m pip install --quiet --group test && \
-	    (cd $(wheel_tree) && $$wheel_bin/pytest -q -n 2 --dist worksteal $(WHEEL_TESTS:%=tests/%)) || exit 1; \
+	    (cd $(wheel_tree) && $$wheel_bin/pytest -q -n 2 --dist worksteal -m "not checkout" $(WHEEL_TESTS)) || exit 1; \
 	done
+
+# The same sources make the same bytes in another directory.
+again := $(CURDIR)/build/wheels/again
+
+test-same-wheels: wheels
+	@rm -rf $(again) && mkdir -p $(again) && $(copy) $(again)
+	@for version in $(VERSIONS); do $(find_python); \
+	    for target in $${found:+$(TARGETS)}; do \
+	        $(bin)/python $(again)/tools/wheels.py --arch $${target%-*} --libc $${target#*-} $(again)/dist $$found || exit 1; \
+	    done; \
+	done
+	@for wheel in $(again)/dist/*.whl; do cmp $$wheel dist/$${wheel##*/} || exit 1; done; echo "the wheels are the same"
 
 # The notices of the Rust packages in a wheel, and a list of them for machines (CycloneDX). A test compares both with Cargo.lock.
 third-party:

@@ -8,8 +8,7 @@ import os
 
 import pytest
 
-from bench.measure import harness
-from bench.measure.clock import advance
+from bench.measure import advance, harness
 from bench.measure.harness import measure
 from bench.suite.contenders import contenders, gap, is_c, is_floor, no_such
 from bench.suite.sections import SECTIONS, smoke

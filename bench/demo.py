@@ -7,13 +7,14 @@ import asyncio
 import os
 import platform
 from dataclasses import replace
+from statistics import median
 
 import uvloop
 
-from bench import stats
 from bench.measure.harness import cpus, echo_server, measure
 from bench.suite import cases
 from wsfast import WSListener, WSMsgType, mask_kernel, ws_connect
+from wsfast.cli.bench import comparing
 
 SIZE = 512
 
@@ -55,9 +56,9 @@ def row(name, result, ours):
     if result.gaps:
         return f"{name:<34} {'; '.join(result.gaps.values())}"
     ratio = result.ratio(ours, PEER)
-    figures = "".join(f"{stats.median(result.point(one)):>9.2f}" for one in (ours, PEER))
-    verdict = "   noise" if stats.is_noise(ratio) else "   slower" if stats.is_slower(ratio) else ""
-    return f"{name:<34}{figures}   {stats.shown(ratio)}{verdict}"
+    figures = "".join(f"{median(result.point(one)):>9.2f}" for one in (ours, PEER))
+    verdict = "   noise" if comparing.is_noise(ratio) else "   slower" if comparing.is_slower(ratio) else ""
+    return f"{name:<34}{figures}   {comparing.shown(ratio)}{verdict}"
 
 
 def main():

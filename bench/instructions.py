@@ -57,18 +57,18 @@ WORKS = {
 }
 
 
-def collected(words, title):
+def collected(argv, title):
     """The instructions of a process."""
-    said = under_valgrind(["--callgrind-out-file=/dev/null", *words], title)
+    said = under_valgrind(["--callgrind-out-file=/dev/null", *argv], title)
     return int(COLLECTED.search(said)[1])
 
 
-def under_valgrind(words, title, **environment):
+def under_valgrind(argv, title, **environment):
     """The text that callgrind prints at the end of a process."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", **environment}
-    words = ["valgrind", "--tool=callgrind", *words]
-    words = list(map(str, words))
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    argv = ["valgrind", "--tool=callgrind", *argv]
+    argv = list(map(str, argv))
+    done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{title} failed:\n{done.stderr}")
     return done.stderr
@@ -79,18 +79,18 @@ def executed(client, case, rounds):
     case = replace(case, rounds=rounds, warmup=1, loop="asyncio", cores="two")
     server_cpu, client_cpu = harness.cpus("two")
     with harness.server_of(case, server_cpu) as server:
-        words = harness.command(client, case, server, client_cpu)
-        return collected(words, f"{client}, {case.title},")
+        argv = harness.command(client, case, server, client_cpu)
+        return collected(argv, f"{client}, {case.title},")
 
 
 def flooded(client, size, few, many):
     """The instructions per message of a flood (bench/measure/inprocess_flood.py)."""
     with tempfile.TemporaryDirectory() as directory:
-        words = ["--instr-atstart=no", f"--callgrind-out-file={directory}/out"]
-        words += [sys.executable, "-m", "bench.measure.inprocess_flood"]
-        words += [client, size, counted.library("callgrind"), few, many]
+        argv = ["--instr-atstart=no", f"--callgrind-out-file={directory}/out"]
+        argv += [sys.executable, "-m", "bench.measure.inprocess_flood"]
+        argv += [client, size, counted.library("callgrind"), few, many]
         still = str(counted.library("still_clock"))
-        under_valgrind(words, f"{client}, a flood,", LD_PRELOAD=still, PYTHONMALLOC="malloc")
+        under_valgrind(argv, f"{client}, a flood,", LD_PRELOAD=still, PYTHONMALLOC="malloc")
         counts = {}
         for file in sorted(Path(directory).glob("out.*")):
             text = file.read_text(errors="replace")

@@ -33,10 +33,10 @@ def compile_into(built, command):
 
 def compiler():
     """The words of the C compiler's command."""
-    words = shlex.split(os.environ.get("CC", "cc"))
-    if shutil.which(words[0]) is None:
-        raise SystemExit(f"no C compiler: {words[0]} is not there. Install gcc or clang, or set CC")
-    return words
+    argv = shlex.split(os.environ.get("CC", "cc"))
+    if shutil.which(argv[0]) is None:
+        raise SystemExit(f"no C compiler: {argv[0]} is not there. Install gcc or clang, or set CC")
+    return argv
 
 
 def shared(*sources):
@@ -72,7 +72,7 @@ def crate():
     target = Path(os.environ.get("CARGO_TARGET_DIR", BENCH.parent / "build" / "cargo"))
     built = target / "release" / "bench_tungstenite"
     if stale(built, [*CRATE.glob("src/*.rs"), *CRATE.glob("Cargo.*")]):
-        words = [
+        argv = [
             "cargo",
             "build",
             "--quiet",
@@ -82,7 +82,7 @@ def crate():
             CRATE / "Cargo.toml",
         ]
         environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "MAKEFLAGS": ""}
-        subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+        subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
         built.touch()
     return built
 
@@ -93,8 +93,8 @@ def beast():
     common = BENCH / "common"
     if stale(built, [BEAST, common / "samples.c", common / "samples.h"]):
         [samples] = shared(common / "samples.c")
-        words = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O2", "-pthread", BEAST, samples]
-        if not samples or not compile_into(built, [*words, "-lm"]):
+        argv = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-O2", "-pthread", BEAST, samples]
+        if not samples or not compile_into(built, [*argv, "-lm"]):
             raise OSError(f"{BEAST.name} does not compile")
     return built
 

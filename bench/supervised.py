@@ -23,7 +23,7 @@ import time
 import wsfast
 from bench import counted
 from bench.measure import harness
-from wsfast.supervisor import Heartbeat
+from wsfast.supervisor import Heartbeat, Sequence
 
 PER_READ = 100
 
@@ -135,6 +135,15 @@ async def async_for(messages, count):
             break
 
 
+async def in_order(messages, count):
+    async for _ in messages.sequenced(
+        Sequence(lambda message: ("stream", int(message[-9:]), int(message[-9:])))
+    ):
+        count -= 1
+        if count == 0:
+            break
+
+
 async def awaitable(url, reads, **options):
     """Nobody receives."""
     async with wsfast.connect(url, compression=None, ping_interval=None, **options) as ws:
@@ -146,7 +155,7 @@ def slow(policy, **options):
     return lambda url, reads: awaitable(url, reads, overflow=policy, max_queue=64, **options)
 
 
-# What a supervisor is asked for. The answer is looked for in every message, and found in none.
+# Functions that look into every message for an answer, and find none.
 ASKED = {
     "alone": {"supervised": False},
     "supervised": {},
@@ -175,6 +184,7 @@ ROWS = {
     )
     for asked, options in ASKED.items()
 } | {
+    "sequenced": row(receive, in_order, {}),
     "nobody receives, max_queue=None": lambda url, reads: awaitable(url, reads, max_queue=None),
     "nobody receives, drop_oldest": slow("drop_oldest"),
     "nobody receives, drop_newest": slow("drop_newest"),

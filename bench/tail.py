@@ -26,12 +26,12 @@ OPEN = ["picows_listener", "wsfast_listener", "wsfast_listener:busy_poll"]
 TIMEOUT = 600
 
 
-def client(words, gc):
+def client(argv, gc):
     """The output of the client's process. A floor is a C program without a collector."""
-    words = [*words, "--gc"] if gc else words
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    argv = [*argv, "--gc"] if gc else argv
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr}")
+        raise SystemExit(f"{' '.join(argv)} failed:\n{done.stderr}")
     return done.stdout
 
 
@@ -39,17 +39,17 @@ def closed_loop(name, count, gc):
     case = request_response(SIZE, cores="two")
     server_cpu, client_cpu = cpus("two")
     with echo_server(server_cpu) as server:
-        words = command(name, case, server, client_cpu)
-        words[words.index(str(case.rounds))] = str(count)
-        return json.loads(client(words, gc))
+        argv = command(name, case, server, client_cpu)
+        argv[argv.index(str(case.rounds))] = str(count)
+        return json.loads(client(argv, gc))
 
 
 def open_loop(name, count, rate, gc):
     case = request_response(SIZE, cores="two")
     server_cpu, client_cpu = cpus("two")
     with ticker(server_cpu, SIZE, count, WARMUP, rate) as server:
-        words = command(name, case, server, client_cpu)
-        client([word.replace("request_response", "answers") for word in words], gc)
+        argv = command(name, case, server, client_cpu)
+        client([word.replace("request_response", "answers") for word in argv], gc)
         return json.loads(server.process.stdout.read())
 
 

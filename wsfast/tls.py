@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 from wsfast._common.hostnames import to_ascii
+from wsfast._common.option_names import hints_at_fields
 from wsfast._common.options import seconds
 
 __all__ = [
@@ -41,6 +42,7 @@ _WEEK = 7 * 24 * 3600
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
+@hints_at_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TLS:
     """TLS settings: the certificates to trust, and the protocols to offer. Immutable; equal settings share a context.
@@ -76,7 +78,7 @@ class TLS:
     check_hostname: bool = True
     """False accepts a trusted certificate for any name."""
     resume_for: float = 7200.0
-    """How long after a full handshake rustls resumes sessions, in seconds, up to a week; 0 never does.
+    """The seconds after a full handshake for which rustls resumes its session, up to a week; 0 never does.
 
     A resumed session is not verified anew: until then a certificate that was revoked or has expired, or an authority
     that is no longer trusted, is not noticed (RFC 8446 section 4.6.1). The default, two hours, is how long OpenSSL's
@@ -128,12 +130,13 @@ class TLS:
         paths = (settings.cafile, *_split(settings.capath), *(settings.client_cert or ()))  # type: ignore[misc]
         # Before the files are read: if one is replaced meanwhile, they are read again for the next connection.
         stamps = [_stamp(path) for path in (*paths, *system)]
-        if cached.stamps != stamps:
-            cached.context, cached.stamps = _new_context(settings), stamps
-        return cached.context
+        made = cached.made  # which another thread may replace
+        if made is None or made[1] != stamps:
+            made = cached.made = _new_context(settings), stamps
+        return made[0]
 
     def located(self) -> TLS:
-        """The same with absolute paths: those of now, which another working directory would change."""
+        """These settings with absolute paths, which do not depend on the working directory any more."""
         absolute = {
             "cafile": self.cafile and os.path.abspath(self.cafile),
             "capath": self.capath and os.pathsep.join(map(os.path.abspath, _split(self.capath))),
@@ -159,7 +162,7 @@ def _split(directories: Any) -> list[str]:
 
 
 def _system_paths() -> tuple[str, ...]:
-    """Where OpenSSL finds the system's authorities, as it stands in the environment: the file and the directories."""
+    """The file and the directories with the system's authorities, as OpenSSL and the environment name them."""
     of_openssl = _of_openssl()
     file = os.environ.get(of_openssl.openssl_cafile_env, of_openssl.openssl_cafile)
     directories = os.environ.get(of_openssl.openssl_capath_env, of_openssl.openssl_capath)
@@ -181,8 +184,7 @@ def _stamp(path: str | None) -> tuple[int, ...] | None:
 class _Kept:
     """The context of some settings, and the stamps of the files that it was made of."""
 
-    context: ssl.SSLContext
-    stamps: list[tuple[int, ...] | None] | None = None
+    made: tuple[ssl.SSLContext, list[tuple[int, ...] | None]] | None = None
 
 
 # Loading the system's authorities takes milliseconds. The environment is part of the key: its variables choose the
@@ -304,9 +306,9 @@ def tls_of(transport: Any) -> TLSInfo | None:
     """The TLS of an ``asyncio.Transport``."""
     if transport is None:
         return None
-    told: TLSInfo | None = getattr(transport, "tls", None)
-    used = None if told is not None else transport.get_extra_info("ssl_object")
-    return told if used is None else agreed_by_openssl(used)
+    own: TLSInfo | None = getattr(transport, "tls", None)
+    used = None if own is not None else transport.get_extra_info("ssl_object")
+    return own if used is None else agreed_by_openssl(used)
 
 
 def agreed_by_openssl(used: ssl.SSLObject) -> TLSInfo:

@@ -9,35 +9,30 @@ import contextlib
 import functools
 import json
 import os
-import random
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from dataclasses import replace
+from statistics import median
 
 import trustme
 
-from bench import native, stats
+from bench import native
 from bench.suite.contenders import REFERENCE, ROOT, command, floor, gap, is_floor
+from wsfast.cli.bench.comparing import ContenderError, Waiting, by_turns, ratios, with_spread
 
 TIMEOUT = 60  # seconds for one burst of one contender; longer than any on a slow machine
 LOOP_TIMEOUT = 30  # for other loops than the usual ones: some hang
-
-
-class RunFailedError(Exception):
-    """A contender ended without figures. The message says how, in one line."""
 
 
 class Server:
     """A server program that prints its port. It runs until the `with` block ends. `ca` names the file of its authority,
     if it speaks TLS."""
 
-    def __init__(self, words, *, ca=None):
+    def __init__(self, argv, *, ca=None):
         self.process = subprocess.Popen(
-            [str(word) for word in words],
+            [str(word) for word in argv],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -75,14 +70,14 @@ def certificate():
 
 def echo_server(cpu, *, tls=False, stamp=False):
     """The neutral server, in C, and for TLS on OpenSSL. It stamps its echoes if `stamp` is set."""
-    words = [native.program("servers/echo", tls=tls), cpu]
+    argv = [native.program("servers/echo", tls=tls), cpu]
     made = certificate().name if tls else None
-    words += [f"{made}/server.pem" if tls else "-"] + (["stamp"] if stamp else [])
-    return Server(words, ca=f"{made}/ca.pem" if tls else None)
+    argv += [f"{made}/server.pem" if tls else "-"] + (["stamp"] if stamp else [])
+    return Server(argv, ca=f"{made}/ca.pem" if tls else None)
 
 
-def python_server(module, *words):
-    return Server([sys.executable, "-m", f"bench.servers.{module}", *words])
+def python_server(module, *argv):
+    return Server([sys.executable, "-m", f"bench.servers.{module}", *argv])
 
 
 def server_of(case, cpu):
@@ -119,36 +114,26 @@ class Run:
 
     A client is a process that waits between its bursts; a floor is a process for each burst.
 
-    :raises RunFailedError: there is no server or program for the case, or no processor
+    :raises ContenderError: there is no server or program for the case, or no processor
     """
 
     def __init__(self, name, case):
         self.name, self.case, self.process = name, case, None
         self.timeout = LOOP_TIMEOUT if case.loop not in ("asyncio", "uvloop") else TIMEOUT
         with contextlib.ExitStack() as stack:
-            self.said = stack.enter_context(tempfile.TemporaryFile("w+"))  # on stderr
             try:
                 server_cpu, client_cpu = cpus(case.cores)
                 self.server = stack.enter_context(server_of(case, server_cpu))
-                self.words = command(name, case.burst, self.server, client_cpu)
+                self.argv = command(name, case.burst, self.server, client_cpu)
                 self.alone = command(name, replace(case, rounds=1, warmup=0), self.server, client_cpu)
             except SystemExit as reason:
-                raise RunFailedError(f"{name} cannot run: {reason}") from None
+                raise ContenderError(f"{name} cannot run: {reason}") from None
             if not is_floor(name):
-                self.start([*self.words, "--bursts"])
-                stack.callback(self.end)
+                self.process = stack.enter_context(self.start([*self.argv, "--bursts"]))
             self.stack = stack.pop_all()
 
-    def start(self, words):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.said}
-        self.process = subprocess.Popen(words, cwd=ROOT, text=True, **pipes)
-
-    def end(self):
-        self.process.kill()
-        self.process.stdout.close()
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait()
+    def start(self, argv):
+        return Waiting(self.name, argv, self.timeout, ROOT)
 
     def __enter__(self):
         return self
@@ -156,60 +141,34 @@ class Run:
     def __exit__(self, *exception):
         self.stack.close()
 
-    def line(self):
-        """The next line of the process.
-
-        :raises RunFailedError: it ended without one, or it took too long
-        """
-        timer = threading.Timer(self.timeout, self.process.kill)
-        timer.start()
-        try:
-            line = self.process.stdout.readline()
-        finally:
-            timer.cancel()
-            timer.join()
-        if line:
-            return line
-        status = self.process.wait()
-        self.said.seek(0)
-        said = self.said.read().strip().splitlines() or [f"it ended with status {status}"]
-        if status == -signal.SIGKILL:
-            raise RunFailedError(f"{self.name} did not end within {self.timeout} s")
-        raise RunFailedError(f"{self.name} failed: {said[-1] if status else 'it printed no summary'}")
-
-    def prepare(self):
+    def prepare(self, turn=None):
         """Wait until the client has imported what it needs, so that no other contender's burst runs beside that."""
         if self.process is not None:
-            self.line()
+            self.process.read()
 
-    def burst(self):
+    def burst(self, turn=None):
         """The summary of one burst, with the processor time of a connection with one round `alone`.
 
-        :raises RunFailedError: there is none
+        :raises ContenderError: there is none
         """
-        if is_floor(self.name):
-            return {"alone": self.summary(self.alone)["cpu"], **self.summary(self.words)}
-        return self.summary(self.words)
+        if self.process is not None:
+            return self.summary(self.process.ask())
+        return {"alone": self.of_floor(self.alone)["cpu"], **self.of_floor(self.argv)}
 
-    def summary(self, words):
-        """The line of JSON that the client or the floor printed."""
-        if is_floor(self.name):
-            self.start(words)
+    def of_floor(self, argv):
+        with self.start(argv) as process:
+            return self.summary(process.read())
+
+    def summary(self, line):
+        """The summary of the line of JSON that the client or the floor printed."""
         try:
-            if not is_floor(self.name):
-                with contextlib.suppress(BrokenPipeError):  # line() says why it has ended
-                    self.process.stdin.write("\n")
-                    self.process.stdin.flush()
-            summary = json.loads(self.line())
+            summary = json.loads(line)
             if self.case.function == "answers":
                 summary |= json.loads(self.server.process.stdout.read())
         except ValueError:
-            raise RunFailedError(f"{self.name} failed: it printed no summary") from None
-        finally:
-            if is_floor(self.name):
-                self.end()
+            raise ContenderError(f"{self.name} failed: it printed no summary") from None
         if not summary["checked"]:
-            raise RunFailedError(f"{self.name} did not check its replies")
+            raise ContenderError(f"{self.name} did not check its replies")
         return summary
 
 
@@ -243,7 +202,7 @@ class Result:
         """The median of the ratios of bursts of the same turn, with its spread; None if the other one did not run."""
         if other not in self.runs:
             return None
-        return stats.ratios(self.point(name), self.point(other), self.case.bursts)
+        return ratios(self.point(name), self.point(other), self.case.bursts)
 
     def cpu(self, name):
         """Microseconds of processor time for one message, without opening and closing: what all bursts took beyond as
@@ -265,8 +224,8 @@ class Result:
             tail = self.point(name, "p99")
             yield {
                 "contender": name,
-                **stats.with_spread(self.point(name)),
-                "p99": stats.median(tail) if tail else None,
+                **with_spread(self.point(name)),
+                "p99": median(tail) if tail else None,
                 "cpu": self.cpu(name),
                 "to_reference": self.ratio(name, REFERENCE),
                 "to_floor": self.ratio(name, floor(self.case)),
@@ -291,7 +250,7 @@ def measure(case, names, repeats, kept=None, after_each=lambda result: None):
     runs = {name: list(kept.runs.get(name, ())) if kept else [] for name in names}
     for repeat in range(Result(case, runs).repeats if runs else repeats, repeats):
         for name, found in repeated([name for name in names if name not in gaps], case, repeat).items():
-            if isinstance(found, RunFailedError):
+            if isinstance(found, ContenderError):
                 gaps[name] = failed[name] = without_directories(str(found))
                 del runs[name]
             else:
@@ -312,30 +271,17 @@ def repeated(names, case, repeat):
 
 def together(names, case, repeat):
     """The same, with bursts of these contenders by turns."""
-    found = {name: [] for name in names}
     with contextlib.ExitStack() as stack:
-        ready = {}
-        for name in names:
-            with failing(found, name):
-                ready[name] = stack.enter_context(Run(name, case))
-        for name, run in ready.items():
-            with failing(found, name):
-                run.prepare()
-        for burst in range(case.bursts):
-            for name in random.Random(f"{repeat}, {burst}").sample(names, len(names)):
-                if isinstance(found[name], list):
-                    with failing(found, name):
-                        found[name].append(ready[name].burst())
-    return found
 
+        def start(name):
+            return lambda turn: stack.enter_context(Run(name, case))
 
-@contextlib.contextmanager
-def failing(found, name):
-    """Note that a contender fails in here."""
-    try:
-        yield
-    except RunFailedError as failure:
-        found[name] = failure
+        started = by_turns({name: start(name) for name in names}, ["start"])
+        runs = {name: done[0] for name, done in started.items() if isinstance(done, list)}
+        prepared = by_turns({name: run.prepare for name, run in runs.items()}, ["prepare"])
+        bursts = {name: runs[name].burst for name, done in prepared.items() if isinstance(done, list)}
+        turns = [f"{repeat}, {burst}" for burst in range(case.bursts)]
+        return {**started, **prepared, **by_turns(bursts, turns)}
 
 
 def versions(results):

@@ -30,7 +30,7 @@ DATA = DOCS / "benchmarks"  # a file for each machine
 PAGE = DOCS / "benchmark_report.html"
 
 
-def options():
+def read_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "sections", nargs="*", metavar="SECTION", help=f"one of {', '.join(SECTIONS)}; all by default"
@@ -63,52 +63,57 @@ def options():
     parser.add_argument(
         "--out", type=Path, default=Path("build/bench/report"), metavar="PATH", help="(%(default)s)"
     )
-    chosen_options = parser.parse_args()
-    for section in chosen_options.sections:
+    options = parser.parse_args()
+    for section in options.sections:
         if section not in SECTIONS:
             parser.error(f"no section {section!r}; there are {', '.join(SECTIONS)}")
-    return chosen_options
+    return options
 
 
-def section_cases(section, wanted):
+def section_cases(section, options):
     """The section's cases, changed according to the options, without duplicates."""
-    changes = {"cores": wanted.cores, "loop": wanted.loop, "server": wanted.server}
+    changes = {"cores": options.cores, "loop": options.loop, "server": options.server}
     changes = {name: value for name, value in changes.items() if value}
     found = []
     for case in SECTIONS[section].cases:
-        sizes = wanted.sizes if wanted.sizes and case.size else [case.size]
+        sizes = options.sizes if options.sizes and case.size else [case.size]
         for size in sizes:
             other = replace(case.of_size(size), **changes)
-            found.append(other.shorter(10) if wanted.quick else other)
+            found.append(other.shorter(10) if options.quick else other)
     return list(dict.fromkeys(found))
 
 
-def repeats_of(section, wanted):
-    if wanted.repeats and (wanted.contenders or wanted.sizes):
-        return wanted.repeats  # a question of its own
-    return min(section.repeats, wanted.repeats or section.repeats)
+def repeats_of(section, options):
+    if options.repeats and (options.contenders or options.sizes):
+        return options.repeats  # a question of its own
+    return min(section.repeats, options.repeats or section.repeats)
 
 
-def items_of(name, wanted):
+def items_of(name, options):
     """The cases of a section with their contenders. Options that change a case or choose contenders keep nothing."""
     section = SECTIONS[name]
     changed = (
-        wanted.sizes or wanted.contenders or wanted.quick or wanted.cores or wanted.loop or wanted.server
+        options.sizes
+        or options.contenders
+        or options.quick
+        or options.cores
+        or options.loop
+        or options.server
     )
-    for case in section_cases(name, wanted):
-        names = chosen(case, wanted.contenders, section)
-        if wanted.contenders and (problems := [why for one in names if (why := gap(one, case))]):
+    for case in section_cases(name, options):
+        names = chosen(case, options.contenders, section)
+        if options.contenders and (problems := [why for one in names if (why := gap(one, case))]):
             raise SystemExit("\n".join(problems))
         if names:
-            yield Item(name, case, names, repeats_of(section, wanted), keep=not changed, fresh=wanted.fresh)
+            yield Item(name, case, names, repeats_of(section, options), keep=not changed, fresh=options.fresh)
 
 
-def why_nothing(names, wanted):
+def why_nothing(names, options):
     """Why the chosen sections have no row of the chosen contenders."""
     reasons = {}
-    for case in (case for name in names for case in section_cases(name, wanted)):
+    for case in (case for name in names for case in section_cases(name, options)):
         absent = lacking(case)
-        for one in wanted.contenders:
+        for one in options.contenders:
             reasons[absent.get(one, f"{one}: not a contender of {case.function}")] = None
     return list(reasons)
 
@@ -120,21 +125,21 @@ def kept_section(name):
     return [result.evened() for result in found if result]
 
 
-def collect(wanted):
+def collect(options):
     """Measure the sections. Returns the data of the report, for which JSON has types."""
     facts, data = dict(resume_store.machine()), []
-    names = wanted.sections or list(SECTIONS)
-    items = [item for name in names for item in items_of(name, wanted)]
+    names = options.sections or list(SECTIONS)
+    items = [item for name in names for item in items_of(name, options)]
     if not items:
-        raise SystemExit("\n".join(why_nothing(names, wanted)))
+        raise SystemExit("\n".join(why_nothing(names, options)))
     try:
-        run(items, wanted.minutes)
+        run(items, options.minutes)
     except KeyboardInterrupt:
         raise SystemExit("interrupted: the same command goes on where it stopped") from None
-    for name in SECTIONS if wanted.docs else names:
+    for name in SECTIONS if options.docs else names:
         measured = [item.result.evened() for item in items if item.section == name]
         data += [tables.as_data(name, result) for result in (measured or kept_section(name))]
-    return {"machine": facts, "where": where() if wanted.docs else None, "results": data}
+    return {"machine": facts, "where": where() if options.docs else None, "results": data}
 
 
 def where():
@@ -189,17 +194,17 @@ def write_docs():
 
 
 def main():
-    wanted = options()
-    if wanted.write:
+    options = read_options()
+    if options.write:
         write_docs()
         return
-    report = collect(wanted)
+    report = collect(options)
     text = "\n".join(tables.markdown(report))
-    wanted.out.parent.mkdir(parents=True, exist_ok=True)
-    wanted.out.with_suffix(".md").write_text(text + "\n")
-    wanted.out.with_suffix(".json").write_text(json.dumps(report, indent=1))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.with_suffix(".md").write_text(text + "\n")
+    options.out.with_suffix(".json").write_text(json.dumps(report, indent=1))
     print(text)
-    if wanted.docs:
+    if options.docs:
         DATA.mkdir(exist_ok=True)
         for result in report["results"]:
             del result["runs"]  # the rows have what docs and page show

@@ -4,7 +4,7 @@ docs/benchmarks.md: wsfast's time relative to each peer's.
 
 from functools import partial
 
-from bench.report.grid import grid
+from bench.report import grid
 from bench.suite import comparisons
 from bench.suite.cases import Case
 from bench.suite.contenders import floor
@@ -152,7 +152,7 @@ def lines(report, picture, docs):
     yield f"![wsfast's time relative to the fastest other library]({docs}benchmarks/{picture})"
     yield ""
     rows = [[work, other, comparisons.judged(ratio)] for work, other, ratio in summary(results)]
-    yield from grid(["", "fastest other library", "wsfast / it"], rows)
+    yield from grid(["", "fastest other library", "wsfast's time / its time"], rows)
     slower, compared = len(comparisons.slower(results)), len(list(comparisons.pairs(results)))
     yield (
         f"Median and 95 % interval of paired bursts on {machine['CPU']}, CPython {machine['CPython']}, "

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from bench import stats
-from bench.report.grid import grid
+from bench.report import grid
 from bench.suite import comparisons
+from wsfast.cli.bench import comparing
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,7 +62,7 @@ def cell(results, name, table, spread, number, operations):
     }
     words = [figures[column]() for column in table["columns"]]
     ratio = ratio_to(result, name, table["rows"].values())
-    return "; ".join([*words, *([f"wsfast {stats.judged(ratio)}"] if ratio else [])])
+    return "; ".join([*words, *([f"wsfast {comparing.judged(ratio)}"] if ratio else [])])
 
 
 def named(wanted):

@@ -6,11 +6,11 @@ matplotlib.use("svg")
 
 from matplotlib import pyplot as plt
 
-from bench import stats
 from bench.measure.resume_store import slug
 from bench.report import first_page
 from bench.report.colours import COLOURS
 from bench.suite.cases import size_name
+from wsfast.cli.bench import comparing
 
 
 def named(results, section):
@@ -33,7 +33,7 @@ def bars(axes, results):
         errors = {"yerr": reach, "error_kw": {"linewidth": 0.6}}
         drawn = axes.bar(places, middles, width, label=name, color=COLOURS[name], **errors)
         for bar, (_, ratio) in zip(drawn, found):
-            bar.set_hatch("////" if stats.is_noise(ratio) else None)
+            bar.set_hatch("////" if comparing.is_noise(ratio) else None)
     axes.set_yscale("log", base=2)
     axes.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     axes.axhline(1, color="#222222", linewidth=0.8)
@@ -73,9 +73,10 @@ def scaling(axes, results):
 
 
 def write_summary(report, directory):
-    """The picture of the first pages: a bar for each of its figures. Returns the name of its file."""
+    """The picture of the first pages: a bar for each of its figures, narrow enough for a phone. Returns the name of its
+    file."""
     rows = list(first_page.summary(report["results"]))
-    figure, axes = plt.subplots(figsize=(8, 0.5 + 0.5 * len(rows)))
+    figure, axes = plt.subplots(figsize=(4.5, 0.5 + 0.5 * len(rows)))
     for place, (_work, other, ratio) in enumerate(rows):
         low, high = ratio["interval"] or [ratio["median"]] * 2
         colour = "#888888" if low <= 1 <= high else "#2a7f62" if high < 1 else "#c8553d"

@@ -2,20 +2,20 @@
 
 A table has a row for each contender and a column for each case of its section: the median of the bursts, with their
 middle half. Beneath stand the ratios of wsfast's clients to the fastest peer of the same kind, and to the floor, each
-with its bootstrap interval, or "noise" where that is wide and has 1 in it (bench/stats.py).
+with its bootstrap interval, or "noise" where that is wide and has 1 in it (wsfast/cli/bench/comparing.py).
 """
 
 from dataclasses import asdict
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 
 from bench import counted, stats
-from bench.report import first_page, other_reports
-from bench.report.grid import grid
+from bench.report import first_page, grid, other_reports
 from bench.suite import comparisons, targets
 from bench.suite.cases import SERVERS, Case, size_name
 from bench.suite.comparisons import beside
 from bench.suite.contenders import floor, lacking
 from bench.suite.sections import SECTIONS
+from wsfast.cli.bench import comparing
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PARTS = ("send", "receive")
@@ -51,11 +51,11 @@ def as_data(section, result):
             continue
         means = result.point(name, "mean")
         rates = [1e9 * case.messages / (value * case.scale) for value in means]
-        row = {**stats.with_spread(values), "n": len(values), "cpu": result.cpu(name)}
+        row = {**comparing.with_spread(values), "n": len(values), "cpu": result.cpu(name)}
         row["rates"] = rates
         row["system"] = result.kernel(name)
-        row |= {way: stats.median(parts) for way in PARTS if (parts := result.part(name, way))}
-        row |= {point: stats.median(tail) for point in TAIL if (tail := result.point(name, point))}
+        row |= {way: median(parts) for way in PARTS if (parts := result.part(name, way))}
+        row |= {point: median(tail) for point in TAIL if (tail := result.point(name, point))}
         row["samples"] = min(run.get("n", 0) for run in result.runs[name])  # of a burst
         row["curve"] = curve(result.runs[name], case.scale, row["samples"])
         rows[name] = row
@@ -94,7 +94,7 @@ def curve(runs, scale, samples):
         return []
     last = sum(round(samples * (1 - rank), 6) >= BEYOND for rank in stats.CURVE)
     found = [run["curve"][:last] for run in runs if "curve" in run]
-    return [round(stats.median(column) / scale, 3) for column in zip(*found)]
+    return [round(median(column) / scale, 3) for column in zip(*found)]
 
 
 def number(value):
@@ -181,9 +181,7 @@ def operations(result, row):
         return "-"
     rates = row["rates"]
     deviation = f" ± {number(stdev(rates))}" if len(rates) > 1 else ""
-    return (
-        f"{number(mean(rates))}{deviation}, median {number(stats.median(rates))}, peak {number(max(rates))}"
-    )
+    return f"{number(mean(rates))}{deviation}, median {number(median(rates))}, peak {number(max(rates))}"
 
 
 def ways(result, row):
@@ -216,7 +214,7 @@ def reached_goals(results):
         if found is None:
             words += ["-", "-", "not measured"]
         else:
-            reached = stats.shown(found) if found["to"] else spread(found)
+            reached = comparing.shown(found) if found["to"] else spread(found)
             words += [reached, str(found["processes"]), met(found, goal.goal)]
         rows.append(words)
     yield "#### Goals"
@@ -232,7 +230,13 @@ def reached_goals(results):
 def slower_rows(results):
     """The comparisons in which a peer of the same kind is faster: the whole interval of the ratio is above 1."""
     rows = [
-        [result["title"], one["of"], beside(one["of"], one["to"]), stats.shown(one), str(one["processes"])]
+        [
+            result["title"],
+            one["of"],
+            beside(one["of"], one["to"]),
+            comparing.shown(one),
+            str(one["processes"]),
+        ]
         for result, one in comparisons.slower(results)
     ]
     yield "#### Where wsfast is slower"
@@ -251,7 +255,7 @@ def slower_rows(results):
 
 def verdict(found):
     """Whether wsfast is faster (-1) or slower (1) than a peer, or neither; None if there is no telling."""
-    if found is None or not found["interval"] or stats.is_noise(found):
+    if found is None or not found["interval"] or comparing.is_noise(found):
         return None
     low, high = found["interval"]
     return (low > 1) - (high < 1)
@@ -288,7 +292,7 @@ def other_servers(results):
     yield (
         f"Does a result hang on the server? In {agree} of {len(found)} comparisons every server that gives an answer "
         f"gives the same one: wsfast is faster, slower, or neither. In {contrary} of them wsfast is faster with one "
-        f"server and slower with another, and {silent} have no answer: noise, or fewer than {stats.FEWEST} bursts."
+        f"server and slower with another, and {silent} have no answer: noise, or fewer than {comparing.FEWEST} bursts."
     )
     yield ""
     yield from grid(

@@ -100,7 +100,7 @@ class Case:
 
     @property
     def bursts(self):
-        """How often one process runs a part of the rounds, in turn with the other contenders."""
+        """The number of bursts of one process, in turn with those of the other contenders."""
         if self.function in WHOLE:
             return 1
         return min(self.most_bursts, self.rounds)

@@ -1,11 +1,11 @@
-"""Which contenders are compared, and the words of a comparison.
+"""Chooses the contenders that are compared, and words the comparison.
 
 The rivals of a client of wsfast are the other libraries' clients of its kind, with all their variants. tungstenite and
 Boost.Beast are rivals of the blocking client; the tables have them among the floors too.
 """
 
-from bench import stats
 from bench.suite.contenders import CLIENTS, is_floor, spins
+from wsfast.cli.bench import comparing
 
 OURS = ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")
 LANGUAGES = ("Rust", "C++")  # tungstenite and Beast, clients that block
@@ -52,14 +52,14 @@ def pairs(results):
 
 def slower(results):
     """The comparisons in which wsfast is slower: the whole interval is above 1, however wide it is."""
-    return [(result, found) for result, found in pairs(results) if stats.is_slower(found)]
+    return [(result, found) for result, found in pairs(results) if comparing.is_slower(found)]
 
 
 def judged(found, name=""):
     """A ratio with its interval, and whether wsfast is slower than the rival. `name` is the rival's, if a table does
     not have it elsewhere."""
-    slow = stats.is_slower(found) and is_rival(found["of"], found["to"])
-    return stats.judged(found) + (f" of {name}" if name else "") + (", slower" if slow else "")
+    slow = comparing.is_slower(found) and is_rival(found["of"], found["to"])
+    return comparing.judged(found) + (f" of {name}" if name else "") + (", slower" if slow else "")
 
 
 def processes(found):

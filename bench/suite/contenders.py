@@ -251,11 +251,11 @@ def command(name, case, server, cpu):
         counted = [case.count] if case.function in ("batch", "flood", "fan_in") else []
         program, *mode = FLOORS[case.function][name]
         mode += [case.how] if case.function == "flood" else []
-        words = [*native.client(name, program, tls=case.tls), *mode, server.port, cpu, size]
-        words += [*counted, case.rounds, case.warmup] + ([server.ca] if server.ca else [])
-        return [str(word) for word in words]
+        argv = [*native.client(name, program, tls=case.tls), *mode, server.port, cpu, size]
+        argv += [*counted, case.rounds, case.warmup] + ([server.ca] if server.ca else [])
+        return [str(word) for word in argv]
     client, _, variant = name.partition(":")
-    words = [
+    argv = [
         sys.executable,
         "-m",
         "bench.measure.worker",
@@ -265,13 +265,13 @@ def command(name, case, server, cpu):
         "--url",
         server.url,
     ]
-    words += ["--variant", variant] if variant and client != LOOP else []
-    words += ["--count", case.count, "--rounds", case.rounds, "--warmup", case.warmup]
-    words += ["--loop", case.loop, "--how", case.how, "--cpu", cpu]
-    words += ["--upto", case.upto] if case.upto else []
-    words += ["--ca", server.ca] if server.ca else []
-    words += ["--after-message"] if case.after_message else []
-    return [str(word) for word in words]
+    argv += ["--variant", variant] if variant and client != LOOP else []
+    argv += ["--count", case.count, "--rounds", case.rounds, "--warmup", case.warmup]
+    argv += ["--loop", case.loop, "--how", case.how, "--cpu", cpu]
+    argv += ["--upto", case.upto] if case.upto else []
+    argv += ["--ca", server.ca] if server.ca else []
+    argv += ["--after-message"] if case.after_message else []
+    return [str(word) for word in argv]
 
 
 def no_such(names):

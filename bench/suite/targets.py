@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from bench import stats
 from bench.suite import comparisons
 from bench.suite.contenders import floor
+from wsfast.cli.bench import comparing
 
 KIB = 1024
 PICOWS, PICOWS_WEBSOCKETS = "picows_listener", "picows_websockets"
@@ -98,7 +98,7 @@ def reached(goal, result):
         processes = len(figures) // result.case.bursts
         return {
             "to": "",
-            **stats.with_spread(figures),
+            **comparing.with_spread(figures),
             "n": len(figures),
             "processes": processes,
             "interval": None,
@@ -112,5 +112,5 @@ def reached(goal, result):
     others = [name for name in others if name in result.runs]
     if not others:
         return None
-    to = comparisons.fastest(others, {name: stats.with_spread(result.point(name)) for name in others})
+    to = comparisons.fastest(others, {name: comparing.with_spread(result.point(name)) for name in others})
     return {"to": to, **result.ratio(goal.of, to)}

@@ -1,4 +1,4 @@
-"""What the contenders do, and what is said of those that cannot; `pytest bench`."""
+"""The contenders work, and one that cannot run says why; `pytest bench`."""
 
 import importlib
 import subprocess

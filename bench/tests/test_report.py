@@ -1,7 +1,9 @@
-"""What becomes of measured data: statistics, kept files, tables, plots and the page."""
+"""Reports of measured data: statistics, kept files, tables, plots and the page."""
 
 import contextlib
 import dataclasses
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,9 +14,11 @@ import pytest
 from bench import stats
 from bench.conftest import rows
 from bench.measure import harness, passes, resume_store
-from bench.measure.harness import Result, RunFailedError
+from bench.measure.harness import Result
 from bench.report import first_page, page, tables
 from bench.suite import cases, comparisons, contenders, sections, targets
+from wsfast.cli.bench import comparing
+from wsfast.cli.bench.comparing import ContenderError
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -32,9 +36,9 @@ def run_of(burst):
     class Run(contextlib.nullcontext):
         def __init__(self, name, case):
             super().__init__(self)
-            self.burst = lambda: burst(name, case)
+            self.burst = lambda turn: burst(name, case)
 
-        def prepare(self):
+        def prepare(self, turn=None):
             pass
 
     return Run
@@ -76,10 +80,10 @@ def test_no_two_columns_of_a_table_are_called_the_same():
 
 
 def test_an_interval_is_around_the_median_and_repeats():
-    found = stats.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
+    found = comparing.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
     low, high = found["interval"]
     assert low <= found["median"] == 1.2 <= high
-    assert found == stats.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
+    assert found == comparing.ratios([10, 11, 12, 13, 30], [10, 10, 10, 10, 10])
 
 
 def ratio_of(low, high):
@@ -178,12 +182,15 @@ def test_a_distribution_ends_where_samples_are_few():
 def test_an_interval_draws_processes_and_then_bursts():
     """Bursts of a process are alike: two processes that differ tell less than their many bursts would."""
     values = [10] * 30 + [20] * 30
-    alone = stats.ratios(values, [10] * 60)
-    apart = stats.ratios(values, [10] * 60, 30)
+    alone = comparing.ratios(values, [10] * 60)
+    apart = comparing.ratios(values, [10] * 60, 30)
     assert (alone["processes"], apart["processes"]) == (1, 2)
     assert apart["interval"] == [1, 2]
     three = [10, 11, 12] * 10 + [13, 14, 15] * 10 + [16, 17, 18] * 10
-    narrow, wide = stats.ratios(three, [10] * 90)["interval"], stats.ratios(three, [10] * 90, 30)["interval"]
+    narrow, wide = (
+        comparing.ratios(three, [10] * 90)["interval"],
+        comparing.ratios(three, [10] * 90, 30)["interval"],
+    )
     assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
     assert comparisons.processes([alone]).startswith("Each ratio is of one process")
     assert comparisons.processes([alone, apart]) == "Each ratio is of 1 to 2 processes of each client."
@@ -429,7 +436,7 @@ def test_a_contender_that_fails_leaves_a_gap(monkeypatch):
     def burst(name, case):
         ran.append(name)
         if name == "C:epoll":
-            raise RunFailedError("C:epoll failed: no reply")
+            raise ContenderError("C:epoll failed: no reply")
         return runs(7)[0]
 
     monkeypatch.setattr(harness, "Run", run_of(burst))
@@ -465,7 +472,7 @@ def test_what_was_kept_counts_for_the_same_case_only(monkeypatch, tmp_path):
 
 
 def test_a_case_that_would_not_end_in_time_is_left_out(monkeypatch, tmp_path, capsys):
-    """What is shorter goes on."""
+    """Shorter cases go on."""
     monkeypatch.setattr(resume_store, "KEPT", tmp_path)
     took = []
     monkeypatch.setattr(passes.time, "monotonic", lambda: sum(took))
@@ -520,29 +527,72 @@ def test_plots(tmp_path):
     assert drawn == {resume_store.slug(made["machine"]): [("Request-response, one core", file.name)]}
 
 
-def test_the_page_draws_in_a_browser(tmp_path):
-    """Headless, from a file, without a network: its script draws the chart and the table."""
+# Writes into the page what a test wants to know of it: whether it is wider than the window, and the choice in the URL.
+PROBE = """<script>
+const facts = { wide: document.documentElement.scrollWidth > innerWidth, hash: location.hash };
+document.body.append("FACTS" + JSON.stringify(facts) + "END");
+</script>"""
+
+
+@pytest.fixture
+def browse(tmp_path):
+    """Opens the page in headless Chromium, from a file and without a network: its text, and the facts of the probe."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         pytest.skip("no Chromium is installed")
     file = tmp_path / "page.html"
-    noisy = {"wsfast_awaitable": (9, 16, 40)}
-    page.write(file, [report(wsfast_listener=(9, 9, 9), picows_listener=(10, 10, 10), **noisy)])
-    command = [
-        browser,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
+    peers = {"picows_listener": (10, 10, 10), "websockets_asyncio": (30, 30, 30)}
+    page.write(file, [report(wsfast_listener=(9, 9, 9), wsfast_awaitable=(9, 16, 40), **peers)])
+    file.write_text(file.read_text() + PROBE)
+
+    def open_page(choice="", width=1280):
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+        command += ["--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        command += [
+            f"--user-data-dir={tmp_path}/profile",
+            f"--window-size={width},1800",
+            "--virtual-time-budget=5000",
+        ]
+        command += ["--dump-dom", file.as_uri() + choice]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+        [facts] = re.findall("FACTS({.*})END", done.stdout)
+        return done.stdout[: done.stdout.index("<script>const")], json.loads(facts)
+
+    return open_page
+
+
+def shown_rows(text):
+    return re.findall(
+        '<div class="(row(?: ours| open)*)".*?title="([^"]*)".*?<div class="value">([^<]*)<', text
+    )
+
+
+def test_the_page_opens_on_ratios_to_the_strongest(browse):
+    text, facts = browse()
+    assert "In 1 of 1 works wsfast's listener client takes less time than every other library." in text
+    assert shown_rows(text) == [("row", "picows_listener", "0.90 (0.90\u20130.90)")]
+    assert "work=overview&face=listener&show=ratio" in facts["hash"].replace("&amp;", "&")
+    assert not facts["wide"]
+
+
+def test_the_choice_in_the_url_is_drawn_on_a_phone(browse):
+    """Times of all clients, with wsfast's marked; the reasons of gaps; nothing is wider than the window."""
+    text, facts = browse("#work=Request-response&face=awaitable&show=time&all=1", 390)
+    found = [(name, "ours" in kind) for kind, name, _ in shown_rows(text)][:4]
+    assert found == [
+        ("wsfast_listener", False),
+        ("picows_listener", False),
+        ("wsfast_awaitable", True),
+        ("websockets_asyncio", False),
     ]
-    command += [
-        f"--user-data-dir={tmp_path}/profile",
-        "--virtual-time-budget=5000",
-        "--dump-dom",
-        file.as_uri(),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-    assert "takes 0.90 to 0.90 of the time of picows_listener, the strongest here" in done.stdout
-    assert '<div class="name">picows_listener</div>' in done.stdout
-    assert '<div class="value">0.90 (0.90\u20130.90)</div>' in done.stdout
-    assert 'src="http' not in done.stdout
+    assert "aiohttp_client cannot run: no aiohttp" in text
+    assert "all=1" in facts["hash"]
+    assert not facts["wide"]
+
+
+def test_a_work_says_how_wsfast_compares_with_the_strongest(browse):
+    text, _ = browse("#work=Request-response")
+    assert (
+        "takes 0.90 of the time of picows, the strongest other library: it takes less time in all 2 cases"
+        in text
+    )

@@ -8,7 +8,7 @@ pytest bench --sections rr --benchmark-compare
 
 import pytest
 
-from bench.measure.clock import clock
+from bench.measure import clock
 
 
 @pytest.mark.benchmark(timer=clock)

@@ -50,7 +50,7 @@ class Library:
 
 
 def caught(function):
-    """What a call returns or raises, in words that both libraries share."""
+    """The result or the exception of a call, in words that both libraries share."""
     try:
         return function()
     except Exception as exc:

@@ -23,10 +23,14 @@ from wsfast.sync.connection import ClientConnection
 
 ROOT = Path(__file__).parents[2]
 CRATE = ROOT / "wsfast" / "_rust"
-DECLARATIONS = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_rust.h").read_text(), flags=re.DOTALL)
-FUNCTIONS = set(re.findall(r"\b(wst_\w+)\(", DECLARATIONS))
 
 
+def functions():
+    declarations = re.sub(r"/\*.*?\*/", "", (CRATE / "wsfast_rust.h").read_text(), flags=re.DOTALL)
+    return set(re.findall(r"\b(wst_\w+)\(", declarations))
+
+
+@pytest.mark.checkout
 def test_declarations_are_what_the_library_exports():
     library = ROOT / "build" / "cargo" / "release" / "libwsfast_rust.a"
     if shutil.which("readelf") is None or not library.exists():
@@ -35,17 +39,19 @@ def test_declarations_are_what_the_library_exports():
     command = ["readelf", "--symbols", "--wide", library]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     exported = set(re.findall(r"GLOBAL +\w+ +\d+ (wst_\w+)$", listed, re.MULTILINE))
-    assert exported == FUNCTIONS
+    assert exported == functions()
 
 
+@pytest.mark.checkout
 def test_everything_declared_is_there():
-    assert len(FUNCTIONS) > 20
-    for name in FUNCTIONS:
+    assert len(functions()) > 20
+    for name in functions():
         assert callable(getattr(_native.lib, name))
     for state in State:
         assert getattr(_native.lib, f"WST_STATE_{state.name}") == state
 
 
+@pytest.mark.checkout
 def test_versions_are_locked():
     manifest, lock = (CRATE / "Cargo.toml").read_text(), (CRATE / "Cargo.lock").read_text()
     assert re.search(r'^version = "(.*)"', manifest, re.MULTILINE)[1] == version("wsfast")
@@ -74,7 +80,7 @@ with connect(sys.argv[1], ssl=context) as ws:
 
 
 def system_calls(url, *arguments):
-    """Those of 100 round trips."""
+    """The system calls of 100 round trips."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")

@@ -21,7 +21,7 @@ from wsfast.sync.client import ClientConnection, connect, reconnect, unix_connec
 
 
 def refused(reply, error, **options):
-    """What a client makes of `reply`, a function of the reply that would be right."""
+    """The result of connecting to a server that sends `reply`, a function of the reply that would be right."""
 
     def script(peer):
         peer.read_request()

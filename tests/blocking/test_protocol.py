@@ -1,4 +1,4 @@
-"""What RFC 6455 forbids: each violation ends the connection with its code and exception, and nothing more is read."""
+"""Each violation of RFC 6455 ends the connection with its code and exception, and nothing more is read."""
 
 import struct
 

@@ -280,7 +280,7 @@ def test_a_pong_is_waited_for_while_another_thread_receives():
 
 
 def test_several_threads_wait_for_pongs():
-    """Whoever reads also gets the answers for which others wait."""
+    """The thread that reads also gets the answers for which others wait."""
     answered = Gate()
 
     def script(peer):

@@ -84,7 +84,7 @@ def test_the_systems_authorities_are_the_default(monkeypatch, tmp_path):
 
 
 def test_a_directory_of_authorities(monkeypatch, tmp_path):
-    """As Debian has it: OpenSSL looks into it when it needs to, and a context tells nothing of it."""
+    """Debian has one: OpenSSL looks into it when it needs to, and a context does not list it."""
     if shutil.which("openssl") is None:
         pytest.skip("needs the program openssl")
     authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -346,7 +346,7 @@ def test_sessions_are_resumed():
 
 
 def ask_for_renegotiation(sock):
-    """As a server that has nothing else to do. Python's ssl does not show it."""
+    """A server that has nothing else to do sends it. Python's ssl does not show it."""
     openssl = ctypes.CDLL(_ssl.__file__)
     fields = ctypes.cast(id(sock._sslobj) + object.__basicsize__, ctypes.POINTER(ctypes.c_void_p))
     connection = ctypes.c_void_p(fields[1])
@@ -360,14 +360,14 @@ def test_a_server_that_wants_answers_and_does_not_read_them(way):
     context = server_context.__wrapped__()  # of its own, since it is changed
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with scripted(lambda peer: ask_for_renegotiation(peer.sock), ssl_context=context) as server:
-        # What waits to be sent is bounded, so the connection ends, and not by its deadline.
+        # The queue of unsent bytes is bounded, so the connection ends, and not by its deadline.
         with pytest.raises(ssl.SSLError, match="(?i)answers|TooManyRenegotiationRequests"):
             connect(server.url, ssl=way(), open_timeout=None)
 
 
 @pytest.mark.parametrize("option", [None, client_context, client_settings])
 def test_an_openssl_that_is_hidden_is_said_before_anything_is_connected(option, monkeypatch):
-    """As where Python was linked with a static one. TLS is one thing that cannot be had then, and the rest works."""
+    """A Python linked with a static OpenSSL hides it. Then there is no TLS, and the rest works."""
     monkeypatch.setattr(
         "wsfast._opening.tls.rustls.load_openssl", lambda: "it does not show its SSL_read_ex()"
     )

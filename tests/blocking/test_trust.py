@@ -1,4 +1,4 @@
-"""What a hostile server, a lack of memory, a signal or a patched environment does to the blocking client."""
+"""The blocking client with a hostile server, without memory, under signals, and in a patched environment."""
 
 import contextlib
 import signal

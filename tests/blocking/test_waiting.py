@@ -520,7 +520,7 @@ def test_a_handler_that_raises_loses_no_message(interrupt, tls, streaming):
 
 
 def test_a_handler_that_raises_in_send_leaves_whole_frames(interrupt):
-    """What was begun is finished by whatever is called next."""
+    """The next call, whichever it is, finishes the one that was begun."""
     raised = threading.Event()
 
     def script(peer):
@@ -614,7 +614,7 @@ def test_ctrl_c(call, done):
         done.wait()
 
     with scripted(script, buffer=65536) as server:
-        # As a background job, whose handler is not the interpreter's.
+        # A background job's handler is not the interpreter's.
         ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
         command = [*ignoring, sys.executable, "-c", CTRL_C.format(call=call), server.url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -773,7 +773,7 @@ def test_ctrl_c_in_the_histogram_leaves_no_connection_half_ended():
 
 
 def test_waiting_behind_a_full_queue_sleeps_though_the_connection_is_broken():
-    """What is to be read first is in the way of the error."""
+    """Messages that arrived before the error are received first."""
     was_reset = threading.Event()
 
     def script(peer):

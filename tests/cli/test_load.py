@@ -17,10 +17,8 @@ from rich.console import Console
 
 from wsfast.cli.load.command import _plan
 from wsfast.cli.load.connections import Connection, Loader, Pace
-from wsfast.cli.load.histogram import Histogram
-from wsfast.cli.load.results import Run, Series, spread
-from wsfast.cli.load.schedule import Schedule
-from wsfast.cli.load.workload import Workload, parse_sizes
+from wsfast.cli.load.plan import Schedule, Workload, parse_sizes
+from wsfast.cli.load.results import Histogram, Run, Series, spread
 from wsfast.cli.main import parser
 from wsfast.cli.text import buckets, duration
 from wsfast.exceptions import ConnectionClosed, InvalidURI

@@ -13,7 +13,7 @@ from wsfast.sync.client import connect
 
 # Not imported here: gevent would patch this process.
 if importlib.util.find_spec("locust") is None:
-    pytest.skip("locust is not installed: pip install 'wsfast[locust]'", allow_module_level=True)
+    pytest.skip("locust is not installed: pip install '.[locust]'", allow_module_level=True)
 
 # Each user stops after 20 requests, and the master when it has heard of all 80, and of 4 connects.
 LOCUSTFILE = """

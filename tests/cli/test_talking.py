@@ -14,11 +14,10 @@ import pytest
 
 import wsfast
 from wsfast import ProtocolError
-from wsfast.cli.connect import pipes
-from wsfast.cli.connect.actions import Action, parse
-from wsfast.cli.connect.pipes import _Lines
+from wsfast.cli.connect import command
+from wsfast.cli.connect.command import _Lines
 from wsfast.cli.connect.printers import JSONPrinter, LinePrinter, RichPrinter
-from wsfast.cli.connect.session import Session
+from wsfast.cli.connect.session import Action, Session, parse
 from wsfast.cli.main import parser
 from wsfast.cli.target import of_arguments
 
@@ -368,7 +367,7 @@ def test_a_line_in_many_parts(monkeypatch):
     """Lines are joined from the pieces that were read, wherever the cuts were."""
     parts = [b"a" * 65536] * 64 + [b"\r\nb\n\nc", b"d"]
     monkeypatch.setattr(sys, "stdin", sys.__stdin__)
-    monkeypatch.setattr(pipes, "_read", lambda descriptor: parts.pop(0) if parts else b"")
+    monkeypatch.setattr(command, "_read", lambda descriptor: parts.pop(0) if parts else b"")
 
     async def read():
         return [line async for lines in _Lines() for line in lines]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from support.frames import BINARY, CONTINUATION, PING, PONG, TEXT, binary, close, frame, text
 from support.frames import header as header_of
 
-from conformance.case import Case, chopped
+from conformance.cases import Case, chopped
 
 RSV1 = 4
 TAIL = b"\x00\x00\xff\xff"

@@ -4,7 +4,7 @@ import itertools
 
 from support.frames import CONTINUATION, TEXT, frame, header, text
 
-from conformance.case import Case, chopped
+from conformance.cases import Case, chopped
 
 GREEK = b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5".decode()  # κόσμε, the second of three bytes
 MIXED = "Hello-µ@ßöäüàá-UTF-8!!"

@@ -30,7 +30,7 @@ async def turns(count: int) -> None:
 
 
 async def cpu_seconds_of(seconds: float) -> float:
-    """What the process burns while this task sleeps."""
+    """The processor time of the process while this task sleeps."""
     start = time.process_time()
     await asyncio.sleep(seconds)
     return time.process_time() - start
@@ -182,7 +182,7 @@ async def test_of_many_connections_a_few_are_read_directly_and_all_are_served():
         for transport, listener, _ in opened:
             await listener.received(1)
             assert transport.stats.reads == 2
-        # Who had an event last is read directly.
+        # The connection that had the last event is read directly.
         hot, listener, far = opened[7]
         far.sock.send(text("b"))
         await listener.received(2)

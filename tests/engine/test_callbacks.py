@@ -296,7 +296,7 @@ class DropsItself(WSListener):
 def test_the_last_reference_may_be_dropped_in_a_callback(loop, callback):
     holder: dict = {}
     holder["wire"] = wire = Wire(loop, DropsItself(holder, callback))
-    # As the event loop does: hold bound methods only while they are called.
+    # The event loop, too, holds bound methods only while they are called.
     calls = [
         (wire.transport.pause_writing,),
         (wire.transport.resume_writing,),

@@ -28,7 +28,7 @@ def test_all_three_libraries_are_here():
     assert deflate.libraries() == ["zlib-ng", "isal", "zlib"]
 
 
-# What is offered
+# The offer
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_the_arguments_of_connect_offer():
             offers("deflate", wrong)
 
 
-# What the server may answer (RFC 7692 section 7.1)
+# Answers that a server may give (RFC 7692 section 7.1)
 
 
 ALL = PerMessageDeflate()

@@ -430,7 +430,7 @@ def test_what_a_finalizer_sends_during_a_large_message_does_not_get_into_it(loop
 
 
 def test_pause_writing_during_a_large_message_is_told_after_it(loop):
-    """What pause_writing() sends would else get into the middle of the message."""
+    """Otherwise a frame that pause_writing() sends would get into the middle of the message."""
 
     def pause(self):
         self.transport.send(WSMsgType.TEXT, "paused")

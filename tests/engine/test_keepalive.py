@@ -42,7 +42,7 @@ async def finish(transport) -> None:
 
 
 async def until_close(peer: Peer) -> list[Sent]:
-    """What comes up to CLOSE, or the end. A server that went on reading would have disconnect() wait for it."""
+    """All frames up to CLOSE, or the end. A server that went on reading would have disconnect() wait for it."""
     got: list[Sent] = []
     with suppress(EOFError, ConnectionError):
         while not got or got[-1].opcode != CLOSE:
@@ -101,7 +101,7 @@ async def test_without_enable_auto_ping_none_is_sent():
         assert [sent.opcode for sent in await server.result()] == [CLOSE]
 
 
-# What a server may send for each of four pings; the last is a long frame that never becomes complete.
+# Answers of a server to each of four pings; the last is a long frame that never becomes complete.
 SIGNS = {
     "messages": [text("x")] * 4,
     "pings": [frame(PING, b"?")] * 4,

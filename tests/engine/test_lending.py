@@ -1,4 +1,4 @@
-"""Who may write to the memory that is read into, and when: transports of others, other threads, loops that move."""
+"""Lending the memory that is read into: to transports of others, beside other threads, and with loops that move."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_view_that_is_kept_writes_to_nobody_s_memory(loop):
 
 
 def test_a_view_that_was_dropped_is_reported_at_once_or_refused(loop):
-    """As uvloop's TLS does. If another connection has read since, the bytes there are its own."""
+    """uvloop's TLS does so. If another connection has read since, the bytes there are its own."""
     wire, other = Wire(loop), Wire(loop)
     wire.transport.get_buffer(-1)[:3] = text("a")
     wire.transport.buffer_updated(3)

@@ -1,4 +1,4 @@
-"""What a listener keeps stays as it was: frames and views of them, across reads, and what they cost."""
+"""Frames and views that a listener keeps stay as they were across reads, and cost no more than documented."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_reads_nested_deeply_do_not_disturb_each_other(loop):
 
 
 def test_connections_with_half_frames_do_not_disturb_each_other(loop):
-    """What is incomplete waits outside the buffer that all connections read into."""
+    """The beginning of a frame waits outside the buffer that all connections read into."""
     wires = [Wire(loop) for _ in range(50)]
     stream = [b"".join(binary(frames.pattern(size, n)) for size in (10, 1000, 20_000)) for n in range(50)]
     for at in range(0, max(map(len, stream)), 777):
@@ -211,7 +211,7 @@ def test_kept_frames_cost_about_the_bytes_that_were_received(loop, size, per_rea
     grown = resident() - before[0], mapped() - before[1]
     received = reads * len(one_read)
     objects = reads * per_read * 200
-    # As much again is fair, for what does not fit at the end of a buffer; and for the pages of an allocator.
+    # Twice that is fair: messages may not fit at the end of a buffer, and an allocator has pages.
     assert grown[0] < 2 * received + objects + (1 << 20), "resident memory"
     assert grown[1] < 2 * received + objects + (4 << 20), "address space"
     wire.lose()

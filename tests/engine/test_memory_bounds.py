@@ -1,4 +1,4 @@
-"""What one connection holds, for each hostile feed, against the sum that docs/howto/limits.md states."""
+"""One connection holds no more than the sum that docs/howto/limits.md states, whatever a hostile feed does."""
 
 from __future__ import annotations
 

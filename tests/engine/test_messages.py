@@ -492,7 +492,7 @@ def test_fragments_are_limited_by_their_bytes_alone(loop, compressed):
 
 
 def inflated(sent, stream):
-    """What a server reads out of a frame."""
+    """The payload that a server reads out of a frame."""
     if not sent.rsv & RSV1:
         return sent.payload
     return stream.decompress(sent.payload + b"\x00\x00\xff\xff")

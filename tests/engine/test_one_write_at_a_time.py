@@ -1,4 +1,4 @@
-"""What runs during a write (callbacks, finalizers, handlers) sends, closes and uncorks, and nothing is torn."""
+"""Callbacks, finalizers and handlers that run during a write send, close and uncork, and tear no frame."""
 
 from __future__ import annotations
 

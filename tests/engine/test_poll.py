@@ -578,7 +578,7 @@ async def test_tls_is_polled_through_its_transport(settings, sleep):
 
 
 async def test_a_large_frame_is_not_cut_by_a_poll_of_a_finalizer():
-    """What is sent while a long frame leaves piece by piece waits, even if somebody polls."""
+    """A message sent while a long frame leaves piece by piece waits, even if somebody polls."""
 
     def poll(self):
         self.transport.send(WSMsgType.TEXT, "inside")

@@ -1,4 +1,4 @@
-"""What the engine tells a supervisor: messages are shown before they are delivered, control frames counted apart."""
+"""The engine shows messages to a supervisor before it delivers them, and counts control frames apart."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from support import certificates, tls_peer
 from support.frames import pattern
 
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._opening.tls import rustls
 
 pytestmark = pytest.mark.memory
@@ -38,7 +38,7 @@ class Pair:
         self.sent, self.got = bytearray(), bytearray()
 
     def say(self, r: random.Random) -> bytes:
-        """What the server says next, as records."""
+        """The next records of the server."""
         kind = r.choice(["data", "data", "data", "key update", "ticket", "padding"])
         if self.server.version() == "TLSv1.2" or kind == "data":
             data = pattern(r.choice([1, 5, 100, 1000, 16_383, 16_384, 16_385, 40_000]), len(self.sent))

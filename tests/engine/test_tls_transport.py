@@ -19,7 +19,7 @@ from support.servers import Peer, echo, serve
 from support.tls_peer import WRONG, TLSPeer, cut, text, until_it_ends
 
 from wsfast import TLS, ConnectionClosed, Tuning, WSMsgType, ws_connect
-from wsfast._engine.sockets.tls import TLSSession, TLSTransport
+from wsfast._engine.sockets.tls_transport import TLSSession, TLSTransport
 from wsfast._opening.tls import rustls
 
 pytestmark = pytest.mark.memory
@@ -632,7 +632,7 @@ async def test_every_face_tells_the_same(face, context):
 
 @pytest.mark.parametrize("face", FACES)
 async def test_a_context_that_asks_for_tls_by_the_kernel_is_honoured(face):
-    """Where the kernel cannot, too."""
+    """Also on a kernel that cannot."""
     context = certificates.client_context()
     context.options |= getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
     async with (

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 from support import frames
+from support.faces import connected
 from support.frames import BINARY, CONTINUATION, TEXT
 from support.servers import serve
-from support.surface import connected
 
 from wsfast import ConnectionClosedError
 

@@ -10,10 +10,9 @@ import zlib
 import pytest
 from support import HUNG, certificates, frames
 from support.awaiting import awaitable
-from support.faces import FACES, TAKING_FRAMES, _Listening
+from support.faces import FACES, TAKING_FRAMES, _Listening, connected
 from support.frames import texts
 from support.servers import echo, serve
-from support.surface import connected
 
 import wsfast
 import wsfast.sync.client

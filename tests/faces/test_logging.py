@@ -7,12 +7,11 @@ import logging
 
 import pytest
 from support import frames
-from support.faces import FACES
+from support.faces import FACES, connected
 from support.frames import text
 from support.listeners import Scripted
 from support.mock import Wire
 from support.servers import serve
-from support.surface import connected
 
 from wsfast import Tuning, WSMsgType
 from wsfast.exceptions import ConnectionClosed

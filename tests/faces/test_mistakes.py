@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
+import subprocess
+import sys
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.faces import FACES
+from support.faces import FACES, connected
 from support.servers import echo, serve
-from support.surface import connected
 
 import wsfast
 from wsfast import TLS, WSListener, WSMsgType, ws_connect
@@ -37,6 +39,17 @@ def test_other_attributes_are_missing_as_always():
     assert connecting.uri == URL
 
 
+def test_where_a_module_or_a_name_is_is_told():
+    program = "import wsfast, wsfast.sync\nfor part in {}: print(part())"
+    parts = "(lambda: wsfast.supervisor, lambda: wsfast.sync.connect, lambda: wsfast.nothing)"
+    told = ["write `import wsfast.supervisor`", "it is in wsfast.sync.client", "no attribute 'nothing'"]
+    for part, text in zip(parts[1:-1].split(", "), told, strict=True):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(f"({part},)")], capture_output=True, text=True, check=False
+        )
+        assert done.stderr.rstrip().endswith(text)
+
+
 def test_with_in_place_of_async_with_is_told():
     with (
         ExitStack() as stack,
@@ -58,6 +71,66 @@ async def test_mistakes_with_a_supervisor_are_told():
             feed.subscribe({"op": "subscribe"})
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: wsfast.Tuning(busypoll=1), r"Tuning\(\) .*'busypoll'\. Did you mean 'busy_poll'"),
+        (lambda: wsfast.Network(resolvr=1), r"Network\(\) .*'resolvr'\. Did you mean 'resolver'"),
+        (lambda: TLS(cafil="a"), r"TLS\(\) .*'cafil'\. Did you mean 'cafile'"),
+        (lambda: wsfast.connect(URL, timeout=1), "Did you mean 'open_timeout'"),
+        (lambda: wsfast.connect(URL, headers={}), "Did you mean 'additional_headers'"),
+        (lambda: wsfast.connect(URL, verify=False), "Did you mean 'ssl'"),
+        (lambda: wsfast.supervise(URL, WSListener, max_queue=1), "max_queue is .* without a listener"),
+        (
+            lambda: wsfast.supervise(URL, enable_auto_ping=True),
+            "enable_auto_ping is .* with a listener",
+        ),
+    ],
+)
+def test_a_wrong_name_of_an_option_is_told_with_the_right_one(call, told):
+    with pytest.raises(TypeError, match=told):
+        call()
+
+
+async def test_a_feed_without_a_server_says_so_in_the_log(caplog):
+    """At a level that Python shows without any configuration."""
+    async with wsfast.supervise(URL):
+        while not caplog.records:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert caplog.records[0].levelname == "WARNING"
+    assert "Connection refused: 127.0.0.1 port 1" in caplog.text
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_host_that_does_not_exist_is_named(face, monkeypatch):
+    def look_up(host, *anything, flags=0, **named):
+        if host == "nowhere.example":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return found(host, *anything, flags=flags, **named)
+
+    found = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(socket.gaierror, match="not known: nowhere.example") as caught:
+        async with FACES[face]("ws://nowhere.example/"):
+            pass
+    assert caught.value.errno == socket.EAI_NONAME
+
+
+@pytest.mark.parametrize("messages", [[{"op": "subscribe"}], [5], ["\ud800"]])
+@pytest.mark.parametrize("face", ["awaitable", "blocking"])
+async def test_a_first_fragment_that_cannot_be_sent_ends_nothing(face, messages):
+    async with serve(echo) as server, connected(face, server.url) as handle:
+        ws = handle.own
+
+        async def run(method, argument):
+            return await (method(argument) if face == "awaitable" else asyncio.to_thread(method, argument))
+
+        with pytest.raises((TypeError, UnicodeEncodeError)):
+            await run(ws.send, messages)
+        await run(ws.send, ["te", "xt"])
+        assert await (ws.recv() if face == "awaitable" else asyncio.to_thread(ws.recv)) == "text"
+
+
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("message", [{"op": "subscribe"}, ["BTC"]])
 async def test_an_object_for_json_is_told(face, message):
@@ -77,6 +150,18 @@ async def test_an_object_for_json_is_told(face, message):
                 TypeError, match=r"bytes-like.*, not (dict|list): json\.dumps\(message\) makes a str"
             ):
                 await send() if face == "awaitable" else await asyncio.to_thread(send)
+
+
+async def test_recv_on_the_loop_of_another_thread_is_told_how():
+    async with serve(echo) as server, wsfast.connect(server.url) as ws:
+
+        async def receive():
+            await ws.recv()
+
+        with pytest.raises(
+            RuntimeError, match=r"recv\(\) called from a wrong thread: use asyncio\.run_corout"
+        ):
+            await asyncio.to_thread(asyncio.run, receive())
 
 
 def listener(*names):
@@ -161,8 +246,9 @@ async def test_a_server_that_sends_nothing_may_be_of_the_other_scheme(face, sche
                 pass
 
 
+@pytest.mark.checkout
 def test_no_hint_names_what_only_an_index_of_packages_has():
-    """wsfast is installed from its sources: `pip install wsfast[cli]` finds nothing."""
+    """No version is published: `pip install wsfast[cli]` finds nothing. README.md alone says what it will be."""
     root = Path(__file__).parents[2]
-    for path in [*root.glob("wsfast/**/*.py"), *root.glob("docs/**/*.md"), *root.glob("*.md")]:
+    for path in [*root.glob("wsfast/**/*.py"), *root.glob("docs/**/*.md")]:
         assert not re.search(r"pip install '?wsfast\b", path.read_text()), path

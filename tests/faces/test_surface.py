@@ -20,11 +20,10 @@ from hdrh.histogram import HdrHistogram
 from support import frames
 from support.awaiting import awaitable, compares
 from support.blocking import scripted
-from support.faces import FACES, End
+from support.faces import FACES, End, connected
 from support.frames import texts
 from support.mock import Wire
 from support.servers import echo, serve, websockets_echo
-from support.surface import connected
 
 import wsfast
 import wsfast.sync.client

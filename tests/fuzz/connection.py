@@ -21,8 +21,8 @@ from support.listeners import Recorder
 from support.mock import Wire
 from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
 
+from fuzz import cut
 from fuzz.handshake import ACCEPT, KEY
-from fuzz.pieces import cut
 from wsfast import WSListener, WSMsgType, WSTransport
 from wsfast._common.options import Limits, Pinging
 from wsfast.asyncio.client import ClientConnection

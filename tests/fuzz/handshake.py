@@ -15,7 +15,7 @@ from unittest import mock
 import h11
 from support.kinds import kind_of
 
-from fuzz.pieces import cut
+from fuzz import cut
 from wsfast._common.upgrade import UpgradeResponse
 from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER, Exchange
 from wsfast._opening.http.handshake import ClientHandshake
@@ -47,7 +47,7 @@ def check(data: bytes) -> None:
 
 
 def verdict(pieces: list[bytes]) -> Any:
-    """What the handshake makes of it, in a form that can be compared."""
+    """The verdict of the handshake, in a form that can be compared."""
     handshake = new_handshake()
     try:
         for number, piece in enumerate(pieces):
@@ -116,7 +116,7 @@ def check_is_over(handshake: Exchange) -> None:
         raise AssertionError("the handshake went on after its verdict")
 
 
-# What llhttp refuses and h11 takes: a line that ends without CR, controls in a field or in the reason phrase, and a
+# llhttp refuses these, and h11 takes them: a line that ends without CR, controls in a field or in the reason phrase, a
 # length that is said twice, is beyond 64 bits, or is said of a chunked body.
 _STRICTER = re.compile(rb"(?<!\r)\n|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|content-length", re.IGNORECASE)
 

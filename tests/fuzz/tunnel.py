@@ -11,8 +11,8 @@ from typing import Any
 
 from support.kinds import kind_of
 
+from fuzz import cut
 from fuzz.handshake import check_is_over
-from fuzz.pieces import cut
 from wsfast._opening.http.exchange import MAX_BODY, MAX_HEADER
 from wsfast._opening.proxy.settings import parse_proxy
 from wsfast._opening.proxy.tunnel import TunnelHandshake

@@ -32,7 +32,7 @@ def wire(loop):
         wire.lose()
 
 
-# What send_close() puts on the wire: (arguments, payload)
+# The payload that send_close() puts on the wire: (arguments, payload)
 CLOSES = [
     ((), b""),
     ((0,), b""),
@@ -188,7 +188,7 @@ def test_the_close_is_answered_even_if_the_callback_raises(loop):
     assert wire.transport.close_info[:3] == ("remote", 1001, "")
 
 
-# How it ends: (what is done, close_info, close_handshake)
+# Ends: (the action, close_info, close_handshake)
 NO_INFO = WSCloseInfo(WSCloseCode.NO_INFO, None)
 OK = WSCloseInfo(WSCloseCode.OK, None)
 RESET = ConnectionResetError("reset")

@@ -346,7 +346,7 @@ async def main():
         transport, listener = await ws_connect(lambda: Scripted(on_ws_frame=act), server.url)
         await transport.wait_disconnected()
 
-# Who is started in the background of a shell may have been told to ignore Ctrl-C.
+# A process that a shell started in the background may ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     asyncio.run(main())

@@ -8,7 +8,7 @@ import socket
 import ssl
 
 import pytest
-from support import certificates, frames
+from support import all_at_once, certificates, frames
 from support.faces import FACES
 from support.frames import text
 from support.kinds import kind_of
@@ -153,30 +153,34 @@ timeouts = pytest.mark.parametrize("options", TIMEOUTS, ids=[next(iter(options))
 
 
 @timeouts
-@pytest.mark.parametrize("sent", [0, 1, 100, 128])
-async def test_a_server_that_stops_inside_the_reply_is_too_slow(options, sent):
-    async def handler(peer: Peer) -> object:
-        await peer.read_request()
-        peer.send(peer.reply()[:sent])
-        return await peer.rest()
+async def test_a_server_that_stops_inside_the_reply_is_too_slow(options):
+    async def stops(sent: int) -> None:
+        async def handler(peer: Peer) -> object:
+            await peer.read_request()
+            peer.send(peer.reply()[:sent])
+            return await peer.rest()
 
-    async with serve(handler) as server:
-        with pytest.raises(TimeoutError, match="the WebSocket handshake with .* took too long"):
-            await ws_connect(never, server.url, **options)
-        assert await server.result() == []
+        async with serve(handler) as server:
+            with pytest.raises(TimeoutError, match="the WebSocket handshake with .* took too long"):
+                await ws_connect(never, server.url, **options)
+            assert await server.result() == []
+
+    await all_at_once(stops, [(0,), (1,), (100,), (128,)])
 
 
-@pytest.mark.parametrize("options", [{"open_timeout": 2}, {"websocket_handshake_timeout": 2}], ids=str)
-async def test_a_rejection_whose_body_never_ends_is_cut_at_the_deadline(options):
+async def test_a_rejection_whose_body_never_ends_is_cut_at_the_deadline():
     async def handler(peer: Peer) -> None:
         await peer.read_request()
         peer.send(b"HTTP/1.1 403 No\r\nContent-Length: 100\r\n\r\nhalf")
         await peer.rest()
 
-    async with serve(handler) as server:
-        with pytest.raises(InvalidStatus) as caught:
-            await ws_connect(never, server.url, **options)
-    assert caught.value.response.body == b"half"
+    async def is_cut(option: str) -> None:
+        async with serve(handler) as server:
+            with pytest.raises(InvalidStatus) as caught:
+                await ws_connect(never, server.url, **{option: 2})
+        assert caught.value.response.body == b"half"
+
+    await all_at_once(is_cut, [("open_timeout",), ("websocket_handshake_timeout",)])
 
 
 async def test_a_server_that_drips_its_reply_does_not_extend_the_deadline():
@@ -331,7 +335,7 @@ async def test_ws_connect_can_be_cancelled_in_every_iteration_of_the_loop(tls, u
             completed += not await connect_and_cancel_after(steps, Balanced, server.url, **options)
             steps += 1
         assert steps > 5
-        # What was opened and cancelled in the same moment is aborted: wait until the listeners have heard of it.
+        # Connections opened and cancelled in the same moment are aborted: wait until the listeners have heard of it.
         for listener in Balanced.made:
             if "connected" in listener.events:
                 await listener.until(lambda listener=listener: "disconnected" in listener.events)

@@ -1,4 +1,4 @@
-"""What a hostile reply to the upgrade request costs: processor time per read, memory, and time until the end."""
+"""A hostile reply to the upgrade request costs little: processor time per read, memory, time until the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from support import certificates, proxies
+from support import all_at_once, certificates, proxies
 from support.faces import FACES
 from support.servers import serve
 from support.tls_peer import TLSPeer, ticket
@@ -113,8 +113,7 @@ async def test_a_refusal_without_end_ends(face):
     assert set(caught.value.response.body) == {ord("x")}
 
 
-@pytest.mark.parametrize("face", FACES)
-async def test_a_refusal_that_takes_too_long_is_a_refusal(face):
+async def test_a_refusal_that_takes_too_long_is_a_refusal():
     """With as much of its body as came before the deadline."""
 
     async def handler(peer):
@@ -122,12 +121,15 @@ async def test_a_refusal_that_takes_too_long_is_a_refusal(face):
         peer.send(b"HTTP/1.1 429 Slow down\r\nRetry-After: 9\r\nContent-Length: 100\r\n\r\npart")
         await peer.reader.read()
 
-    async with serve(handler) as server:
-        with pytest.raises(InvalidStatus) as caught:
-            async with FACES[face](server.url, open_timeout=2):
-                pass
-    assert caught.value.response.body == b"part"
-    assert caught.value.retry_after == 9
+    async def refuses(face):
+        async with serve(handler) as server:
+            with pytest.raises(InvalidStatus) as caught:
+                async with FACES[face](server.url, open_timeout=2):
+                    pass
+        assert caught.value.response.body == b"part"
+        assert caught.value.retry_after == 9
+
+    await all_at_once(refuses, zip(FACES))
 
 
 @pytest.mark.parametrize("max_read_size", [None, 1000])
@@ -154,7 +156,7 @@ async def test_the_event_loop_reads_a_reply_in_small_pieces(monkeypatch, max_rea
 
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 async def test_the_event_loop_runs_between_two_reads_of_a_proxy_with_tls(monkeypatch):
-    """What has arrived is read at once: tickets without end, say, held the loop for seconds."""
+    """All that has arrived is read at once: endless tickets, for example, held the loop for seconds."""
     loop = asyncio.get_running_loop()
     iterations, reads, receive = 0, [], loop.sock_recv
 

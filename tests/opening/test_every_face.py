@@ -1,4 +1,4 @@
-"""What every client does alike when it opens a connection, as far as no other module says so: see docs/features.md."""
+"""Every client opens a connection alike, as far as no other module tests it: see docs/features.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_ipv6(face):
 @faces
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "https://127.0.0.1:9/", "ws://127.0.0.1:9/#fragment"])
 async def test_urls_that_are_refused(face, url):
-    """As websockets refuses them; aiohttp takes http:// and https://."""
+    """websockets refuses them, too; aiohttp takes http:// and https://."""
     with pytest.raises(InvalidURI, match="scheme|fragment"):
         await arrive(face, url)
 
@@ -75,7 +75,7 @@ async def test_sni_and_alpn(face, form):
 @faces
 @pytest.mark.parametrize("form", ["true", "settings", "context"])
 async def test_settings_of_tls_are_refused_where_there_is_no_tls(face, form):
-    """What the program believes to be encrypted would be sent in the clear."""
+    """Otherwise messages that the program believes to be encrypted would be sent in the clear."""
     tls = {
         "true": lambda: True,
         "settings": certificates.client_settings,

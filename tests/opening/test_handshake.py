@@ -822,7 +822,7 @@ def test_a_caller_who_will_not_wait_for_the_body() -> None:
     assert caught.value.response.body == b"part"
 
 
-# What is no reply
+# No replies
 
 
 @pytest.mark.parametrize(

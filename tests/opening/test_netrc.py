@@ -96,7 +96,7 @@ def test_entries(tmp_path):
 
 @pytest.mark.parametrize("mode", [0o666, 0o640, 0o604])
 def test_a_file_that_others_may_read(tmp_path, monkeypatch, mode):
-    """As Python's netrc: it checks the file that nobody named."""
+    """Python's netrc does so, too: it checks a file that nobody named."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NETRC", raising=False)
     path = tmp_path / ".netrc"

@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 from support import proxies, through
-from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
+from support.proxies import microsocks, tinyproxy  # noqa: F401 - fixtures
 from support.through import PING
 
 from wsfast._opening.net.blocking import BlockingNet, Deadline, DeadlinePassed, run
@@ -47,7 +47,7 @@ def client_context(authority):
     return context
 
 
-# What works.
+# Success.
 
 
 @ways
@@ -185,7 +185,7 @@ def test_a_large_refusal(way):
 
 @ways
 def test_a_refusal_that_stalls(way):
-    """What came of it before the deadline is reported."""
+    """The part of the body that came before the deadline is reported."""
     refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 400\r\n\r\n" + 400 * b"x"
     with proxies.http(refusal=refusal, stall="body") as served:
         with pytest.raises(InvalidProxyStatus) as caught:

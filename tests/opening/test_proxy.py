@@ -1,4 +1,4 @@
-"""Which proxy leads to a server."""
+"""The choice of the proxy for a server."""
 
 import os
 

@@ -9,7 +9,7 @@ import socket
 import ssl
 
 import pytest
-from support import certificates, frames, proxies
+from support import all_at_once, certificates, frames, proxies
 from support.faces import FACES
 from support.servers import Peer, serve
 
@@ -50,7 +50,7 @@ class Site:
 
 @contextlib.asynccontextmanager
 async def sites(*contexts):
-    """As many servers, on ports of their own."""
+    """A server for each context, on a port of its own."""
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for context in contexts or (None, None):
@@ -280,15 +280,18 @@ async def test_each_server_has_the_proxy_that_the_environment_says(face, monkeyp
 # ---- the deadline
 
 
-@faces
-async def test_all_servers_together_have_one_deadline(face):
+async def test_all_servers_together_have_one_deadline():
     async def silent(peer: Peer) -> None:
         await peer.reader.read(-1)
 
-    async with sites() as (first, _), serve(silent) as second:
-        first.to = {"/": second.url}
-        with pytest.raises(TimeoutError, match=f"handshake with .*{second.port} took too long: open_timeout"):
-            await arrive(face, first.url, open_timeout=2)
+    async def is_too_late(face):
+        async with sites() as (first, _), serve(silent) as second:
+            first.to = {"/": second.url}
+            text = f"handshake with .*{second.port} took too long: open_timeout"
+            with pytest.raises(TimeoutError, match=text):
+                await arrive(face, first.url, open_timeout=2)
+
+    await all_at_once(is_too_late, zip(FACES))
 
 
 @faces
@@ -330,13 +333,15 @@ async def test_a_body_without_end_is_bounded(face):
         await arrive(face, first.url)
 
 
-@faces
-async def test_a_body_that_stalls_is_bounded_by_the_deadline(face):
-    async with sites() as (_, second), serve(endless(second.url, b"")) as first:
-        with pytest.raises(InvalidStatus, match="302") as caught:
-            await arrive(face, first.url, open_timeout=2)
-        assert caught.value.response.body == b"begin"
-        assert not second.requests
+async def test_a_body_that_stalls_is_bounded_by_the_deadline():
+    async def is_cut(face):
+        async with sites() as (_, second), serve(endless(second.url, b"")) as first:
+            with pytest.raises(InvalidStatus, match="302") as caught:
+                await arrive(face, first.url, open_timeout=2)
+            assert caught.value.response.body == b"begin"
+            assert not second.requests
+
+    await all_at_once(is_cut, zip(FACES))
 
 
 # ---- process_redirect, as websockets has it

@@ -1,4 +1,4 @@
-"""Where redirects lead, and what goes there."""
+"""The target of a redirect, and the headers that are sent there."""
 
 import pytest
 from hypothesis import given
@@ -131,7 +131,7 @@ def test_malformed_locations(location):
     assert "hunter2" not in str(error) + repr(error) + repr(error.__context__)
 
 
-# What is followed.
+# Redirects that are followed.
 
 
 def test_limit():

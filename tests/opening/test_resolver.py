@@ -267,7 +267,7 @@ async def test_the_cache_knows_where_the_last_connection_went(face):
 
 @every
 async def test_a_redirect_does_not_get_around_the_rules_by_a_cache(face, monkeypatch):
-    """What a name is remembered to have is judged like what it is found to have."""
+    """Remembered addresses are judged like those just looked up."""
     monkeypatch.setattr(redirects, "is_public", lambda host: host in ("127.0.0.2", HOST))
 
     async def redirect(peer):

@@ -50,7 +50,7 @@ SUBPROTOCOLS = ["v1", f"bearer.{SECRET}", f"ticket.{SECRET}"]
 
 
 def urls(url):
-    """As many as there are passwords and targets: each of them at least once."""
+    """Pairs in which each password and each target stands at least once."""
     for i, target in enumerate(TARGETS):
         yield url.replace("//", f"//me:{PASSWORDS[i % len(PASSWORDS)]}@") + target
 
@@ -106,7 +106,7 @@ def refusal(status):
     ).encode()
 
 
-# What a server sends; {} is the target of the request, {port} the server's own.
+# Replies of a server; {} is the target of the request, {port} the server's own.
 FAILURES = {
     "refused": refusal(401),
     "unavailable": refusal(503),

@@ -24,7 +24,7 @@ from support.servers import serve, websockets_echo
 import wsfast.asyncio.client
 import wsfast.sync.client
 from wsfast import TLS
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._opening.tls import rustls
 from wsfast.sync.client import connect
 
@@ -59,7 +59,7 @@ def client_certificate() -> Iterator[dict]:
         yield {"client_cert": pem}
 
 
-# What of the settings differs.
+# The settings that differ.
 OTHERS: dict[str, Callable[[], contextlib.AbstractContextManager[dict]]] = {
     "authorities": two_authorities,
     "client certificate": client_certificate,
@@ -328,7 +328,7 @@ async def test_a_client_certificate_is_rotated_without_a_restart(tmp_path, loop)
         fresh = authority().issue_cert(f"{name}.example")
         for path, pem in (("client.pem", fresh.cert_chain_pems[0]), ("client.key", fresh.private_key_pem)):
             pem.write_to_path(str(tmp_path / f"{name}.{path}"))
-            # As Kubernetes does it: the path is a link to another file.
+            # Kubernetes does so: the path is a link to another file.
             (tmp_path / "link").symlink_to(f"{name}.{path}")
             (tmp_path / "link").replace(tmp_path / path)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 
 import pytest
-from support import certificates, frames, proxies
-from support.faces import FACES
-from support.packaged import microsocks, tinyproxy  # noqa: F401 - fixtures
+from support import all_at_once, certificates, frames, proxies
+from support.faces import FACES, End
+from support.proxies import haproxy, microsocks, nginx, tinyproxy  # noqa: F401 - fixtures
 from support.servers import Peer, serve
+from support.servers import echo as plain_echo
 
-from wsfast import TLS, Network
+from wsfast import TLS, InvalidStatus, Network
 from wsfast._opening.reconnecting import process_exception
 from wsfast.exceptions import (
     InvalidMessage,
@@ -71,7 +73,7 @@ async def talk(client):
     assert await client.recv() == BIG
 
 
-# What works.
+# Success.
 
 
 @faces
@@ -186,7 +188,7 @@ async def test_the_environment_names_rubbish(face, monkeypatch):
     assert "hunter2" not in str(caught.value)
 
 
-# What fails.
+# Failures.
 
 REFUSAL = b"HTTP/1.1 503 Full\r\nContent-Length: 6\r\nRetry-After: 7\r\n\r\ndenied"
 
@@ -202,16 +204,18 @@ async def test_refused(face, scheme):
     assert response.headers["Retry-After"] == "7"
 
 
-@faces
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_refusal_whose_body_does_not_end(face, scheme):
+async def test_a_refusal_whose_body_does_not_end():
     refusal = b"HTTP/1.1 503 Full\r\nContent-Length: 400\r\n\r\n" + 400 * b"x"
-    with proxy(scheme, refusal=refusal, stall="body") as served:
-        given = options(face, scheme, served.url)
-        with pytest.raises(InvalidProxyStatus, match="503"):
-            async with connect(face, "ws://127.0.0.1:9/", open_timeout=2, **given):
-                pass
-        assert served.stalled.is_set()
+
+    async def refuses(face, scheme):
+        with proxy(scheme, refusal=refusal, stall="body") as served:
+            given = options(face, scheme, served.url)
+            with pytest.raises(InvalidProxyStatus, match="503"):
+                async with connect(face, "ws://127.0.0.1:9/", open_timeout=2, **given):
+                    pass
+            assert served.stalled.is_set()
+
+    await all_at_once(refuses, itertools.product(FACES, ["http", "https"]))
 
 
 @faces
@@ -239,15 +243,17 @@ async def test_misbehaves(face, scheme, phase, how):
 
 
 @faces
-@pytest.mark.parametrize(("scheme", "phase"), PHASES)
-async def test_stalls(face, scheme, phase):
-    with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
-        given = options(face, scheme, served.url)
-        text = f"the negotiation with the proxy {scheme}://127.0.0.1:{served.port} took too long"
-        with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 1 second$"):
-            async with connect(face, origin.url, open_timeout=1, **given):
-                pass
-        assert served.stalled.is_set()
+async def test_stalls(face):
+    async def stalls(scheme, phase):
+        with proxies.echo() as origin, proxy(scheme, stall=phase) as served:
+            given = options(face, scheme, served.url)
+            text = f"the negotiation with the proxy {scheme}://127.0.0.1:{served.port} took too long"
+            with pytest.raises(TimeoutError, match=f"{text}: open_timeout is 2 seconds$"):
+                async with connect(face, origin.url, open_timeout=2, **given):
+                    pass
+            assert served.stalled.is_set()
+
+    await all_at_once(stalls, PHASES)
 
 
 @faces
@@ -472,3 +478,51 @@ async def test_microsocks(face, secure, microsocks):  # noqa: F811
         with pytest.raises(ProxyError):
             async with connect(face, server.url, secure, proxy=url.replace("word", "other")):
                 pass
+
+
+every_face = pytest.mark.parametrize("face", FACES)
+either = pytest.mark.parametrize("front", ["nginx", "haproxy"])
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A file with the key and the certificate of this machine."""
+    path = tmp_path / "server.pem"
+    certificates.authority().issue_cert(
+        "localhost", "127.0.0.1"
+    ).private_key_and_cert_chain_pem.write_to_path(path)
+    return path
+
+
+@every_face
+@either
+@pytest.mark.parametrize("secure", [False, True], ids=["ws", "wss"])
+async def test_messages_of_all_sizes_and_the_close_pass(face, front, secure, request, certificate):
+    start = request.getfixturevalue(front)
+    async with serve(plain_echo) as server:
+        port = start(server.port, certificate if secure else None)
+        url = f"ws{'s' if secure else ''}://127.0.0.1:{port}/"
+        context = certificates.client_settings() if secure else None
+        async with FACES[face](url, context=context) as client:
+            for message in "text", b"", bytes(300_000):
+                await client.send(message)
+                assert await client.recv() == message
+            await client.close()
+            with pytest.raises(End) as end:
+                await client.recv()
+            assert (end.value.received, end.value.sent) == (1000, 1000)
+
+
+@every_face
+@either
+@pytest.mark.parametrize("secure", [False, True], ids=["ws", "wss"])
+async def test_a_front_without_a_server_refuses(face, front, secure, request, certificate):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = server.getsockname()[1]
+    port = request.getfixturevalue(front)(nobody, certificate if secure else None)
+    context = certificates.client_settings() if secure else None
+    with pytest.raises(InvalidStatus) as refused:
+        async with FACES[face](f"ws{'s' if secure else ''}://127.0.0.1:{port}/", context=context):
+            pass
+    assert refused.value.response.status_code in (502, 503)
+    assert b"</html>" in refused.value.response.body

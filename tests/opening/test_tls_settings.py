@@ -67,7 +67,7 @@ def test_equal_settings_share_a_context():
 
 
 def replace(path, pem: bytes) -> None:
-    """As certificates are rotated: a new file takes the place of the old one."""
+    """Certificates are rotated: a new file takes the place of the old one."""
     fresh = path.with_suffix(".fresh")
     fresh.write_bytes(pem)
     fresh.replace(path)

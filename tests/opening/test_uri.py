@@ -1,4 +1,4 @@
-"""What is a WebSocket URI and what isn't; what goes into Host; and that no password shows."""
+"""Valid and invalid WebSocket URIs, the Host header of each, and no text that shows a password."""
 
 from __future__ import annotations
 

@@ -21,7 +21,9 @@ def test_the_page_is_what_the_code_says():
 def test_what_a_face_has_alone_has_a_reason(faces, same, reasons):
     assert not features.mistakes(faces, same, reasons)
     faces[0].add("new")
-    assert features.mistakes(faces, same, reasons) == ["new is not everywhere, and has no reason"]
+    assert features.mistakes(faces, same, reasons) == [
+        "new is not everywhere, and has no reason in tests/support/features.py"
+    ]
     faces[1].add("new")
     faces[2].add("new")
     assert features.mistakes(faces, same, {**reasons, "new": "x"}) == ["new is everywhere, and has a reason"]

@@ -10,6 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "wsfast"
 
+pytestmark = pytest.mark.checkout
+
 # From the top. A module may import what stands below it, and what shares its place: a folder its own modules.
 LAYERS = [
     {"__main__"},
@@ -44,7 +46,17 @@ NO_INPUT_OR_OUTPUT |= {
     "_opening.http.handshake",
 }
 NO_INPUT_OR_OUTPUT |= {"_opening.proxy.settings", "_opening.proxy.tunnel", "_opening.redirects"}
-LIBC = {"arm_neon.h", "assert.h", "errno.h", "fcntl.h", "immintrin.h", "limits.h", "pthread.h", "stdatomic.h"}
+LIBC = {
+    "arm_neon.h",
+    "assert.h",
+    "cpuid.h",
+    "errno.h",
+    "fcntl.h",
+    "immintrin.h",
+    "limits.h",
+    "pthread.h",
+    "stdatomic.h",
+}
 LIBC |= {"stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h", "sys/random.h", "sys/types.h", "time.h"}
 LIBC |= {"unistd.h", "windows.h", "bcrypt.h"}  # the last two on Windows
 ALLOCATION_AND_IO = re.compile(
@@ -330,38 +342,3 @@ def test_core_mirror_matches_its_headers():
     headers = "".join(path.read_text() for path in (PACKAGE / "core").glob("*.h"))
     names = re.findall(r"\b(?:wsf|WSF)_\w+", (PACKAGE / "_engine" / "core.pxd").read_text())
     assert set(names) <= set(re.findall(r"\b(?:wsf|WSF)_\w+", headers))
-
-
-ARCHITECTURE = (PACKAGE.parent / "docs" / "architecture.md").read_text()
-
-
-def section(title):
-    return ARCHITECTURE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-@pytest.mark.parametrize("title", ["The life of a frame", "The life of an option"])
-def test_the_functions_on_the_architecture_page_are_in_the_files_that_it_names(title):
-    text = section(title)
-    files = {path for name in re.findall(r"`([\w/]+\.pyx?)`", text) for path in PACKAGE.rglob(name)}
-    code = "".join(path.read_text() for path in files)
-    defined = set(re.findall(r"\b(?:class|def) +(\w+)", code)) | methods_declared_in(code)
-    where = "".join(row.split("|")[2] for row in text.splitlines() if row.startswith("| "))
-    named = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", where)}
-    assert len(named) >= 5
-    assert named - {"py", "pyx"} - defined == set()
-
-
-def test_comments_and_docs_name_files_that_exist():
-    """Files are moved; the sentences that name them stay."""
-    project = PACKAGE.parent
-    kinds = (".py", ".pyx", ".pxd", ".pyi", ".rs", ".c", ".h")
-    sources = [path for path in PACKAGE.rglob("*") if path.suffix in kinds and "target" not in path.parts]
-    folders = ("tests", "bench", "docs", "examples")
-    there = {path.name for path in sources} | {
-        path.name for name in folders for path in (project / name).rglob("*.py*")
-    }
-    there |= {"setup.py", "bot.py", "bot.pyx"}  # a bot is the reader's own file
-    named = re.compile(r"(?<![\w.*<-])_?[a-z]\w*\.(?:py|pyx|pxd|pyi)\b")
-    pages = [*(project / "docs").rglob("*.md"), *project.glob("*.md")]
-    used = {(path.name, name) for path in sources + pages for name in named.findall(path.read_text())}
-    assert {(page, name) for page, name in used if name not in there} == set()

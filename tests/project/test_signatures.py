@@ -9,9 +9,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from support.faces import FACES
+from support.faces import FACES, connected
 from support.servers import echo, serve
-from support.surface import connected
 
 import wsfast
 import wsfast._common.connection
@@ -21,7 +20,7 @@ import wsfast.sync.client
 import wsfast.tls
 from wsfast import UpgradeResponse, WSListener, WSUpgradeRequest, ws_connect
 
-ROOT = Path(__file__).parents[2]
+SITE = Path(wsfast.__file__).parents[1]  # where wsfast is installed
 MODULES = (wsfast, wsfast.asyncio.client, wsfast.sync.client, wsfast.deflate, wsfast.tls)
 
 
@@ -54,6 +53,31 @@ def test_every_method_tells_its_signature():
     assert not wsfast.WSTransport.send_close.__doc__.startswith("send_close(")
 
 
+@pytest.mark.parametrize(
+    "function",
+    [wsfast.ws_connect, wsfast.connect, wsfast.sync.client.connect, wsfast.supervise],
+    ids=lambda function: f"{function.__module__}.{function.__name__}",
+)
+def test_every_option_is_described(function):
+    described = re.findall(r"\w+", " ".join(re.findall(r":param ([\w, ]+):", function.__doc__)))
+    options = inspect.signature(function).parameters.keys() - {"kwargs", "options"}
+    assert sorted(options - {*described}) == []
+    assert sorted({*described} - options - {"kwargs", "options"}) == []
+
+
+@pytest.mark.parametrize("cls", [wsfast.Tuning, wsfast.Network, wsfast.TLS])
+def test_every_field_of_an_object_of_options_is_described(cls):
+    """By a string behind it, which the reference shows."""
+    (body,) = ast.parse(inspect.getsource(cls)).body
+    fields = {at: node.target.id for at, node in enumerate(body.body) if isinstance(node, ast.AnnAssign)}
+    assert fields.keys()
+    strings = {
+        at for at, node in enumerate(body.body) if isinstance(getattr(node, "value", None), ast.Constant)
+    }
+    strings -= fields.keys()  # a default
+    assert [name for at, name in fields.items() if at + 1 not in strings] == []
+
+
 def test_there_is_a_version():
     assert wsfast.__version__ == distribution("wsfast").version
 
@@ -64,7 +88,7 @@ def test_type_checkers_find_an_editable_install():
     for name in hooks:
         assert re.fullmatch(r"__editable__\.wsfast-[\d.]+\.pth", name)
         (path,) = (path for path in distribution("wsfast").files if path.name == name)
-        assert Path(path.locate().read_text().strip()) == ROOT
+        assert Path(path.locate().read_text().strip()) == SITE
 
 
 def test_reprs():
@@ -132,6 +156,6 @@ async def test_a_coroutine_function_is_no_callback(name):
 
 
 def test_the_callbacks_are_those_of_the_stub():
-    stub = ast.parse((ROOT / "wsfast" / "_engine" / "transport.pyi").read_text())
+    stub = ast.parse((SITE / "wsfast" / "_engine" / "transport.pyi").read_text())
     (listener,) = (node for node in stub.body if getattr(node, "name", "") == "WSListener")
     assert set(callbacks()) == {node.name for node in listener.body if isinstance(node, ast.FunctionDef)}

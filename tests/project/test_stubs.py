@@ -17,7 +17,7 @@ from wsfast.asyncio import client as awaitable
 from wsfast.supervisor.arguments import OwnOptions
 from wsfast.sync import client as blocking
 
-ROOT = Path(__file__).parents[2]
+SITE = Path(wsfast.__file__).parents[1]  # where wsfast is installed
 
 # Each line that ends in "# wrong" must be refused, and no other.
 PROGRAM = """\
@@ -246,7 +246,7 @@ def test_type_checkers_know_all_options_of_the_supervisor():
 
 def stubbed(cls):
     """The public members that the stub of a class has."""
-    stub = ast.parse((ROOT / f"{cls.__module__.replace('.', '/')}.pyi").read_text())
+    stub = ast.parse((SITE / f"{cls.__module__.replace('.', '/')}.pyi").read_text())
     (body,) = (node.body for node in stub.body if getattr(node, "name", "") == cls.__name__)
     return [node.name for node in body if getattr(node, "name", "_")[0] != "_"]
 

@@ -28,6 +28,9 @@ from support.pair import Far
 from wsfast.asyncio.client import ClientConnection
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed
 
+# A program has stalled if its loop has run so many timers of TICK seconds and nothing else happened.
+TICK, MOST_TICKS = 0.05, 600
+
 # The exceptions that a task may get, besides CancelledError.
 EXPECTED = (ConnectionClosed, ConcurrencyError, RuntimeError, LookupError)
 
@@ -48,6 +51,7 @@ class Program:
             ["pause", "pause", "drop_oldest", "drop_newest", "conflate", "fail"]
         )
         self.had: set[int] = set()
+        self.events = 0
 
     # ---- the server
 
@@ -93,6 +97,7 @@ class Program:
             for sent in parser.feed(data):
                 assert not closed, "a frame behind CLOSE"
                 closed = sent.opcode == CLOSE
+                self.events += sent.opcode != PING
             if self.random.random() < 0.1:
                 await asyncio.sleep(0.001)
 
@@ -161,6 +166,7 @@ class Program:
 
     def disturb(self) -> None:
         """Sometimes collect garbage, or cancel a task."""
+        self.events += 1
         chance = self.random.random()
         if chance < 0.02:
             gc.collect(self.random.randrange(3))
@@ -244,6 +250,19 @@ class Program:
             await asyncio.gather(*beside, return_exceptions=True)
         return None
 
+    async def watch(self, task: asyncio.Task[None]) -> None:
+        """Wait for the program, however long it takes, unless it has stalled."""
+        seen = ticks = 0
+        while not task.done():
+            await asyncio.wait([task], timeout=TICK)
+            ticks = ticks + 1 if self.events == seen else 0
+            seen = self.events
+            if ticks > MOST_TICKS:
+                for waiting in asyncio.all_tasks():
+                    waiting.print_stack()
+                raise AssertionError("the program has stalled")
+        await task
+
     async def leave(self, beside: list[asyncio.Task[Any]]) -> None:
         """Leave everything pending, for the collector."""
         beside.clear()
@@ -263,7 +282,7 @@ def run(seed: int) -> None:
             if task.done():
                 task.result()
         else:
-            loop.run_until_complete(asyncio.wait_for(task, 30))
+            loop.run_until_complete(program.watch(task))
     finally:
         del task
         loop.close()

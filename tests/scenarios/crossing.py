@@ -2,9 +2,9 @@
 
 The connections are of listeners and awaitable ones. Their transports are wsfast's own, plain and by rustls,
 aiofastnet's with OpenSSL, those of asyncio and of uvloop. Both sides send records that describe themselves. Each
-callback, each task that has received, each log record of a loop in debug mode, and each finalizer may have a server
-send more, may send, and may poll any connection of the thread. Each connection checks each byte when it is delivered,
-and again what it kept; each server checks what it got.
+callback, each function that is shown messages, each task that has received, each log record of a loop in debug mode,
+and each finalizer may have a server send more, may send, and may poll any connection of the thread. Each connection
+checks each byte when it is delivered, and again what it kept; each server checks what it got.
 
 In every third scenario another loop runs in another thread. Either its connections were opened there, and everything
 arrives; or they were opened in this thread, and the first read in the other one ends them. Meanwhile this thread sleeps
@@ -32,7 +32,8 @@ import uvloop
 from support import certificates, frames
 
 from scenarios.peer import Peer, record, records
-from wsfast import ConnectionClosed, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast import ConnectionClosed, Tuning, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from wsfast._engine.messages import show_messages
 from wsfast.asyncio.client import ClientConnection, connect
 
 DEPTH = 4  # of reads inside reads
@@ -123,6 +124,11 @@ class Connection:
         self.transport.abort()
         await self.transport.wait_disconnected()
 
+    def close(self) -> None:
+        for sock in (self.theirs, self.ours):
+            with suppress(OSError):
+                sock.close()
+
     def __str__(self) -> str:
         return f"{type(self).__name__}, {self.kind}"
 
@@ -136,6 +142,7 @@ class Listening(Connection, WSListener):
             socket_factory=lambda uri: self.ours,
             use_aiofastnet=False if self.kind.startswith("the loop's") else None,
             close_timeout=1,
+            tuning=self.scenario.tuning,
         )
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -160,12 +167,26 @@ class Awaiting(Connection):
             sock=self.ours,
             close_timeout=1,
             compression=None,
+            ping_interval=None,  # a slow machine may take longer for a scenario
             max_queue=rng.choice([2, 16, None]),
+            tuning=self.scenario.tuning,
         )
         self.transport = self.ws.protocol
+        self.looks = random.Random(rng.random())
+        if self.looks.random() < 0.5:
+            show_messages(self.transport, self.look)
         self.tasks = [asyncio.ensure_future(self.receive())]
         if rng.random() < 0.5:
             self.tasks.append(asyncio.ensure_future(self.send()))
+
+    def look(self, message: str | bytes) -> bool:
+        """Is shown messages, as a supervisor is, and leaves them to the receiver."""
+        with self.scenario.unarmed():
+            records(message)  # type: ignore[arg-type]
+        self.scenario.meddle()
+        if self.looks.random() < 0.02:
+            show_messages(self.transport, None)
+        return False
 
     async def receive(self) -> None:
         rng = self.scenario.rng
@@ -218,8 +239,9 @@ class Handler(logging.Handler):
 
 
 class Scenario:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, tuning: Tuning | None = None) -> None:
         self.rng = random.Random(seed)
+        self.tuning = tuning
         self.faults: list[str] = []
         self.armed = False  # outside of the code of the scenario, where a finalizer may act
         self.depth = 0
@@ -407,9 +429,7 @@ def run(seed: int) -> list[str]:
             logger.setLevel(level)
             logger.propagate = propagate
         for one in scenario.connections + (elsewhere.connections if elsewhere else []):
-            with suppress(OSError):
-                one.theirs.close()
-                one.ours.close()
+            one.close()
         loop.close()
     return scenario.faults
 

@@ -237,6 +237,7 @@ async def _feed(url: str, number: int, rng: random.Random, report: Report, rollo
         kind += ",late"
     account = Account(f"{number} {kind} key={has_key} listener={is_listener} slow={is_slow}", report, has_key)
     options: dict[str, Any] = {"proxy": None, "delays": lambda: full_jitter(0.01, 0.1), "min_lifetime": 0.1}
+    options["close_timeout"] = 1.0  # of a mute server
     if has_key:
         options["key"] = key_of
     if rng.random() < 0.5:

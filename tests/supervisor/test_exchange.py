@@ -1,18 +1,22 @@
-"""A supervisor against the local exchange: the exchange checks its windows, and rollovers lose no message."""
+"""A supervisor against the local exchange, which checks its windows: rollovers lose no message, nor does a bad day of a
+few seconds. `make test` also runs a minute of that, and `make chaos` ten."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import json
+import logging
 import os
 import random
 import signal
+import sys
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scenarios import chaos, soak
 from support.awaiting import turns
 from support.exchange import ALL, BINANCE, exchange, worst
 from support.faults import faults
@@ -200,3 +204,24 @@ async def several(feed, number, count):
         if (found := number(await feed.recv())) is not None:
             yield found
             count -= 1
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.parametrize("seed", [3, 4])
+async def test_what_was_published_is_delivered_or_reported_as_lost(seed, caplog):
+    caplog.set_level(logging.CRITICAL)
+    report = await chaos.play(3.0, seed)
+    assert not report.errors, report
+    assert report.delivered > 300
+    assert report.stats.connects > 2
+
+
+def test_a_soak_of_two_seconds_reports_each_period(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["soak", "2", str(tmp_path / "soak.md"), "1"])
+    monkeypatch.setattr(logging, "disable", lambda level: None)
+    with pytest.raises(SystemExit) as end:
+        soak.main()
+    assert end.value.code is None
+    head, _, *rows = (tmp_path / "soak.md").read_text().splitlines()
+    assert head.split(" | ")[1:3] == ["RSS KiB", "descriptors"]
+    assert len(rows) >= 2

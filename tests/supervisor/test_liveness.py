@@ -117,8 +117,8 @@ async def test_a_topic_that_falls_silent_among_others():
     stop_b = asyncio.get_running_loop().create_future()
     waiting, on_state = lost()
     async with sessions(script) as server:
-        feed = supervise(server.url, topic=lambda payload: payload[0], on_state=on_state)
-        async with feed:
+        options = {"topic": lambda payload: payload[0], "close_timeout": 0.1}
+        async with supervise(server.url, on_state=on_state, **options) as feed:
             feed.subscribe("sub a", key="a", max_silence=0.2)
             feed.subscribe("sub b", key="b", max_silence=0.2)
             feed.subscribe("sub c", key="c")  # nobody minds

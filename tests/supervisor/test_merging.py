@@ -340,7 +340,7 @@ async def test_a_program_that_only_sends_is_connected_again(monkeypatch, caplog)
         peer.send(text(f"welcome {peer.number}"))
         if peer.number < 6:
             peer.send(frames.close(1012))
-            await peer.rest()
+            await peer.frames_until_close()
         else:
             await idle(peer)
 

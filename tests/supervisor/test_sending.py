@@ -140,7 +140,7 @@ async def test_pings_of_the_servers_are_no_data():
             await asyncio.sleep(0.02)
 
     states = []
-    options = {"answer": pong, "max_silence": 0.2, "on_state": states.append}
+    options = {"answer": pong, "max_silence": 0.2, "on_state": states.append, "close_timeout": 0.1}
     async with sessions(script) as server, supervise(server.url, **options) as feed:
         while feed.stats.connects < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -192,7 +192,7 @@ async def test_a_shorter_time_is_noticed_although_a_longer_one_runs():
             await asyncio.sleep(0.01)
 
     states = []
-    options = {"max_silence": 400, "topic": str, "on_state": states.append}
+    options = {"max_silence": 400, "topic": str, "on_state": states.append, "close_timeout": 0.1}
     async with sessions(chatter) as server, supervise(server.url, **options) as feed:
         await feed.ready()
         feed.subscribe("x", max_silence=0.2)

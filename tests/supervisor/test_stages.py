@@ -47,7 +47,7 @@ async def all_texts(peer):
 
 
 class States(list):
-    """What on_subscription was told."""
+    """The stages that on_subscription got."""
 
     def __call__(self, subscription, state, generation):
         self.append((subscription.key, state, generation))

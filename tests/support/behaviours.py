@@ -26,7 +26,7 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
     (
         "Unix sockets",
         [
-            ("listener/test_opening_sockets.py", "test_a_unix_socket_pair_will_do"),
+            ("listener/test_opening.py", "test_a_unix_socket_pair_will_do"),
             ("awaitable/test_connecting.py", "test_unix_sockets"),
             ("blocking/test_opening.py", "test_unix_sockets"),
         ],
@@ -89,7 +89,7 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
     (
         "a socket of the program's, connected or not",
         [
-            ("opening/test_sockets_of_users.py", "test_an_unconnected_socket"),
+            ("opening/test_sockets.py", "test_an_unconnected_socket"),
             ("listener/test_tls.py", "test_a_socket_of_the_user_s_own_gets_tls_for_the_url_s_host"),
             ("awaitable/test_connecting.py", "test_a_socket_of_the_user"),
             ("blocking/test_opening.py", "test_a_socket_of_the_users"),
@@ -97,7 +97,7 @@ ROWS: list[tuple[str, list[tuple[str, str]]]] = [
     ),
     (
         "another host and port; Host and SNI stay",
-        [("opening/test_sockets_of_users.py", "test_host_and_port"), (EACH, "test_sni_and_alpn")],
+        [("opening/test_sockets.py", "test_host_and_port"), (EACH, "test_sni_and_alpn")],
     ),
     (
         "TLS by `ssl.SSLContext` or `wsfast.TLS`: trust, SNI, ALPN, client certificates",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -328,3 +329,54 @@ MANY: dict[str, Face] = {
 }
 # A listener of frames instead of messages, for tests about frames.
 TAKING_FRAMES: dict[str, Face] = {"frames": functools.partial(listener, make=_TakingFrames)}
+
+
+class Handle:
+    """`own` is what a program has in its hands: a WSTransport, or a ClientConnection.
+
+    Calls of a blocking connection are made in its thread.
+    """
+
+    def __init__(self, face: str, client: Any) -> None:
+        self.face = face
+        self.client = client
+        self.own = client.transport if face == "listener" else client.ws
+
+    async def call(self, function: Any, *args: Any, **options: Any) -> Any:
+        if self.face == "blocking":
+            return await self.client.call(lambda: function(*args, **options))
+        result = function(*args, **options)
+        return await result if inspect.isawaitable(result) else result
+
+    async def send_many(self, messages: Iterable[str | bytes]) -> None:
+        if self.face == "listener":
+            self.own.send_many(WSMsgType.TEXT, messages)
+        else:
+            await self.call(self.own.send_many, messages)
+
+    async def send_corked(self, *messages: str) -> None:
+        if self.face == "blocking":
+
+            def send() -> None:
+                with self.own.cork():
+                    for message in messages:
+                        self.own.send(message)
+
+            await self.call(send)
+            return
+        with self.own.cork():
+            for message in messages:
+                await self.client.send(message)
+
+    async def ended(self) -> None:
+        if self.face == "listener":
+            await self.own.wait_disconnected()
+        else:
+            await self.call(self.own.wait_closed)
+
+
+@asynccontextmanager
+async def connected(face: str, url: str, **options: Any) -> AsyncIterator[Handle]:
+    async with FACES[face](url, **options) as client:
+        yield Handle(face, client)
+        await asyncio.sleep(0)

@@ -16,6 +16,7 @@ import wsfast.sync.client
 from support import behaviours
 from wsfast._common.option_names import names_of
 
+WHERE = "tests/support/features.py"
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
 FACES = ("`ws_connect`", "`connect`", "`sync.client.connect`")
@@ -160,7 +161,7 @@ def mistakes(faces: list[set[str]], same: list[tuple[str, ...]], reasons: dict[s
         if everywhere and group[0] in reasons:
             found.append(f"{group[0]} is everywhere, and has a reason")
         if not everywhere and group[0] not in reasons:
-            found.append(f"{group[0]} is not everywhere, and has no reason")
+            found.append(f"{group[0]} is not everywhere, and has no reason in {WHERE}")
         found += [f"{name} is nowhere" for name in group if not any(name in face for face in faces)]
     return found + [f"{name} has a reason, and is nowhere" for name in reasons if name not in names]
 
@@ -177,8 +178,9 @@ def table(
 
 HEAD = """# Features of each face
 
-`tests/support/features.py` writes this page from signatures and classes. A test fails when one face gains an option, an
-attribute or a method that another lacks, unless the reason is given here.
+This page is written from signatures and classes. A test fails when one face gains an option, an attribute or a method
+that another lacks. Then edit `tests/support/features.py`, which has the names and the reasons, and write the page anew:
+`PYTHONPATH=tests .venv/bin/python -m support.features`.
 
 Two names in one cell are names of the same thing. A call with both raises `TypeError`. The fields of `tuning` and
 `network` are the same for all clients ({doc}`reference`). Only `write_policy="gather"` is not for the blocking one: its

@@ -33,7 +33,7 @@ import wsfast.sync.client
 from support import certificates, frames
 from support.servers import Peer, serve
 from wsfast import Tuning
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._opening.tls import rustls
 
 HEAP_TYPE = 1 << 9

@@ -107,7 +107,7 @@ class ConnectionAttributes:
 
     @property
     def close_timeout(self) -> float | None:
-        """How long closing may take, in seconds; None is without end. A change counts until closing begins."""
+        """The time limit for closing, in seconds; None is no limit. A change counts until closing begins."""
         return self._close_timeout
 
     @close_timeout.setter

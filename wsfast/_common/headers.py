@@ -16,8 +16,8 @@ __all__ = [
     "basic_auth",
     "check_value",
     "checked_headers",
-    "kept",
     "resolve_headers",
+    "reusable",
 ]
 
 PlainHeaders = Mapping[str, str] | Iterable[tuple[str, str]]
@@ -35,8 +35,8 @@ VISIBLE = re.compile(r"[\x21-\x7e]+")
 _NOT_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
-def kept(items: Any) -> Any:
-    """Return a list of an iterator's items, because the first request would use them up; else `items`."""
+def reusable(items: Any) -> Any:
+    """Return a list of an iterator's items, which the first request would use up; else `items`."""
     return list(items) if items is not None and isinstance(items, Iterator) else items
 
 

@@ -17,7 +17,7 @@ def to_ascii(name: str) -> str:
     if len(name) > _LONGEST:
         raise UnicodeError("a name has 253 characters at most")
     if name.isascii():
-        # That only checks the length of labels, at which getaddrinfo() would stumble later.
+        # For ASCII, encode() only checks the length of labels. getaddrinfo() would fail on a long one later.
         return name.encode("idna").decode("ascii").lower()
     import idna  # its tables take milliseconds
 

@@ -13,9 +13,44 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["NOT_GIVEN", "Fixed", "NotGiven", "names_of", "takes_options", "unexpected"]
+__all__ = [
+    "NOT_GIVEN",
+    "OF_ASYNCIO",
+    "OF_PICOWS",
+    "OF_WEBSOCKETS",
+    "Fixed",
+    "NotGiven",
+    "hints_at_fields",
+    "names_of",
+    "takes_options",
+    "unexpected",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Options = TypeVar("Options")
+
+# Options of other libraries, requests among them, and the option that does the same here.
+_ELSEWHERE = {
+    "timeout": "open_timeout",
+    "header": "additional_headers",
+    "headers": "additional_headers",
+    "heartbeat": "ping_interval",
+    "verify": "ssl",
+    "verify_ssl": "ssl",
+    "sslopt": "ssl",
+}
+
+# Second names, and the names in the signature: for the clients that follow websockets, and for the one that follows
+# picows.
+OF_ASYNCIO = {"source_address": "local_addr"}
+OF_PICOWS = {
+    "ssl_context": "ssl",
+    "proxy_ssl_context": "proxy_ssl",
+    "max_frame_size": "max_size",
+    "extra_headers": "additional_headers",
+    "logger_name": "logger",
+}
+OF_WEBSOCKETS = {name: second for second, name in OF_PICOWS.items()}
 
 
 class NotGiven(Enum):
@@ -96,6 +131,21 @@ def names_of(function: Any) -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith("_"))
 
 
+def hints_at_fields(cls: type[Options]) -> type[Options]:
+    """Decorate a dataclass of options: a call with a name that is no field raises TypeError with a hint."""
+    init: Any = cls.__init__
+    names = frozenset(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **options: Any) -> None:
+        for name in options.keys() - names:
+            raise unexpected(cls.__name__, name, names)
+        init(self, *args, **options)
+
+    cls.__init__ = checked  # type: ignore[method-assign]
+    return cls
+
+
 def unexpected(called: str, name: str, names: Iterable[str], objects: Iterable[type] = ()) -> TypeError:
     """The error for what is no option, with a hint: where it belongs, or which option it resembles.
 
@@ -108,8 +158,11 @@ def unexpected(called: str, name: str, names: Iterable[str], objects: Iterable[t
     import difflib  # takes a millisecond
 
     public = sorted(n for n in names if not n.startswith("_"))
-    nearest = difflib.get_close_matches(name, public, 1) or [n for n in public if n.startswith(name)]
-    hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
+    near = (
+        [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in public else difflib.get_close_matches(name, public, 1)
+    )
+    near = near or [n for n in public if n.startswith(name)]
+    hint = f". Did you mean {near[0]!r}?" if near else ""
     return TypeError(f"{called}() got an unexpected keyword argument {name!r}{hint}")
 
 

@@ -78,7 +78,7 @@ def seconds(name: str, value: Any, *, none: str | None, zero: bool = True) -> fl
 
 
 def in_words(span: float | None) -> str:
-    """A time span for the text of an error."""
+    """Return a time span as text, for an error."""
     return f"{span:g} second{'' if span == 1 else 's'}"
 
 
@@ -256,7 +256,7 @@ class Pinging:
 
     @classmethod
     def of_listener(cls, enabled: Any, idle_timeout: Any, reply_timeout: Any, strategy: Any) -> Pinging:
-        """Make it from picows' options, where `enabled` is an option of its own."""
+        """Make a Pinging of picows' options, of which `enabled` is one."""
         check_bools(enable_auto_ping=enabled)
         seconds("auto_ping_idle_timeout", idle_timeout, zero=False, none=None)
         seconds("auto_ping_reply_timeout", reply_timeout, zero=False, none=None)

@@ -101,12 +101,12 @@ def shown_subprotocol(subprotocol: str) -> str:
 
 
 def may_follow(name: str) -> bool:
-    """May a header of the program's go where a redirect leads, to another origin?"""
+    """True if a redirect to another origin may take this header of the program along."""
     return name.lower() in _FOLLOWING
 
 
 def is_name(subprotocol: str) -> bool:
-    """Is it the name of a subprotocol, and nothing more?"""
+    """True if this is the name of a subprotocol, and not a secret sent as one."""
     end = 0
     while end < len(subprotocol):
         part = _NAME.match(subprotocol, end)

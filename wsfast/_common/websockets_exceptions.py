@@ -20,7 +20,7 @@ __all__ = ["SignatureOfInit", "look_for_websockets", "with_websockets_base"]
 
 Kind = TypeVar("Kind", bound=BaseException)
 
-# Where wsfast's exceptions are. Those of programs, which may derive theirs, stay what they are.
+# The module of wsfast's exceptions. Subclasses that programs derive stay as they are.
 _OURS = "wsfast.exceptions"
 
 _combined: dict[tuple[type, type], type] = {}
@@ -56,7 +56,7 @@ def with_websockets_base(cls: type[Kind]) -> type[Kind]:
         return cls
     both = _combined.get((cls, theirs))
     if both is None:
-        both = _combined[cls, theirs] = _both(cls, theirs)
+        both = _combined.setdefault((cls, theirs), _both(cls, theirs))  # another thread may have made it
     return both
 
 

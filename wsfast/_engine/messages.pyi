@@ -3,6 +3,9 @@ from typing import Any, final
 
 from wsfast._engine.transport import WSListener, WSTransport
 
+DECODE: dict[int, bool | type[memoryview] | None]
+DECODE_BY_TYPE: int
+
 @final
 class Incoming:
     msg_type: int

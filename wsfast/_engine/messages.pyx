@@ -48,6 +48,10 @@ cdef enum:
     SMALLEST_CAPACITY = 512
 
 
+# For Python: the `decode` of recv() for each form, and the form for None.
+DECODE_BY_TYPE = BY_TYPE
+DECODE = {BY_TYPE: None, AS_BYTES: False, AS_TEXT: True, AS_VIEW: memoryview}
+
 cdef dict _payload_types = {memoryview: AS_VIEW, bytes: AS_BYTES, str: AS_TEXT}
 cdef object _new_tuple = tuple.__new__
 cdef tuple _msg_types = (None, protocol_numbers.WSMsgType.TEXT, protocol_numbers.WSMsgType.BINARY)

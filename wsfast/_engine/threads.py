@@ -23,7 +23,7 @@ class _Owed:
         self.future = future
 
     def never(self) -> None:
-        """For the timer."""
+        """The timer's callback, which never runs."""
 
     def __del__(self) -> None:
         if not self.future.done():
@@ -59,8 +59,8 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *ar
 def run_soon(
     loop: asyncio.AbstractEventLoop, coroutine: Callable[[], Coroutine[Any, Any, Any]]
 ) -> Future[Any]:
-    """As ``asyncio.run_coroutine_threadsafe(coroutine(), loop)``, but no coroutine is left over if the loop is closed
-    before it begins, and the future raises RuntimeError if the loop is closed before it ends."""
+    """Do what ``asyncio.run_coroutine_threadsafe(coroutine(), loop)`` does. But if the loop is closed before the
+    coroutine begins, none is left over; if it is closed before the coroutine ends, the future raises RuntimeError."""
     future: Future[Any] = Future()
 
     def begin(owed: _Owed) -> None:

@@ -8,7 +8,7 @@ other folders of wsfast may use (a test compares):
     its end      _fail _callback_raised _closed _set_close_timeout _start_close_timer
                  _close_sent _close_received _received_then_sent
     its state    _state _is_open _loop _thread_id _check_thread _stats _data_received
-    receiving    _begin_message _end_message _gave_message _last_message _stamp_frames _note_reads _notify_read_done
+    receiving    _begin_message _end_message _gave_message _stamp_frames _note_reads _notify_read_done
     flow control _held _deferred _hold_back _deliver_held _check_loop_callback _max_read
     sending      _first_byte _send_object _writing_paused _cork _uncork _cork_depth _flush
 
@@ -99,7 +99,7 @@ cdef class WSTransport(PollingReader):
 
     @cython.final
     cdef inline void _deliver_frames_to(self, on_frame) noexcept:
-        """For show_messages(). None: to the listener, whose on_ws_frame is no Python."""
+        """Call this Python function for frames. None calls the listener's on_ws_frame, which is compiled."""
         self._on_frame = on_frame
 
     cpdef send_close(self, close_code=*, close_message=*)

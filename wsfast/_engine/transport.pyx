@@ -21,6 +21,7 @@ From CLOSING on a timer runs: after close_timeout the connection is aborted, wha
 """
 
 import asyncio
+import sys
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -217,7 +218,8 @@ cdef class WSTransport(PollingReader):
     @property
     def close_handshake(self):
         """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
-        return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
+        with cython.critical_section(self):
+            return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
 
     @cython.nonecheck(False)
     cdef int _dispatch(self, WSFrame frame) except -1:
@@ -322,8 +324,9 @@ cdef class WSTransport(PollingReader):
         self.underlying_transport = transport
         if isinstance(transport, BaseTransport):
             self._fast = transport
-        elif type(transport).__module__.partition(".")[0] == "aiofastnet":
+        elif "aiofastnet" in sys.modules and isinstance(transport, sys.modules["aiofastnet"].Transport):
             self._aiofastnet = transport
+            self._is_aiofastnet_closing = transport.is_closing
         self._thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:
@@ -352,9 +355,11 @@ cdef class WSTransport(PollingReader):
         self._flush()
         if exc is None and self._close_received is None and not self._aborted:
             exc = EOFError("unexpected end of stream")
-        self.close_info = closing.disconnect_info(
+        info = closing.disconnect_info(
             self._close_received, self._close_sent, self._received_then_sent, self._aborted,
             self._failure or self._cause or exc)
+        with cython.critical_section(self):  # which other threads may ask for
+            self.close_info = info
         try:
             self._disconnected_callbacks()
         finally:
@@ -435,7 +440,7 @@ cdef class WSTransport(PollingReader):
         return 0
 
     def _set_close_timeout(self, close_timeout):
-        """For what closes from now on."""
+        """Set the time limit of closing that begins from now on."""
         self._close_timeout = close_timeout
 
     def _compress(self, agreed):
@@ -525,8 +530,9 @@ cdef class WSTransport(PollingReader):
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
         if not self._is_open():
             return 0  # it is closed; perhaps a finalizer closed it just now
-        self._close_sent = sent
-        self._received_then_sent = self._close_received is not None
+        with cython.critical_section(self):
+            self._close_sent = sent
+            self._received_then_sent = self._close_received is not None
         self._state = next
         try:
             self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
@@ -539,7 +545,9 @@ cdef class WSTransport(PollingReader):
         cdef wsf_close close
         wsf_read_close(<const uint8_t *>frame.payload_ptr, (<FrameFields>frame).payload_size, &close)
         reason = PyUnicode_DecodeUTF8(<const char *>close.reason, close.reason_size, NULL)
-        self._close_received = Close(close.code, reason)
+        received = Close(close.code, reason)
+        with cython.critical_section(self):
+            self._close_received = received
         self._start_close_timer()
         try:
             if self._state <= State.CLOSING:

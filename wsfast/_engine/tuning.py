@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 from wsfast._common.logging import guarded
+from wsfast._common.option_names import hints_at_fields
 from wsfast._common.options import check_bools, check_types, count, seconds
 
 __all__ = ["Histogram", "SocketOption", "Tuning", "record", "set_options", "tuning_of"]
@@ -38,6 +39,7 @@ def record(histogram: Histogram | None, nanoseconds: int, logger: Any) -> None:
             guarded(logger.error, "exception in ping_histogram.record_value()", exc_info=exc)
 
 
+@hints_at_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Options that affect latency: polling, gathering, socket options, time stamps. :doc:`latency` says what they cost.
@@ -57,9 +59,9 @@ class Tuning:
     once, and those that follow together when the iteration ends. By default a listener's transport writes immediately,
     and the awaitable client gathers. The blocking client cannot gather: it has ``cork()`` and ``send_many()``."""
     busy_poll: float = 0
-    """For how long, in seconds, the event loop does not sleep after something was sent or received, and the socket is
-    read without waiting to be told. In the blocking client: how long ``recv()`` asks the socket again and again before
-    it sleeps. ``math.inf`` for ever, 0 not at all."""
+    """The seconds after each event, sent or received, in which the event loop does not sleep, and the socket is read
+    without a wait for its readiness. In the blocking client: the seconds in which ``recv()`` asks the socket again and
+    again before it sleeps. ``math.inf`` never sleeps, 0 sleeps at once."""
     timestamps: Literal["user", "kernel"] | None = None
     """``"user"`` keeps when each message was received, and how, as ``last_message`` of the connection, and sets
     :attr:`WSFrame.recv_time_ns`. ``"kernel"`` also tells when the kernel received the bytes, on plain TCP only."""

@@ -1,4 +1,4 @@
-"""The arguments of `connect` that mean the same to several faces."""
+"""The part of the awaitable and of the blocking `connect` that is the same: checked arguments, attempts, redirects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, kept
+from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders, reusable
 from wsfast._common.option_names import Fixed, names_of
 from wsfast._common.options import Limits, Pinging, Timeouts, as_logger, check_callables
 from wsfast._common.websockets_exceptions import look_for_websockets
@@ -30,19 +30,19 @@ def offered(
     """The parts of a request that are the same for every server."""
     return {
         "origin": origin,
-        "subprotocols": kept(subprotocols),
+        "subprotocols": reusable(subprotocols),
         "compression": offers(compression, extensions),
     }
 
 
 class Connecting:
-    """The checked arguments that each attempt to connect needs, of the awaitable and of the blocking client.
+    """The checked arguments of a ``connect``. Each attempt uses them.
 
-    Wrong arguments are refused at once, not by the first attempt. Those that websockets lets a program change
-    afterwards count from the next attempt on; of the others, assignments are refused.
+    The constructor refuses wrong arguments, before anything is connected. A program may change the attributes that
+    websockets has, too; the next attempt uses the new value. Assignments to other options raise AttributeError.
     """
 
-    # By which clock connections live.
+    # The clock that measures how long a connection lived.
     _clock = staticmethod(time.monotonic)
 
     _create_connection: Any
@@ -84,7 +84,7 @@ class Connecting:
         self._limits = limits
         self._tuning = tuning
         self._offered = offered
-        self._additional_headers: AwaitedHeadersLike | None = kept(additional_headers)
+        self._additional_headers: AwaitedHeadersLike | None = reusable(additional_headers)
         self._user_agent_header = user_agent_header
         self._first_handshake: ClientHandshake | None = None
         self._check_headers()
@@ -92,21 +92,21 @@ class Connecting:
         self._reconnect_delays = reconnect_delays
         self.logger = logger
 
-    # ---- what counts when it is changed
+    # ---- attributes that the program may change
 
     @property
     def uri(self) -> str:
-        """Where to connect to."""
+        """The URI of the server."""
         return self._uri
 
     @property
     def additional_headers(self) -> AwaitedHeadersLike | None:
-        """Headers of the next requests, too."""
+        """The program's headers for the next requests."""
         return self._additional_headers
 
     @additional_headers.setter
     def additional_headers(self, headers: AwaitedHeadersLike | None) -> None:
-        before, self._additional_headers = self._additional_headers, kept(headers)
+        before, self._additional_headers = self._additional_headers, reusable(headers)
         try:
             self._check_headers()
         except BaseException:
@@ -115,7 +115,7 @@ class Connecting:
 
     @property
     def user_agent_header(self) -> str | None:
-        """The header of the next requests."""
+        """The User-Agent header of the next requests."""
         return self._user_agent_header
 
     @user_agent_header.setter
@@ -129,7 +129,7 @@ class Connecting:
 
     @property
     def open_timeout(self) -> float | None:
-        """Of the next attempts, in seconds."""
+        """The time limit of the next attempts, in seconds."""
         return self._timeouts.open
 
     @open_timeout.setter
@@ -138,7 +138,7 @@ class Connecting:
 
     @property
     def close_timeout(self) -> float | None:
-        """Of the next connections, in seconds."""
+        """The time limit for closing the next connections, in seconds."""
         return self._timeouts.close
 
     @close_timeout.setter
@@ -147,7 +147,7 @@ class Connecting:
 
     @property
     def process_exception(self) -> Verdict:
-        """Tells the next errors after which to reconnect from fatal ones."""
+        """Decides after which of the next errors a loop connects again."""
         return self._process_exception
 
     @process_exception.setter
@@ -157,7 +157,7 @@ class Connecting:
 
     @property
     def reconnect_delays(self) -> Delays:
-        """Makes the iterator of delays of the next loop."""
+        """Makes the delays of the next loop."""
         return self._reconnect_delays
 
     @reconnect_delays.setter
@@ -167,7 +167,7 @@ class Connecting:
 
     @property
     def logger(self) -> LoggerLike:
-        """Of the next attempts and connections."""
+        """The logger of the next attempts and connections."""
         return self._logger
 
     @logger.setter
@@ -177,7 +177,7 @@ class Connecting:
     # ---- for the faces
 
     def _route(self) -> Route:
-        """The beginning of one attempt."""
+        """A new route, for one attempt."""
         routing = self._routing
         routing.user_agent = self._user_agent_header
         self._redirected: WebSocketURI | None = None
@@ -190,7 +190,7 @@ class Connecting:
         return self.process_redirect(exc)
 
     def process_redirect(self, exc: Exception) -> Exception | str:
-        """Say where a server redirects to. A subclass may say something else, or return an exception to be raised.
+        """Return the URI that a server redirects to. A subclass may return another one, or an exception to be raised.
 
         A subclass may return a URI in a private network. The other rules hold all the same: not from ``wss`` to
         ``ws``, no credentials for another origin, no loop, and 10 redirects at most.
@@ -202,9 +202,9 @@ class Connecting:
         return location(self._redirected or self.ws_uri, exc.response).uri
 
     def _check_headers(self) -> None:
-        """Refuse wrong arguments at once, by a handshake.
+        """Make the handshake of the first attempt, which refuses wrong arguments.
 
-        The first attempt uses it, unless a function makes the headers of each attempt.
+        If a function makes the headers of each attempt, this handshake is only the check.
         """
         headers = self._additional_headers
         handshake = self._new_handshake(self.ws_uri, None if callable(headers) else headers)
@@ -225,7 +225,7 @@ class Connecting:
             raise (TypeError if isinstance(exc, TypeError) else ValueError)(text) from None
 
     def _next_handshake(self, route: Route, headers: PlainHeaders | None) -> ClientHandshake:
-        """A handshake for one attempt."""
+        """Make the handshake for the server that `route` leads to."""
         if route.uri is not self.ws_uri:
             subprotocols = route.subprotocols(self._offered["subprotocols"])
             headers = route.headers(headers)
@@ -239,5 +239,5 @@ class Connecting:
         return self._new_handshake(self.ws_uri, headers, credentials=credentials)
 
     def _attempts(self) -> Attempts:
-        """For a loop over connections."""
+        """The attempts of a new loop over connections."""
         return Attempts(self._process_exception, self._reconnect_delays, self._logger, self._clock)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsfast._common.headers import PlainHeaders, kept
+from wsfast._common.headers import PlainHeaders, reusable
+from wsfast._common.option_names import hints_at_fields
 from wsfast._common.options import check_callables, check_types
 from wsfast._opening.credentials import NetrcLike, check_netrc
 from wsfast._opening.net.resolver import AddressCache, Resolver
@@ -12,6 +13,7 @@ from wsfast._opening.net.resolver import AddressCache, Resolver
 __all__ = ["Network"]
 
 
+@hints_at_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
     """Options about the way to a server: how names are looked up, and which credentials are sent. Immutable:
@@ -41,4 +43,4 @@ class Network:
         check_types(AddressCache, address_cache=self.address_cache)
         if self.netrc is not None:
             check_netrc(self.netrc)
-        object.__setattr__(self, "proxy_headers", kept(self.proxy_headers))
+        object.__setattr__(self, "proxy_headers", reusable(self.proxy_headers))

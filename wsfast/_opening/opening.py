@@ -197,9 +197,9 @@ class Opening:
         :param limit: seconds; None for no limit
         """
         if limit is not None:
-            its = loop.time() + limit
-            if end is None or its < end:
-                self.has_own_limit, end = True, its
+            own_end = loop.time() + limit
+            if end is None or own_end < end:
+                self.has_own_limit, end = True, own_end
         if end is None or self.opened.done():
             return await self.opened
         timer = loop.call_at(end, self._too_late)
@@ -214,7 +214,7 @@ class Opening:
 
     @property
     def has_begun(self) -> bool:
-        """Has the upgrade request been sent?"""
+        """True once the upgrade request was sent."""
         return self._transport is not None
 
     @property

@@ -50,7 +50,7 @@ def reach_blocking(
     sockopts: Sequence[SocketOption] = (),
     **options: Any,
 ) -> socket.socket:
-    """As `reach`, by calls that block. So does the socket.
+    """Do what `reach` does, by calls that block. The returned socket blocks, too.
 
     :param path: of a Unix socket, to connect to instead
     :raises TimeoutError: the deadline passed

@@ -1,4 +1,4 @@
-"""After which errors a loop over connections connects again, and how soon: the same for every face that has one.
+"""The rules for loops over connections, in all clients: the errors after which they connect again, and the delays.
 
 A connection that ends soon after it was made is no success: a server that accepts and closes at once must not be called
 a hundred times a second. So delays grow until a connection has lived for MINIMUM_LIFE.
@@ -54,7 +54,7 @@ def backoff(
     max_delay: float = _LONGEST_DELAY,
     factor: float = _DELAY_FACTOR,
 ) -> Generator[float, None, None]:
-    """How many seconds to wait before each attempt to reconnect.
+    """Yield the seconds to wait before each attempt to reconnect.
 
     :param initial_delay: the first delay is random, and at most this
     :param min_delay: the second one
@@ -126,8 +126,7 @@ class Attempts:
         self._connected_at = self._clock()
 
     def ended(self) -> float | None:
-        """The body of the loop is done with the connection. How many seconds to wait before the next attempt; None if
-        there is to be none, because the program's delays have ended."""
+        """Return the seconds to wait after a connection has ended. None ends the loop: there are no more delays."""
         life = self._life()
         if life >= MINIMUM_LIFE:
             return 0.0
@@ -138,8 +137,8 @@ class Attempts:
         return delay
 
     def failed(self, exc: Exception) -> float:
-        """How many seconds to wait before the next attempt. Raises the error that is fatal, and `exc` if the program's
-        delays have ended."""
+        """Return the seconds to wait after a failed attempt. Raises the error if it is fatal, and `exc` if the delays
+        have ended."""
         self._life()
         try:
             verdict = self._process_exception(exc)
@@ -158,7 +157,7 @@ class Attempts:
         return delay
 
     def _life(self) -> float:
-        """For how long the last connection has lived; if long enough, the delays begin anew."""
+        """Return the seconds that the last connection lived. If these were enough, the delays begin anew."""
         begin, self._connected_at = self._connected_at, None
         life = 0.0 if begin is None else self._clock() - begin
         if life >= MINIMUM_LIFE:

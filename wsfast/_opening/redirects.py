@@ -49,12 +49,12 @@ ProcessRedirect = Callable[[InvalidStatus, WebSocketURI], Exception | str]
 
 
 def is_redirect(response: UpgradeResponse) -> bool:
-    """Does the reply lead elsewhere?"""
+    """True if the reply redirects."""
     return response.status_code in _STATUSES
 
 
 def is_public(host: str) -> bool:
-    """Is that a public address, or a name that may have one? False for hosts that only this machine or its networks
+    """True for a public address, or a name that may have one. False for hosts that only this machine or its networks
     reach: loopback, private, link-local and the like, and ``localhost`` (RFC 6761 section 6.3)."""
     name = host.lower().partition("%")[0].rstrip(".")
     try:
@@ -137,7 +137,7 @@ class Redirects:
         self.uri = target
 
     def check_address(self, address: str) -> None:
-        """To be asked before anything is sent to an address that the name of `uri` has.
+        """Check an address of `uri` before anything is sent to it.
 
         :raises SecurityError: a public server redirects into a private network
         """

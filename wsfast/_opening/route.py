@@ -1,7 +1,7 @@
-"""The way of an attempt to connect: proxy, TLS, and the servers that redirects lead to.
+"""The route of an attempt to connect: the proxy, TLS, and the servers of a chain of redirects.
 
-`Routing` is what the arguments of a ``connect`` say, the same for every face; `Route` is one attempt of it, which goes
-from server to server as long as they redirect.
+`Routing` has the checked arguments of a ``connect``, of any client. A `Route` is one attempt with them; it leads from
+server to server as long as they redirect.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HAS_SETTINGS = sys.platform in ("darwin", "win32")
 
 
 def may_name_a_proxy() -> bool:
-    """Do the environment or the system have settings about proxies?
+    """True if the environment or the system may have settings about proxies.
 
     Each attempt to connect asks, and ``os.environ`` takes a microsecond for each name that it has not.
     """
@@ -58,10 +58,10 @@ _DEFAULT_NETWORK = Network()
 
 
 class Routing:
-    """Where to connect to, and how to get there, checked.
+    """The checked options about the server to connect to, and about the proxy and the TLS on the way.
 
     :param tls: of connections to the server
-    :param server_hostname: overrides the name in its certificate
+    :param server_hostname: overrides the name that the server's certificate must have
     :param host, port: override where to connect to
     :param proxy: a URL; True asks the environment and the system; None uses none
     :param proxy_tls: of connections to an https proxy, and its name among the arguments
@@ -214,7 +214,7 @@ class Route:
 
     @property
     def port(self) -> int:
-        """As `host`."""
+        """The port to connect to: that of `uri`, unless an argument overrides it."""
         port = self._routing.port
         if isinstance(port, str):
             import socket
@@ -224,7 +224,7 @@ class Route:
 
     @property
     def is_from_settings(self) -> bool:
-        """Was the proxy named by the environment or the system?"""
+        """True if the environment or the system named the proxy."""
         return self._routing.proxy is True
 
     def resolved(self, host: str, infos: Addresses) -> None:
@@ -263,7 +263,7 @@ class Route:
             cache.remember(*self._looked_up, self._addresses, address)
 
     def connected_by_user(self, sock: Any) -> None:
-        """As `resolved`, of a socket that the user made."""
+        """Note the address of a socket that the user has connected, as `resolved` does for others."""
         import socket
 
         if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -286,7 +286,7 @@ class Route:
 
     @property
     def crossed(self) -> bool:
-        """Has a redirect led to another origin?"""
+        """True if a redirect has led to another origin."""
         return self._redirects is not None and self._redirects.crossed
 
     def context(self) -> ssl.SSLContext | None:
@@ -294,7 +294,7 @@ class Route:
         return as_context(self.tls()) if self.uri.secure else None
 
     def tls(self) -> ssl.SSLContext | TLS | None:
-        """The same, as the user gave it, but without a client's certificate that was meant for another origin."""
+        """The TLS settings of the user, but without a client certificate that was meant for another origin."""
         tls = self._routing.tls
         if not self.crossed or tls is None:
             return tls
@@ -316,7 +316,8 @@ class Route:
 
     @property
     def credentials(self) -> tuple[str, str] | None:
-        """Those of a .netrc file, for the origin of the program's URI; None if there are none, or others are given."""
+        """The credentials of a .netrc file, for the origin of the URI. None if the file has none, or the URI
+        has its own."""
         netrc = self._routing.network.netrc
         if not netrc or self.crossed or self.uri.user_info is not None:
             return None
@@ -364,7 +365,7 @@ class Route:
     # ---- whereto
 
     def follow(self, rejection: InvalidStatus) -> None:
-        """Go where the server redirects to.
+        """Continue with the server that this one redirects to.
 
         :raises InvalidStatus: it does not redirect
         :raises InvalidHandshake: it leads nowhere, or must not be followed

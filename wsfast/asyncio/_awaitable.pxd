@@ -19,11 +19,13 @@ cdef extern from *:
      */
     static inline PyObject *wsf_awaitable_new(wsf_awaitable *kind)
     {
+    #ifndef Py_GIL_DISABLED /* else there is no spare one, which all threads would share */
         PyObject *object = kind->spare;
         kind->spare = NULL;
         if (object != NULL && Py_REFCNT(object) == 1)
             return object;
         Py_XDECREF(object);
+    #endif
         return PyObject_CallNoArgs((PyObject *)kind->type);
     }
 

@@ -73,6 +73,7 @@ cdef class Inbox(WSListener):
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
     cdef list take_many(self, int decode, Py_ssize_t most)
+    cdef object _take_shown(self, Slot *slot)
     cdef object take_frame(self)
     cdef object _take_fragments(self, int decode)
     cdef object _take_invalid(self)
@@ -103,20 +104,24 @@ cdef class Inbox(WSListener):
     cdef object _note_fragment(self, bint fin, Slot *part)
     cdef int _grow(self) except -1
     cdef int _shrink(self) except -1
+    cdef int _exchange_ring(self, Slot *ring, Py_ssize_t capacity) except -1
     cdef int _overflow(self) except -1
     cdef int _settle(self, Py_ssize_t spared) except -1
     cdef int _join(self) except -1
     cdef int _drop_from(self, Py_ssize_t first) except -1
     @cython.nonecheck(False)
-    cdef inline void _release(self, Slot *slot) noexcept:
+    cdef inline void _release_payload(self, Slot *slot) noexcept:
         """The slot is no longer in the ring."""
         self.messages -= slot.fin
         self.bytes -= slot.size + FRAME_COST
         if slot.owner == NULL:
             self._fragments.clear()
         Py_XDECREF(slot.owner)
-        Py_XDECREF(slot.info)
-        Py_XDECREF(slot.shown)
+
+    cdef inline void _release(self, Slot *slot) noexcept:
+        """The slot is no longer in the ring, and its message was not taken."""
+        self._release_payload(slot)
+        Py_XDECREF(slot.extra)
 
     @cython.nonecheck(False)
     cdef inline void _pop(self) noexcept:
@@ -124,10 +129,11 @@ cdef class Inbox(WSListener):
         cdef Slot *first = self._at(0)
         self._head += 1
         self.frames -= 1
-        if first.info != NULL and self.transport is not None:
-            self.transport._gave_message(<object>first.info)
-        self._release(first)
+        if first.extra != NULL:
+            self._give_extra(first)
+        self._release_payload(first)
 
+    cdef void _give_extra(self, Slot *slot) noexcept
     cdef int _popped(self) except -1
     cdef bint _has_room(self) noexcept
     cdef int _control_flow(self) except -1

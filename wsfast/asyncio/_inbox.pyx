@@ -100,8 +100,7 @@ cdef class Inbox(WSListener):
             self.frames -= 1
             slot = self._at(self.frames)
             Py_XDECREF(slot.owner)
-            Py_XDECREF(slot.info)
-            Py_XDECREF(slot.shown)
+            Py_XDECREF(slot.extra)
         PyMem_RawFree(self._ring)
 
     # ---- called by the engine
@@ -122,7 +121,7 @@ cdef class Inbox(WSListener):
         slot = self._at(self.frames)
         slot.opcode = msg_type
         slot.owner = Py_NewRef((<FrameFields>frame).buffer)
-        slot.info = slot.shown = NULL
+        slot.extra = NULL
         slot.data = (<FrameFields>frame).payload_ptr
         slot.size = (<FrameFields>frame).payload_size
         self._queued(slot, True)
@@ -163,8 +162,8 @@ cdef class Inbox(WSListener):
         slot = self._at(self.frames)
         slot[0] = part
         slot.owner = Py_NewRef(owner)
-        slot.info = NULL if info is None else Py_NewRef(info)
-        slot.shown = NULL
+        slot.extra = NULL if info is None else Py_NewRef(info)
+        slot.shown = False
         self._queued(slot, fin)
         if fin and self._look is not None:
             self._show()
@@ -232,9 +231,7 @@ cdef class Inbox(WSListener):
             raise MemoryError(f"no memory for a queue of {capacity} frames")
         for i in range(self.frames):
             ring[(self._head + i) & (capacity - 1)] = self._at(i)[0]
-        PyMem_RawFree(self._ring)
-        self._ring = ring
-        self._capacity = capacity
+        self._exchange_ring(ring, capacity)
         self._peak = capacity
         return 0
 
@@ -243,9 +240,14 @@ cdef class Inbox(WSListener):
         if self._peak > 0:
             self._peak -= max(1, self._peak >> 4)
             return 0
-        PyMem_RawFree(self._ring)
-        self._ring = NULL
-        self._capacity = 0
+        self._exchange_ring(NULL, 0)
+        return 0
+
+    cdef int _exchange_ring(self, Slot *ring, Py_ssize_t capacity) except -1:
+        with cython.critical_section(self):  # backlog() may read the ring in another thread
+            PyMem_RawFree(self._ring)
+            self._ring = ring
+            self._capacity = capacity
         return 0
 
     cdef int _drop_from(self, Py_ssize_t first) except -1:
@@ -329,9 +331,9 @@ cdef class Inbox(WSListener):
                 slot.data = PyBytes_AS_STRING(payload)
                 Py_DECREF(<object>slot.owner)
                 slot.owner = Py_NewRef(payload)
-            if slot.shown != NULL:  # so it is text; and that may be four times as large
-                Py_DECREF(<object>slot.shown)
-                slot.shown = NULL
+            if slot.extra != NULL and slot.shown:  # so it is text; and that may be four times as large
+                Py_DECREF(<object>slot.extra)
+                slot.extra = NULL
             elif slot.opcode == WSMsgType.TEXT and slot.fin and not is_text(slot.data, slot.size):
                 payload = <object>slot.owner
                 self._drop_from(i)
@@ -427,8 +429,8 @@ cdef class Inbox(WSListener):
                 slot = self._at(self.frames)
                 slot.opcode = opcode
                 slot.owner = Py_NewRef((<FrameFields>frame).buffer)
-                slot.info = NULL
-                slot.shown = NULL if message is None else Py_NewRef(message)
+                slot.extra = NULL if message is None else Py_NewRef(message)
+                slot.shown = True
                 slot.data = (<FrameFields>frame).payload_ptr
                 slot.size = (<FrameFields>frame).payload_size
                 self._queued(slot, True)
@@ -446,7 +448,7 @@ cdef class Inbox(WSListener):
             first -= 1
         slot = self._at(first)
         opcode = slot.opcode
-        info = None if self._at(frames - 1).info == NULL else <object>self._at(frames - 1).info
+        info = None if self._at(frames - 1).extra == NULL else <object>self._at(frames - 1).extra
         message = self._joined(first, &count)
         if opcode == WSMsgType.TEXT:
             message = self._text_or_none(message)
@@ -493,8 +495,8 @@ cdef class Inbox(WSListener):
             slot = self._at(0)
             slot.opcode = opcode
             slot.owner = Py_NewRef(payload)
-            slot.info = NULL if info is None else Py_NewRef(info)
-            slot.shown = NULL
+            slot.extra = NULL if info is None else Py_NewRef(info)
+            slot.shown = False
             slot.data = PyBytes_AS_STRING(payload)
             slot.size = PyBytes_GET_SIZE(payload)
             slot.fin = slot.settled = True
@@ -523,14 +525,14 @@ cdef class Inbox(WSListener):
             Slot *slot = self._at(0)
             PyObject *text
             object message
+        if slot.extra != NULL and slot.shown and (decode == BY_TYPE or decode == (slot.opcode == WSMsgType.TEXT)):
+            return self._take_shown(slot)
         if decode == BY_TYPE:
             decode = slot.opcode == WSMsgType.TEXT
         if not slot.fin:
             message = self._take_fragments(decode)
         else:
-            if slot.shown != NULL and decode == (slot.opcode == WSMsgType.TEXT):
-                message = <object>slot.shown
-            elif decode == AS_TEXT:
+            if decode == AS_TEXT:
                 text = text_or_null(slot.data, slot.size)
                 if text == NULL:
                     PyErr_Clear()
@@ -570,6 +572,14 @@ cdef class Inbox(WSListener):
         del messages[taken:]
         return messages or None
 
+    cdef object _take_shown(self, Slot *slot):
+        """The first message, as it was shown: the receiver wants the same type."""
+        message = <object>slot.extra
+        self._pop()
+        if self._above:
+            self._popped()
+        return message
+
     cdef object take_frame(self):
         """The first frame: its opcode, its payload, and whether it ends a message."""
         cdef:
@@ -602,6 +612,12 @@ cdef class Inbox(WSListener):
         elif self.frames > 0:
             self._pop()
         return text
+
+    cdef void _give_extra(self, Slot *slot) noexcept:
+        """The first message leaves the queue with what belongs to it."""
+        if not slot.shown and self.transport is not None:
+            self.transport._gave_message(<object>slot.extra)
+        Py_DECREF(<object>slot.extra)
 
     cdef object _take_fragments(self, int decode):
         """The first message, of several frames."""

@@ -150,7 +150,7 @@ cdef class Connection:
     def last_message(self):
         """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
-        return self._transport._last_message
+        return (<object>self._transport).last_message
 
     # ---- what waits: declared for the methods here, and written in ClientConnection, as coroutines
 
@@ -250,8 +250,9 @@ cdef class Connection:
     @property
     def _closes(self):
         """The CLOSE frames: received, sent, and whether the received one came first."""
-        return (
-            self._transport._close_received, self._transport._close_sent, bool(self._transport._received_then_sent))
+        cdef WSTransport transport = self._transport
+        with cython.critical_section(transport):
+            return transport._close_received, transport._close_sent, bool(transport._received_then_sent)
 
     def _stamp_reads(self):
         """Note from now on when something was received: ``transport.last_received``."""

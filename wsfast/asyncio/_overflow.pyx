@@ -44,13 +44,15 @@ def policy_for(overflow, logger):
 
 
 def backlog(Inbox inbox not None):
-    """The fields of Backlog: the waiting messages, and the counts of dropped ones."""
+    """The fields of Backlog: the waiting messages, and the counts of dropped ones. In another thread they may be a
+    moment old, and the age that of a message that has gone."""
     cdef:
         uint32_t oldest = 0, now = stamp()
         Py_ssize_t i
-    for i in range(inbox.frames):
-        if inbox._at(i).settled:
-            oldest = max(oldest, now - inbox._at(i).stamp)
+    with cython.critical_section(inbox):  # so that its thread leaves the ring where it is
+        for i in range(min(inbox.frames, inbox._capacity)):
+            if inbox._at(i).settled:
+                oldest = max(oldest, now - inbox._at(i).stamp)
     age = None if inbox._policy is None else oldest * STAMP_UNIT
     return inbox.frames, inbox.bytes, age, inbox.dropped, inbox.conflated, inbox.paused
 

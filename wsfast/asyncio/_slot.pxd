@@ -15,13 +15,13 @@ from wsfast._engine.messages cimport is_text
 # fragments that were put together, in Inbox._fragments.
 cdef struct Slot:
     PyObject *owner
-    PyObject *info                  # a WSMessageInfo if it ends a message and these are kept, or NULL
-    PyObject *shown                 # the str or bytes that the whole message was shown as, or NULL
+    PyObject *extra                 # if it ends a message: the WSMessageInfo, or what it was `shown` as; or NULL
     const char *data
     Py_ssize_t size
     uint8_t opcode
     uint8_t fin
     uint8_t settled                 # in no read buffer, and if it is text, checked; or KEYED
+    uint8_t shown                   # `extra` is the str or bytes that the whole message was shown as
     uint32_t stamp                  # when it was settled, if there is a Policy: see stamp()
 
 

@@ -5,6 +5,8 @@ import asyncio
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 
+from wsfast._engine.python cimport WSF_HAS_GIL
+
 
 cdef extern from "Python.h":
     int PyContext_Enter(object context)
@@ -25,7 +27,8 @@ class _NoLoop:
 
 
 # A C task asks the future that wakes it for its result. Of a future of its own kind it reads that; on any other one it
-# calls a method whose name it makes of a C string, each time, which costs more than the rest of wake().
+# calls a method whose name it makes of a C string, each time, which costs more than the rest of wake(). Without the GIL
+# a future of all threads would cost more: each of them would wait for its lock.
 cdef object _done = asyncio.Future(loop=_NoLoop())
 _done.set_result(None)
 
@@ -63,7 +66,7 @@ cdef class Waiter:
             self._loop.call_soon(callback, self, context=context)
             return 0
         try:
-            callback(_done if PyCFunction_CheckExact(callback) else self)
+            callback(_done if WSF_HAS_GIL and PyCFunction_CheckExact(callback) else self)
         finally:
             PyContext_Exit(context)
         return 0
@@ -117,5 +120,7 @@ cdef class Waiter:
 
 cdef inline bint _is_nested(loop) except -1:
     """nest_asyncio lets a task run the loop again. In there nothing could be read if the task had been run by the
-    reader's callback, because a callback cannot be run inside itself."""
+    reader's callback, because a callback cannot be run inside itself.
+
+    The reference is borrowed, and without the GIL the attribute may be gone already: it is compared with NULL only."""
     return type_attribute(Py_TYPE(loop), _nest_patched) != NULL

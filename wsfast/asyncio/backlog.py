@@ -28,7 +28,7 @@ class Backlog(NamedTuple):
     """Messages that were read and that no :meth:`recv` will return, since the connection was opened."""
 
     conflated: int
-    """Of these, the messages that gave way to a newer one with the same key."""
+    """Those of the dropped messages that a newer one with the same key has replaced."""
 
     paused: bool
     """Reading is paused until messages are received."""

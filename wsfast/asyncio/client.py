@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsfast._common.headers import AwaitedHeadersLike, PlainHeaders
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
+from wsfast._common.option_names import NOT_GIVEN, OF_ASYNCIO, OF_PICOWS, NotGiven, takes_options
 from wsfast._common.options import (
     NO_LIMIT,
     Limits,
@@ -136,14 +136,7 @@ class connect(Connecting):  # noqa: N801  (websockets' name)
 
     @takes_options(
         "connect",
-        {
-            "ssl_context": "ssl",
-            "proxy_ssl_context": "proxy_ssl",
-            "max_frame_size": "max_size",
-            "extra_headers": "additional_headers",
-            "logger_name": "logger",
-            "source_address": "local_addr",
-        },
+        {**OF_PICOWS, **OF_ASYNCIO},
         besides=(*TCP_ARGUMENTS, *TLS_ARGUMENTS, "all_errors", "_unix"),
         objects=(Tuning, Network),
     )

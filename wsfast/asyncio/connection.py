@@ -332,17 +332,22 @@ class ClientConnection(Connection, ConnectionAttributes):
         chunk = await _next(chunks)
         if chunk is _END:
             return
+        kind = "async iterable" if isinstance(chunks, AsyncIterator) else "iterable"
+        kinds: Any = str if isinstance(chunk, str) else BYTES_LIKE
+        # A first fragment that cannot be sent is refused before the message has begun.
+        if not isinstance(chunk, kinds):
+            raise TypeError(f"{kind} must contain bytes or str")
+        as_text = text is not False if kinds is str else text is True
+        if kinds is str:
+            chunk = chunk.encode()
         await self._wait_for_send_lock()
         send_lock = self._send_lock = self._loop.create_future()
         self._sending_fragments = True
-        kind = "async iterable" if isinstance(chunks, AsyncIterator) else "iterable"
-        kinds: Any = str if isinstance(chunk, str) else BYTES_LIKE
-        as_text = text is not False if kinds is str else text is True
         first = True
         try:
             while chunk is not _END:
-                if not isinstance(chunk, kinds):
-                    raise TypeError(f"{kind} must contain {'bytes or str' if first else 'uniform types'}")
+                if not first and not isinstance(chunk, kinds):
+                    raise TypeError(f"{kind} must contain uniform types")
                 if self._send_frame(chunk, as_text, first, False, override):
                     await self._drain()
                 first = False
@@ -437,7 +442,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def latency(self) -> float:
-        """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
+        """The seconds that the server took to answer the last ping; 0.0 before the first answer."""
         return self._pings.latency
 
     def _pong_received(self, payload: bytes) -> None:

@@ -122,28 +122,28 @@ def _authority_paths() -> str | int:
     return f"in {paths.capath}" if paths.capath is not None and any(os.scandir(paths.capath)) else 0
 
 
-def advice(found: list[Fact]) -> list[Advice]:
+def advice(all_facts: list[Fact]) -> list[Advice]:
     """The advice for this machine: first the broken parts, then the gains, the largest first."""
-    known = {(fact.section, fact.name): fact.value for fact in found}
-    return sorted(_advice(known), key=lambda one: not one.broken)
+    values = {(fact.section, fact.name): fact.value for fact in all_facts}
+    return sorted(_advice(values), key=lambda one: not one.broken)
 
 
-def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
-    if known["tls", "authorities"] == 0:
+def _advice(values: dict[tuple[str, str], Any]) -> Iterator[Advice]:
+    if values["tls", "authorities"] == 0:
         yield Advice(
             "TLS",
             "This Python trusts no authority, so wss:// fails with every public server.",
             "Install your system's ca-certificates, or pass wsfast.TLS(cafile=...).",
             broken=True,
         )
-    if "no TLS" in known["tls", "encrypted by"]:
+    if "no TLS" in values["tls", "encrypted by"]:
         yield Advice(
             "TLS",
             "This Python hides its OpenSSL, so the blocking client has no wss:// and the others use OpenSSL.",
             "Use a Python whose ssl module is linked with a shared OpenSSL.",
             broken=True,
         )
-    processors = known["machine", "processors"]
+    processors = values["machine", "processors"]
     if processors > 1:
         yield Advice(
             "latency",
@@ -156,7 +156,7 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
             "There is one processor, so busy_poll would only take it from the server or other programs.",
             "Leave busy_poll off.",
         )
-    if known["loop", "uvloop"] == "not installed":
+    if values["loop", "uvloop"] == "not installed":
         yield Advice("event loop", "uvloop is faster than asyncio's own loop.", "pip install uvloop")
     if len(deflate.libraries()) == 1:
         yield Advice(
@@ -164,37 +164,37 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
             "Python's zlib inflates slower than zlib-ng and isal.",
             "pip install isal zlib-ng",
         )
-    if known["tls", "SSLKEYLOGFILE"]:
+    if values["tls", "SSLKEYLOGFILE"]:
         yield Advice(
             "TLS", "SSLKEYLOGFILE is set: anyone with that file can read the traffic.", "unset SSLKEYLOGFILE"
         )
-    if known["python", "debug build"] == "yes":
+    if values["python", "debug build"] == "yes":
         yield Advice(
             "Python",
             "This is a debug build of Python, which is several times slower.",
             "Use a release build.",
         )
-    governor = known["machine", "governor"]
+    governor = values["machine", "governor"]
     if governor not in (None, "performance"):
         yield Advice(
             "processor",
             f"The governor {governor!r} slows the processor down while a program waits.",
             "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
         )
-    clock = known["machine", "clock"]
+    clock = values["machine", "clock"]
     if clock is not None and clock not in _FAST_CLOCKS:
         yield Advice(
             "clock",
             f"The clock {clock!r} is read by a system call.",
             "Boot with clocksource=tsc, if it is stable.",
         )
-    if float(known["machine", "load"]) > processors / 2:
+    if float(values["machine", "load"]) > processors / 2:
         yield Advice(
             "load",
-            f"The load is {known['machine', 'load']}: other programs use the processors.",
+            f"The load is {values['machine', 'load']}: other programs use the processors.",
             "Stop them, or keep them off the bot's processor (isolcpus=, docs/latency.md).",
         )
-    limit = known["machine", "open files"]
+    limit = values["machine", "open files"]
     if 0 <= limit < _FEW_DESCRIPTORS:
         yield Advice(
             "connections",
@@ -204,11 +204,11 @@ def _advice(known: dict[tuple[str, str], Any]) -> Iterator[Advice]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    found = facts()
-    advised = advice(found)
+    all_facts = facts()
+    advised = advice(all_facts)
     lines, section = [], None
-    width = max(len(fact.name) for fact in found)
-    for fact in found:
+    width = max(len(fact.name) for fact in all_facts)
+    for fact in all_facts:
         if fact.value is None:
             continue
         if fact.section != section:
@@ -221,7 +221,7 @@ def _run(arguments: argparse.Namespace) -> int:
     print("\n".join(lines), file=beside(arguments.json))
     if arguments.json is not None:
         sections: dict[str, dict[str, Any]] = {}
-        for fact in found:
+        for fact in all_facts:
             sections.setdefault(fact.section, {})[fact.name] = fact.value
         write_json(
             arguments.json, {"facts": sections, "advice": [dataclasses.asdict(one) for one in advised]}

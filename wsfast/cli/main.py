@@ -23,17 +23,17 @@ Each command has its own --help."""
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    made = argparse.ArgumentParser(
+    top = argparse.ArgumentParser(
         prog="wsfast",
         description="Talk to a WebSocket server, measure it, and see what would make it faster.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action="version", version=f"wsfast {version('wsfast')}")
-    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    top.add_argument("--version", action="version", version=f"wsfast {version('wsfast')}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (connect, ping, load, bench, doctor):
         command.add_to(commands)
-    return made
+    return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make_streams_usable() -> None:
-    """Open those of stdin, stdout and stderr without which the process was started, as by ``<&-``. Characters that the
+    """Open stdin, stdout and stderr if the process was started without them, as by ``<&-``. Characters that the
     locale's encoding lacks are escaped."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""``wsfast ping``: round trips of PING frames, as ping(8) shows those of packets."""
+"""``wsfast ping``: measures round trips of PING frames, and prints them in the way of ping(8)."""
 
 from __future__ import annotations
 

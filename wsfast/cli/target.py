@@ -17,7 +17,7 @@ __all__ = ["Target", "add_arguments", "of_arguments"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """A server, and how to connect to it. All fields are JSON, so a worker process gets them as they are."""
+    """A server, and how to connect to it: the options of ``add_arguments``. All fields are JSON, for the workers."""
 
     url: str
     headers: list[list[str]]
@@ -95,16 +95,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--header",
         metavar="'NAME: VALUE'",
         action="append",
+        dest="headers",
         default=[],
         type=_header,
         help="add a header to the request; may be repeated",
     )
     connection.add_argument(
-        "--subprotocol", metavar="NAME", action="append", default=[], help="offer it; may be repeated"
+        "--subprotocol",
+        metavar="NAME",
+        action="append",
+        dest="subprotocols",
+        default=[],
+        help="offer it; may be repeated",
     )
     connection.add_argument("--origin", metavar="ORIGIN", help="the Origin header")
     connection.add_argument(
-        "--proxy", metavar="URL", help="through this proxy, or 'none'; by default as the environment says"
+        "--proxy",
+        metavar="URL",
+        type=lambda url: None if url == "none" else url,
+        default=True,
+        help="through this proxy, or 'none'; by default as the environment says",
     )
     connection.add_argument(
         "--open-timeout",
@@ -130,20 +140,8 @@ def of_arguments(arguments: argparse.Namespace) -> Target:
         raise Usage("--insecure accepts any certificate, so --cacert has no use")
     if arguments.key is not None and arguments.cert is None:
         raise Usage("--key needs --cert")
-    proxy = arguments.proxy
-    target = Target(
-        url=arguments.url,
-        headers=arguments.header,
-        subprotocols=arguments.subprotocol,
-        origin=arguments.origin,
-        proxy=True if proxy is None else None if proxy == "none" else proxy,
-        open_timeout=arguments.open_timeout,
-        insecure=arguments.insecure,
-        cacert=arguments.cacert,
-        cert=arguments.cert,
-        key=arguments.key,
-        server_hostname=arguments.server_hostname,
-    )
+    names = {field.name for field in dataclasses.fields(Target)}
+    target = Target(**{name: value for name, value in vars(arguments).items() if name in names})
     target.check()
     return target
 

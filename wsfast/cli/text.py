@@ -70,10 +70,10 @@ def buckets(counted: Iterable[tuple[float, int]], rows: int = 14) -> list[tuple[
 
 def bars(counted: Iterable[tuple[float, int]], rows: int = 14, width: int = 40) -> str:
     """A histogram of time spans in nanoseconds, a line for each bucket."""
-    found = buckets(counted, rows)
-    most = max((count for *_, count in found), default=0)
+    histogram = buckets(counted, rows)
+    most = max((count for *_, count in histogram), default=0)
     lines = []
-    for low, high, count in found:
+    for low, high, count in histogram:
         eighths = round(count / most * width * 8) or bool(count)
         bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
         lines.append(f"{duration(low):>9} - {duration(high):>9}  {bar:<{width}}  {count:,}".rstrip())

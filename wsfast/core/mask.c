@@ -18,6 +18,10 @@
  */
 #include "mask_kernels.h"
 
+#if WSF_HAVE_X86
+#include <cpuid.h>
+#endif
+
 /* Eight bytes at a time: two keys side by side, so every word starts at the key's first byte. */
 void wsf_mask_scalar(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key) {
     uint64_t wide = (uint64_t)key << 32 | key;
@@ -33,16 +37,30 @@ void wsf_mask_scalar(uint8_t *dst, const uint8_t *src, size_t n, uint32_t key) {
 static int always(void) { return 1; }
 
 #if WSF_HAVE_X86
-/* __builtin_cpu_supports also asks whether the operating system saves the registers (XGETBV). */
-static int have_avx2(void) { return __builtin_cpu_supports("avx2") != 0; }
+/*
+ * Asks the processor for these bits of leaf 7, and the operating system whether it saves these
+ * registers (Intel's manual, volume 1, 14.3 and 15.2). __builtin_cpu_supports is an answer of the
+ * compiler's library, and zig's says no to everything.
+ */
+static int supports(unsigned ebx, unsigned ecx, unsigned registers) {
+    unsigned a, b, c, d, saved;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
+        return 0;
+    __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    return (saved & registers) == registers && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (b & ebx) == ebx && (c & ecx) == ecx;
+}
+
+enum { AVX_REGISTERS = 0x06, AVX512_REGISTERS = 0xe6 }; /* XCR0 */
+
+static int have_avx2(void) { return supports(bit_AVX2, 0, AVX_REGISTERS); }
 
 /*
  * The kernel needs F and BW. VBMI2 came with Ice Lake and Zen 4: the processors before them lower
  * their clock, for everything that runs, when 512-bit registers are used.
  */
 static int have_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vbmi2");
+    return supports(bit_AVX512F | bit_AVX512BW, bit_AVX512VBMI2, AVX512_REGISTERS);
 }
 #endif
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+import inspect
 from typing import TYPE_CHECKING, Any, overload
 
 from wsfast._engine.transport import WSListener
@@ -17,8 +17,10 @@ from wsfast.supervisor.errors import (
     SubscriptionTimeout,
     SupervisorTimeout,
 )
-from wsfast.supervisor.liveness import Heartbeat
+from wsfast.supervisor.heartbeat import Heartbeat
 from wsfast.supervisor.rollover import Rollover
+from wsfast.supervisor.sequences import Sequence, Sequenced, Sequencer
+from wsfast.supervisor.settings import Settings
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State, StateChange
 from wsfast.supervisor.stats import RTT, SupervisorStats
@@ -41,6 +43,9 @@ __all__ = [
     "Rejected",
     "Rollover",
     "SendExpired",
+    "Sequence",
+    "Sequenced",
+    "Sequencer",
     "SilenceTimeout",
     "State",
     "StateChange",
@@ -66,27 +71,6 @@ def supervise(
 def supervise(
     url: URLs,
     listener_factory: ListenerFactory[WSListener] | None = None,
-    *,
-    by_turns: bool = False,
-    classify: Callable[[BaseException], Decision | None] | None = None,
-    delays: Callable[[], Generator[float, None, None]] = full_jitter,
-    min_lifetime: float = 5.0,
-    max_attempts: int | None = None,
-    max_downtime: float | None = None,
-    window: Window | tuple[int, float] | None = None,
-    max_silence: float | None = None,
-    silence_is_normal: Callable[[], object] | None = None,
-    topic: Callable[[Any], Hashable] | None = None,
-    heartbeat: Heartbeat | None = None,
-    rollover: Rollover | None = None,
-    parse: Callable[[Any], Any] | None = None,
-    key: Callable[[Any], Hashable] | None = None,
-    remember: int = 10_000,
-    reply_id: Callable[[Any], Any] | None = None,
-    answer: Callable[[Any], str | bytes | None] | None = None,
-    connects: ConnectLimit | None = None,
-    on_state: Callable[[StateChange], object] | None = None,
-    on_subscription: Callable[[Subscription, SubscriptionState, int], object] | None = None,
     **options: Any,
 ) -> Supervisor:
     """Keep a feed going: connect, subscribe, watch, roll over, and connect again.
@@ -145,30 +129,16 @@ def supervise(
     ``on_ws_message``. With `parse`, they get what it makes of that: it is called at most once for a message. If a
     listener has only ``on_ws_frame``, they get the bytes of each frame that is a whole message.
     """
-    return Supervisor(
-        Shared(
-            url,
-            listener_factory,
-            by_turns=by_turns,
-            classify=classify,
-            delays=delays,
-            min_lifetime=min_lifetime,
-            max_attempts=max_attempts,
-            max_downtime=max_downtime,
-            window=window,
-            max_silence=max_silence,
-            silence_is_normal=silence_is_normal,
-            topic=topic,
-            heartbeat=heartbeat,
-            rollover=rollover,
-            parse=parse,
-            key=key,
-            remember=remember,
-            reply_id=reply_id,
-            answer=answer,
-            connects=connects,
-            on_state=on_state,
-            on_subscription=on_subscription,
-            options=options,
-        )
-    )
+    own = {name: options.pop(name) for name in Settings.__dataclass_fields__ if name in options}
+    return Supervisor(Shared(url, listener_factory, Settings(**own), options))
+
+
+def _shown() -> inspect.Signature:
+    """The signature of ``supervise`` with its own options in it."""
+    signature = inspect.signature(supervise)
+    *positional, others = signature.parameters.values()
+    own = inspect.signature(Settings).parameters.values()
+    return signature.replace(parameters=[*positional, *own, others])
+
+
+supervise.__signature__ = _shown()  # type: ignore[attr-defined]

@@ -61,11 +61,11 @@ cdef class Inspector:
     def __cinit__(self, line, shared, liveness, bint is_alone, bint is_awaited):
         self._line = line
         self._liveness = liveness
-        self._parse = shared.parse
-        self._answer = shared.answer
-        self._is_reply = None if shared.heartbeat is None else shared.heartbeat.is_reply
-        self._topic_of = shared.topic
-        self._key_of = shared.key
+        self._parse = shared.settings.parse
+        self._answer = shared.settings.answer
+        self._is_reply = None if shared.settings.heartbeat is None else shared.settings.heartbeat.is_reply
+        self._topic_of = shared.settings.topic
+        self._key_of = shared.settings.key
         self._raised = shared.callbacks.raised
         self._topics = shared.subscriptions.by_key
         self._heard = liveness.heard

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from wsfast._opening.arguments import AwaitablesOptions, ListenersOptions
 from wsfast.supervisor.connects import ConnectLimit
-from wsfast.supervisor.liveness import Heartbeat
+from wsfast.supervisor.heartbeat import Heartbeat
 from wsfast.supervisor.rollover import Rollover
 from wsfast.supervisor.states import StateChange
 from wsfast.supervisor.subscriptions import Subscription, SubscriptionState

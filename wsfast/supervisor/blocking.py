@@ -451,7 +451,7 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_asyncgens())
 
 
-#: Those whose thread may run.
+#: The supervisors whose thread may be running.
 _open: weakref.WeakSet[BlockingSupervisor] = weakref.WeakSet()
 
 

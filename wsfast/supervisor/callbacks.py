@@ -21,7 +21,7 @@ class Callbacks:
     def __init__(self, logger: Any) -> None:
         self._logger = logger
         self._logged: set[str] = set()
-        #: How often a function has raised.
+        #: The number of exceptions.
         self.errors = 0
 
     def call(self, name: str, default: Any, function: Callable[..., Any], *args: Any) -> Any:

@@ -59,7 +59,12 @@ class Lifecycle:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._backoff = Backoff(shared.delays, shared.min_lifetime, shared.max_attempts, shared.max_downtime)
+        self._backoff = Backoff(
+            shared.settings.delays,
+            shared.settings.min_lifetime,
+            shared.settings.max_attempts,
+            shared.settings.max_downtime,
+        )
         self.state = State.CONNECTING
         self.cause: BaseException | None = None
         self.next_attempt: float | None = None
@@ -77,7 +82,7 @@ class Lifecycle:
         self._is_closing = False
         self._is_wanted = False  # the program has asked for a rollover
         # Limits how soon announcements are heeded if servers announce their end shortly after one another.
-        self._successions = Backoff(shared.delays, shared.min_lifetime)
+        self._successions = Backoff(shared.settings.delays, shared.settings.min_lifetime)
         # When announcements are heeded, and when the next rollover may be tried, by time.monotonic().
         self._heeds_at = self._retries_at = 0.0
         self._asked_until = 0.0  # no attempt before: the Retry-After of a failed rollover
@@ -98,7 +103,9 @@ class Lifecycle:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._over = self._loop.create_future()
-        self._announcer = Announcer(self._shared.on_state, self._shared.callbacks, self._shared.logger)
+        self._announcer = Announcer(
+            self._shared.settings.on_state, self._shared.callbacks, self._shared.logger
+        )
         self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._finished)
 
@@ -205,8 +212,8 @@ class Lifecycle:
         shared = self._shared
         try:
             target = await self._target()
-            if shared.connects is not None:
-                await shared.connects.wait()
+            if shared.settings.connects is not None:
+                await shared.settings.connects.wait()
             line = await open_line(shared, self.connects + 1, target, merger, self._lost, self.lines)
         except (Exception, asyncio.CancelledError) as exc:
             error = self._not_cancelled(exc)
@@ -363,7 +370,7 @@ class Lifecycle:
         error = line.error
         default = Decision.NEXT_URL if error is line.unwanted else _of_end(error)
         decision = self._decide(error, default)
-        if line.life >= self._shared.min_lifetime:
+        if line.life >= self._shared.settings.min_lifetime:
             self._shared.targets.lived()
         else:
             self._backoff.failed()
@@ -512,7 +519,7 @@ class Lifecycle:
         """
         now = time.monotonic()
         self._successions.ended(life, now)
-        if life >= self._shared.min_lifetime:
+        if life >= self._shared.settings.min_lifetime:
             return now
         delay = self._successions.delay(None, now)
         return math.inf if delay is None else now + delay
@@ -528,8 +535,8 @@ class Lifecycle:
     def _decide(self, error: BaseException, default: Decision) -> Decision:
         """Decide what to do after an error. Raises the error if the decision is to give up."""
         decision = None
-        if self._shared.classify is not None:
-            decision = self._shared.callbacks.call("classify", None, self._shared.classify, error)
+        if self._shared.settings.classify is not None:
+            decision = self._shared.callbacks.call("classify", None, self._shared.settings.classify, error)
         if not isinstance(decision, Decision):
             decision = default
         if decision is Decision.GIVE_UP:

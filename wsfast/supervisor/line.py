@@ -57,15 +57,15 @@ async def open_line(
         tuning = dataclasses.replace(tuning, ping_histogram=shared.rtt)
     options["tuning"] = tuning
     close_timeout: float | None = options.get("close_timeout", 10)
-    made: list[Line] = []
+    opened: list[Line] = []
 
     def make(
         transport: WSTransport, receiver: WSListener, connection: ClientConnection | None = None
     ) -> None:
         if close_timeout is None or close_timeout > _GOODBYE:
             transport._set_close_timeout(_GOODBYE)
-        made.append(Line(shared, number, transport, receiver, connection, close_timeout, merger, lost))
-        lines.add(made[0])
+        opened.append(Line(shared, number, transport, receiver, connection, close_timeout, merger, lost))
+        lines.add(opened[0])
 
     try:
         if shared.listener_factory is None:
@@ -80,12 +80,12 @@ async def open_line(
         else:
             await ws_connect(_Factory(shared.listener_factory, make), url, **options)
     except BaseException:
-        for line in made:
+        for line in opened:
             line.stop()
             lines.discard(line)
         raise
-    made[0].open()
-    return made[0]
+    opened[0].open()
+    return opened[0]
 
 
 class Line:
@@ -123,7 +123,7 @@ class Line:
         self._ending: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._is_closing = self._is_lost = False
-        #: How many gaps there are before its first message.
+        #: The number of gaps before its first message.
         self.gaps = 0
         #: The server has announced that it will end the connection.
         self.is_announced = False
@@ -132,7 +132,7 @@ class Line:
         #: The frames go to a listener as they are.
         self.gets_frames = connection is None and not isinstance(receiver, Messages)
         #: The keys of the messages that it has brought.
-        self.keys = Keys(shared.remember)
+        self.keys = Keys(shared.settings.remember)
         #: These, and those of the lines before with which it overlapped, as far as they are remembered.
         self.history = [self.keys]
         # Until this line has brought this key, or so many messages, it may lag behind the line before.
@@ -147,28 +147,8 @@ class Line:
         self._is_awaiting_acks = False
         #: It is not read, see pause().
         self.is_paused = False
-        self.outbox = Outbox(
-            transport,
-            shared.window,
-            shared.messages,
-            shared.subscriptions,
-            shared.reply_id,
-            shared.open_timeout,
-            shared.callbacks,
-            self._report,
-            self.fail,
-            self._changed,
-        )
-        self.liveness = Liveness(
-            transport,
-            self.outbox,
-            shared.subscriptions,
-            shared.max_silence,
-            shared.silence_is_normal,
-            shared.heartbeat,
-            shared.callbacks,
-            self.fail,
-        )
+        self.outbox = Outbox(transport, shared, self._report, self.fail, self._changed)
+        self.liveness = Liveness(transport, self.outbox, shared, self.fail)
         self._show_or_not(receiver)
 
     def open(self) -> None:
@@ -211,7 +191,7 @@ class Line:
 
     @property
     def waiting(self) -> int:
-        """How many frames wait to be received."""
+        """The number of frames that the program has not received yet."""
         return 0 if self.connection is None else self.connection.listener.frames
 
     @property
@@ -226,17 +206,18 @@ class Line:
 
     @property
     def is_in(self) -> bool:
-        """It may take the place of another line: its subscriptions are in, and what the program waits for has come."""
+        """It may take the place of another line: its subscriptions are in, and the message for ``Rollover.first`` has
+        come."""
         return self._has_first and self.outbox.is_in
 
     @property
     def dropped(self) -> int:
-        """How many received messages the program will never get."""
+        """The number of received messages that the program will never get."""
         return 0 if self.connection is None else self.connection.listener.dropped
 
     @property
     def dropped_by_policy(self) -> int:
-        """How many of them were dropped by `overflow`."""
+        """The number of messages that `overflow` dropped."""
         return 0 if self.connection is None else self.dropped - self.connection.listener.discarded
 
     @property
@@ -311,13 +292,13 @@ class Line:
     def succeed(self, former: Line) -> None:
         """Drop messages with the keys of the line before, until this line has brought the last of them."""
         for keys in former.history:
-            if sum(map(len, self.history[1:])) < self._shared.remember:
+            if sum(map(len, self.history[1:])) < self._shared.settings.remember:
                 self.history.append(keys)
         # The line before may itself lag behind the one before it.
         last = former._last_of_former if former._may_lag_for > 0 else former.keys.last
         if last is not None and last not in self.keys:
             self._last_of_former = last
-            self._may_lag_for = self._shared.remember
+            self._may_lag_for = self._shared.settings.remember
             self._show_or_not()
 
     def deliver(self, held: list[Any]) -> None:
@@ -336,7 +317,7 @@ class Line:
                     return
 
     def pause(self) -> None:
-        """Do not read until :meth:`resume`."""
+        """Stop reading until :meth:`resume`."""
         if not self.is_paused and not self.ended.done():
             self.is_paused = True
             self.transport.underlying_transport.pause_reading()
@@ -378,7 +359,7 @@ class Line:
                 self.connection._read_no_further(self)
 
     def look_for_awaited(self, message: Any) -> None:
-        """Is this an acknowledgement, an announcement, or the first message that the program waits for?"""
+        """Show a message to the functions that look for acknowledgements, announcements and the first message."""
         call, rollover = self._shared.callbacks.call, self._shared.rollover
         accepted = self.outbox.awaits_replies and self.outbox.take_reply(message)
         when, first = rollover.when, rollover.first
@@ -408,11 +389,11 @@ class Line:
         return came_before or verdict
 
     def brought_fragment(self, size: int) -> bool | list[Any]:
-        """As :meth:`brought`, for a part of a message, of which a listener that gets frames shows the size."""
+        """Handle a part of a message: a listener that gets frames shows only its size."""
         return False if self._merger is None else self._merger.fragment(self, size)
 
     def _came_before(self, key: Hashable) -> bool:
-        """Has a line before brought a message with this key?"""
+        """True if an earlier line has brought a message with this key."""
         self._may_lag_for -= 1
         came_before = False
         try:

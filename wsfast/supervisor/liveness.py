@@ -5,55 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import Any
 
-from wsfast._common.options import check_callables, seconds
 from wsfast._engine.transport import WSTransport
 from wsfast.supervisor.alarm import Alarm
-from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.errors import HeartbeatTimeout, SilenceTimeout
 from wsfast.supervisor.outbox import Outbox
 from wsfast.supervisor.sending import QueuedMessage
-from wsfast.supervisor.subscriptions import Message, Subscription, Subscriptions, as_message, checked
+from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.subscriptions import Subscription, as_message
 
-__all__ = ["Grace", "Heartbeat", "Liveness"]
+__all__ = ["Grace", "Liveness"]
 
 # The counters are checked so many times within the shortest limit. Silence is noticed late by at most one interval.
 _PART = 4
 
 # A verdict requires so many iterations of the event loop in which nothing more arrives.
 _ITERATIONS = 2
-
-
-class Heartbeat:
-    """A message that an application sends at intervals, because its server requires it or because its answer shows that
-    the server is alive.
-
-    :param every: seconds between two of them
-    :param message: str, bytes, or a function that makes it
-    :param is_reply: a function that gets each message, and returns true if it answers a heartbeat. An answer is not
-        delivered, and does not count as data for ``max_silence``. None: no answer is expected.
-    :param timeout: how many seconds the server has for its answer; `every` by default, and at most that. Without an
-        answer the supervisor ends the connection with :class:`HeartbeatTimeout`.
-    """
-
-    __slots__ = ("every", "is_reply", "message", "timeout")
-
-    def __init__(
-        self,
-        every: float,
-        message: Message,
-        is_reply: Callable[[Any], object] | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> None:
-        self.every = seconds("every", every, none=None, zero=False) or 0.0
-        self.message = checked("message", message)
-        check_callables(is_reply=is_reply)
-        self.is_reply = is_reply
-        self.timeout = seconds("timeout", timeout, none="for the same as every", zero=False) or self.every
-        if self.timeout > self.every:
-            raise ValueError(f"timeout must be at most every, {every!r}, not {timeout!r}")
 
 
 class Grace:
@@ -83,29 +50,19 @@ class Grace:
 class Liveness:
     """Watches one connection. A message costs at most one entry in a set; a timer does the rest.
 
-    :param limit: seconds without data; None is no limit
-    :param is_normal: a function that returns true if silence is normal now
     :param fail: ends the connection
     """
 
     def __init__(
-        self,
-        transport: WSTransport,
-        outbox: Outbox,
-        subscriptions: Subscriptions,
-        limit: float | None,
-        is_normal: Callable[[], object] | None,
-        heartbeat: Heartbeat | None,
-        callbacks: Callbacks,
-        fail: Callable[[Exception], None],
+        self, transport: WSTransport, outbox: Outbox, shared: Shared, fail: Callable[[Exception], None]
     ) -> None:
         self._transport = transport
         self._outbox = outbox
-        self._subscriptions = subscriptions
-        self._limit = limit
-        self._is_normal = is_normal
-        self._heartbeat = heartbeat
-        self._callbacks = callbacks
+        self._subscriptions = shared.subscriptions
+        self._limit = shared.settings.max_silence
+        self._is_normal = shared.settings.silence_is_normal
+        self._heartbeat = shared.settings.heartbeat
+        self._callbacks = shared.callbacks
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._no_data = 0  # messages that do not count as data: replies to heartbeats, and pings
@@ -122,8 +79,8 @@ class Liveness:
         shortest = self._shortest()
         if shortest is not None:
             self._ticking.within(shortest / _PART)
-        if heartbeat is not None:
-            self._beating = self._loop.call_later(heartbeat.every, self._beat)
+        if self._heartbeat is not None:
+            self._beating = self._loop.call_later(self._heartbeat.every, self._beat)
 
     @property
     def data_at(self) -> float:

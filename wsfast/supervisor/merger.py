@@ -47,9 +47,9 @@ from wsfast.supervisor.shared import Shared
 
 __all__ = ["Merger", "Phase"]
 
-# How much may be held, in bytes. Then the new line is not read until the old one has caught up. But before its
-# subscriptions are in, it is read on: beyond half as much what is held is dropped, and only a proof lets the new line
-# take over. The same if the rest of a read is so many short messages that twice as much would be held.
+# At most so many bytes are held. At this limit the supervisor stops reading the new line until the old one has caught
+# up. But until its subscriptions are in, the new line is read on: beyond half the limit the held messages are dropped,
+# and only a proof lets the new line take over. The same happens if the rest of one read would make it twice the limit.
 _MOST_HELD = 16 * 1024 * 1024
 
 # The cost of a held message besides its payload. That of a listener that gets frames pins a part of a read buffer, too.
@@ -79,14 +79,14 @@ class Merger:
         self.phase = Phase.HOLDING
         self.is_proved = self.has_taken_over = False
         self._is_expired = False
-        self._has_keys = shared.key is not None
+        self._has_keys = shared.settings.key is not None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
         self._taken = old.taken
         self._dropped = old.dropped_by_policy
         # The hashes of payloads are the keys if the program gives none.
         self._old_keys = old.history
-        self._old_log, self._new_log = _Log(shared.remember), _Log(None)
+        self._old_log, self._new_log = _Log(shared.settings.remember), _Log(None)
         # The held messages by their numbers, each with its size and whether it has a key; and the numbers of a key.
         self._held: dict[int, tuple[list[Any], int, bool]] = {}
         self._numbers: dict[Hashable, list[int]] = {}
@@ -98,9 +98,9 @@ class Merger:
         self._overtakes = False  # the old line has brought a message that was published after one of those
         self._count = 0  # of the messages that the new line brought
         self._is_in_from = 0  # the number of the first one since its subscriptions were in
-        # What proves an overlap: keys of the old line since the rollover began (the new line may begin with a snapshot
-        # that has one of before), and of either line since its subscriptions were in.
-        self._old_recent, self._new_recent = Keys(shared.remember), Keys(shared.remember)
+        # The keys that prove an overlap: those of the old line since the rollover began (the new line may begin with a
+        # snapshot that has an older one), and those of either line since its subscriptions were in.
+        self._old_recent, self._new_recent = Keys(shared.settings.remember), Keys(shared.settings.remember)
         old.merge(self)
 
     def join(self, new: Line) -> bool:
@@ -226,7 +226,7 @@ class Merger:
 
     @property
     def held(self) -> int:
-        """How many messages wait."""
+        """The number of held messages."""
         return len(self._held)
 
     # ---- the proof
@@ -238,7 +238,7 @@ class Merger:
 
     def again(self) -> None:
         """A subscription was added: a proof must come anew."""
-        self._old_recent = Keys(self._shared.remember)
+        self._old_recent = Keys(self._shared.settings.remember)
         if self.phase is Phase.HOLDING and self._ahead_from is None:
             self._ahead_from = self._count
         self._begin_anew()
@@ -251,7 +251,7 @@ class Merger:
         if self.phase is Phase.HOLDING:
             self.is_proved = False
             self._is_in_from = self._count
-            self._new_log, self._new_recent = _Log(None), Keys(self._shared.remember)
+            self._new_log, self._new_recent = _Log(None), Keys(self._shared.settings.remember)
 
     @property
     def _lacks_any(self) -> bool:
@@ -259,7 +259,7 @@ class Merger:
         return self.new is not None and any(map(self.old.outbox.has_in, self.new.outbox.late))
 
     def _look_for_run(self, key: Hashable) -> None:
-        """Do both lines end a run with this payload?"""
+        """Look for the proof without keys: a run of messages that both lines brought, which ends with this payload."""
         old, new = self._old_log, self._new_log
         run = old.run_before(key)
         if self.is_proved or run is None or run != new.run_before(key):
@@ -381,7 +381,7 @@ class _Log:
         self._payloads.append(payload)
 
     def place(self, payload: Hashable) -> int | None:
-        """Where the payload is, if it came once."""
+        """The position of the payload; None unless it came exactly once."""
         return self._places.get(payload)
 
     def run_before(self, payload: Hashable) -> list[Hashable] | None:

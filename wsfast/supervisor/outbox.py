@@ -18,11 +18,11 @@ from typing import Any
 from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._engine.transport import WSTransport
 from wsfast.exceptions import ConnectionClosed
-from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.progress import Progress, Unsubscribing
-from wsfast.supervisor.sending import ProgramMessages, QueuedMessage
-from wsfast.supervisor.subscriptions import Subscription, Subscriptions, SubscriptionState, as_message
-from wsfast.supervisor.window import Sent, Window
+from wsfast.supervisor.sending import QueuedMessage
+from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.subscriptions import Subscription, SubscriptionState, as_message
+from wsfast.supervisor.window import Sent
 
 __all__ = ["Outbox"]
 
@@ -45,9 +45,6 @@ class Outbox:
     Timers and the methods of the supervisor call it. A task that sends waits for its message to be sent, not for this
     object. The only tasks here await the program's coroutine functions, one after another.
 
-    :param messages: those of the program. The supervisor owns this queue: the next connection sends the messages that
-        this one has not sent.
-    :param making_timeout: how many seconds a coroutine function may take to make a message; None is no limit
     :param report: called with a subscription, its new state on this connection, and the server's reason
     :param fail: ends the connection
     :param changed: called when subscriptions were sent, acknowledged or ended
@@ -56,31 +53,27 @@ class Outbox:
     def __init__(
         self,
         transport: WSTransport,
-        window: Window | None,
-        messages: ProgramMessages,
-        subscriptions: Subscriptions,
-        reply_id: Callable[[Any], Any] | None,
-        making_timeout: float | None,
-        callbacks: Callbacks,
+        shared: Shared,
         report: Callable[[Subscription, SubscriptionState, Any], None],
         fail: Callable[[Exception], None],
         changed: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._sent = None if window is None else Sent(window)
-        # How many frames of the connection the window has counted: at first none, not even PONGs that were sent.
+        self._sent = None if shared.window is None else Sent(shared.window)
+        # The number of frames that the window has counted. It begins at 0, even if PONGs were sent before.
         self._counted = 0
         self._answers: deque[QueuedMessage] = deque(maxlen=_ANSWERS)
-        self._messages = messages
+        # The supervisor owns this queue: the next connection sends the messages that this one has not sent.
+        self._messages = shared.messages
         self._heartbeats: deque[QueuedMessage] = deque()
-        self._progress = Progress(subscriptions, reply_id, callbacks, report, fail, self._progressed)
-        self._making_timeout = making_timeout
+        self._progress = Progress(shared, report, fail, self._progressed)
+        self._making_timeout = shared.open_timeout  # seconds in which a coroutine function makes a message
         # The subscription whose message is being made or sent: it is in no queue.
         self._taken: Subscription | Unsubscribing | None = None
         self._making: asyncio.Task[str | bytes] | None = None
         self._made: deque[str | bytes] = deque(maxlen=1)  # the message of the taken one
-        self._callbacks = callbacks
+        self._callbacks = shared.callbacks
         self._fail = fail
         self._changed = changed
         #: This is the current connection: it sends the program's messages.
@@ -110,7 +103,7 @@ class Outbox:
 
     @property
     def number_in(self) -> int:
-        """How many subscriptions are in."""
+        """The number of subscriptions that are in."""
         return self._progress.number_in
 
     def has_in(self, subscription: Subscription) -> bool:

@@ -1,4 +1,4 @@
-"""How far each subscription of one connection is, and which one is to be sent next.
+"""The states of the subscriptions of one connection, and the choice of the one to send next.
 
 | state | begins when | ends when |
 |---|---|---|
@@ -22,9 +22,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from wsfast.supervisor.alarm import Alarm
-from wsfast.supervisor.callbacks import Callbacks
 from wsfast.supervisor.errors import SubscriptionRejected, SubscriptionTimeout
-from wsfast.supervisor.subscriptions import Rejected, Subscription, Subscriptions, SubscriptionState
+from wsfast.supervisor.shared import Shared
+from wsfast.supervisor.subscriptions import Rejected, Subscription, SubscriptionState
 
 __all__ = ["Progress", "Unsubscribing"]
 
@@ -54,16 +54,14 @@ class Progress:
 
     def __init__(
         self,
-        subscriptions: Subscriptions,
-        reply_id: Callable[[Any], Any] | None,
-        callbacks: Callbacks,
+        shared: Shared,
         report: Callable[[Subscription, SubscriptionState, Any], None],
         fail: Callable[[Exception], None],
         changed: Callable[[], None],
     ) -> None:
-        self._subscriptions = subscriptions
-        self._reply_id = reply_id
-        self._callbacks = callbacks
+        self._subscriptions = shared.subscriptions
+        self._reply_id = shared.settings.reply_id
+        self._callbacks = shared.callbacks
         self._report = report
         self._fail = fail
         self._changed = changed
@@ -83,7 +81,7 @@ class Progress:
         self._answered_stages: set[int] = set()
         self._is_failing = False
         self._alarm = Alarm(self._check)
-        for subscription in subscriptions:
+        for subscription in self._subscriptions:
             self._queue_of(subscription.stage).append(subscription)
 
     # ---- state
@@ -160,7 +158,7 @@ class Progress:
         return None
 
     def is_wanted(self, item: Subscription | Unsubscribing) -> bool:
-        """It still has to be sent."""
+        """True if the message still has to be sent."""
         if isinstance(item, Unsubscribing):
             return True
         return item in self._subscriptions and item not in self._states
@@ -249,7 +247,7 @@ class Progress:
             self._end(error)
 
     def _settle(self, subscription: Subscription) -> None:
-        """It is not unanswered any more, nor late."""
+        """Stop waiting for a reply to the subscription."""
         if self._unanswered.pop(subscription, None) is not None:
             self._unanswered_of_stage[subscription.stage] -= 1
         if self._by_id.get(subscription.id) is subscription:

@@ -67,7 +67,8 @@ class Announcer:
         why = "" if change.cause is None else f": {type(change.cause).__name__}: {change.cause}"
         until = "" if delay is None else f" for {delay:.1f} seconds"
         gave_up = change.state is State.CLOSED and change.cause is not None
-        level = "error" if gave_up else "info"
+        failed = change.state is State.WAITING and change.previous is State.CONNECTING
+        level = "error" if gave_up else "warning" if failed else "info"
         self.log("%s%s%s", change.state.value, until, why, extra=extra, level=level)
         if self._on_state is not None:
             self._loop.call_soon(self._callbacks.call, "on_state", None, self._on_state, change)

@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from wsfast._common.options import seconds
 from wsfast._common.protocol_numbers import WSMsgType
+from wsfast._engine.messages import DECODE, DECODE_BY_TYPE
 from wsfast._engine.transport import WSTransport
 from wsfast.asyncio._messaging import Messages, Successive, enter_methods
 from wsfast.asyncio.connection import ClientConnection
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
 from wsfast.supervisor.lifecycle import Lifecycle
 from wsfast.supervisor.line import Line
+from wsfast.supervisor.sequences import Sequence, Sequenced, Sequencer
 from wsfast.supervisor.shared import Shared
 from wsfast.supervisor.states import State
 from wsfast.supervisor.stats import RTT, SupervisorStats
 from wsfast.supervisor.subscriptions import Message, Subscription, checked
 
 __all__ = ["Supervisor"]
-
-# The `decode` argument of recv(), by the number with which the engine represents it.
-_BY_TYPE = -1
-_DECODE = {_BY_TYPE: None, 0: False, 1: True, 2: memoryview}
 
 
 class Supervisor(Successive):
@@ -44,7 +42,7 @@ class Supervisor(Successive):
         self._life = Lifecycle(shared)
         self._receiving = False
         self._generation = self._gaps = 0
-        self._messages = Messages(None, _BY_TYPE, self._receive_slowly)
+        self._messages = Messages(None, DECODE_BY_TYPE, self._receive_slowly)
 
     # ---- begin and end
 
@@ -114,7 +112,7 @@ class Supervisor(Successive):
 
     def _receive_slowly(self, decode: int, iterates: bool, most: int) -> Coroutine[Any, Any, Any]:
         """The engine calls this when there is no connection, or when it has ended and no message of it is left."""
-        return self._receive(_DECODE[decode], iterates, most)
+        return self._receive(DECODE[decode], iterates, most)
 
     async def _receive(self, decode: Any, iterates: bool, most: int) -> Any:
         """The next message, or a list of at most `most` if that is not 0, by the slow path: it can wait for another
@@ -184,6 +182,25 @@ class Supervisor(Successive):
         program with a listener reads ``stats.gaps``.
         """
         return self._gaps
+
+    def sequenced(self, sequence: Sequence) -> Sequenced:
+        """Receive messages in the order of their numbers, each once.
+
+        ::
+
+            async for stream, message in feed.sequenced(Sequence(numbers, recover=fetch_snapshot)):
+                ...
+
+        A message is the result of `parse`, if the supervisor has one. See :class:`Sequence`. Call this once.
+        """
+        return Sequenced(self._life, self._shared, sequence, self)
+
+    def sequencer(self, sequence: Sequence, deliver: Callable[[Hashable, Any], object]) -> Sequencer:
+        """The same for a program with a listener, which gives each message to :meth:`Sequencer.take`.
+
+        :param deliver: gets stream and message
+        """
+        return Sequencer(self._life, self._shared, sequence, deliver)
 
     # ---- sending
 
@@ -261,9 +278,9 @@ class Supervisor(Successive):
             connection with :class:`SilenceTimeout`
         :raises ValueError: another subscription has the same id
         """
-        if id is not None and self._shared.reply_id is None:
+        if id is not None and self._shared.settings.reply_id is None:
             raise TypeError("id of a subscription needs reply_id=, a function that returns the id of a reply")
-        if max_silence is not None and self._shared.topic is None:
+        if max_silence is not None and self._shared.settings.topic is None:
             raise TypeError(
                 "max_silence of a subscription needs topic=, a function that returns the key of a message"
             )

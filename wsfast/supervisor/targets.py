@@ -36,7 +36,7 @@ class Targets:
 
     def __init__(self, urls: URLs, by_turns: bool) -> None:
         self._function: Callable[[], Any] | None = None
-        #: Those that are known before an attempt.
+        #: The URLs that are known before an attempt.
         self.urls: list[str] = []
         if callable(urls):
             self._function = urls
@@ -67,10 +67,6 @@ class Targets:
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
             return result[0], dict(result[1])
         raise TypeError(f"the function must return a URL, or a URL and options, not {type(result).__name__}")
-
-    @property
-    def has_function(self) -> bool:
-        return self._function is not None
 
     def failed(self, decision: Decision) -> None:
         """An attempt has failed, or a connection has ended before `min_lifetime`."""

@@ -12,7 +12,8 @@ else:
     def __getattr__(name: str) -> Any:
         """Import the names that need asyncio with their first use."""
         if name != "supervise":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            hint = f": it is in {__name__}.client" if name in ("connect", "unix_connect") else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         from wsfast.supervisor.blocking import supervise
 
         globals()[name] = supervise

@@ -19,6 +19,7 @@ from wsfast._engine.frames.frame cimport WSMsgType
 from wsfast._engine.messages cimport (
     AS_BYTES, AS_TEXT, AS_VIEW, BATCH_BYTES, BY_TYPE, decoding, new_info, take_reference)
 from wsfast._engine.frames.violation cimport add_content
+from wsfast._engine.python cimport wsf_give_flag, wsf_take_flag
 from wsfast._rust.api cimport (
     WST_AGAIN, WST_INTERRUPTED, WST_MORE, WST_OK, WST_PRESENT, WST_RESUME, WST_STREAM, WST_VALIDATE, functions,
     wst_connection, wst_functions, wst_message,
@@ -167,7 +168,7 @@ cdef class Connection:
                 return self._take_compressed(timeout, form, WST_RESUME)
             return self._take(form)
         finally:
-            self._receiving = False
+            self._end_receiving()
 
     @cython.binding(True)
     def recv_many(
@@ -194,17 +195,16 @@ cdef class Connection:
         try:
             return self._receive_many(PY_SSIZE_T_MAX if most is None else most, timeout, form)
         finally:
-            self._receiving = False
+            self._end_receiving()
 
     # Every message comes through these: final, so that they are called directly.
 
     @cython.final
     cdef inline int _begin(self, name) except -1:
-        if self._receiving:  # no other thread runs Python between this and setting it
+        if wsf_take_flag(&self._receiving):
             raise ConcurrencyError(
                 f"cannot call {name} while another thread is already running recv or recv_streaming"
             )
-        self._receiving = True
         return 0
 
     @cython.final
@@ -300,8 +300,8 @@ cdef class Connection:
         return True
 
     @cython.final
-    cdef void _end_receiving(self) noexcept:
-        self._receiving = False
+    cdef inline void _end_receiving(self) noexcept:
+        wsf_give_flag(&self._receiving)
 
     @cython.final
     cdef int _wait_for_message(self, timeout, int flags, Behind *behind) except? -1:
@@ -350,10 +350,12 @@ cdef class Connection:
     cdef int _note(self) except -1:
         """The lent bytes are stamped, and end a message. If there is no memory, they are lent again."""
         self._again = WST_AGAIN
-        self._last_message = new_info(
+        info = new_info(
             WSMsgType.TEXT if self._message.text else WSMsgType.BINARY, self._message.compressed, self._message.last,
             self._message.returned, self._message.received or None)
         self._again = 0
+        with cython.critical_section(self):  # other threads may ask for it
+            self._last_message = info
         return 0
 
     cdef _view_of(self, bytes message):
@@ -463,7 +465,8 @@ cdef class Connection:
     def last_message(self):
         """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
         whether it was compressed, whether more had arrived behind it. None unless `timestamps` was given."""
-        return self._last_message
+        with cython.critical_section(self):
+            return self._last_message
 
     # ---- sending
 
@@ -553,7 +556,7 @@ cdef class Cork:
     """``with ws.cork():``; may be nested, the outermost one writes.
 
     Compiled, so that the handler of a signal cannot raise between corking and the body, or at the end before the corked
-    frames leave.
+    frames leave. Threads may share one.
     """
 
     cdef Connection _owner
@@ -562,11 +565,13 @@ cdef class Cork:
     def __cinit__(self, Connection owner not None):
         self._owner = owner
 
+    @cython.critical_section
     def __enter__(self):
         with nogil:
             crate.cork(self._owner._connection, 1)
         self._entered += 1
 
+    @cython.critical_section
     def __exit__(self, exc_type, *exc_info):
         cdef int result
         if self._entered == 0:
@@ -608,6 +613,7 @@ cdef class Fragments:
     def __iter__(self):
         return self
 
+    @cython.critical_section  # which ends while it waits for a fragment: then `_running` refuses other threads
     def __next__(self):
         if self._done:
             raise StopIteration

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from wsfast._common.headers import HeadersLike, PlainHeaders, resolve_headers
-from wsfast._common.option_names import NOT_GIVEN, NotGiven, takes_options
+from wsfast._common.option_names import NOT_GIVEN, OF_ASYNCIO, OF_PICOWS, NotGiven, takes_options
 from wsfast._common.options import (
     Limits,
     Marks,
@@ -44,7 +44,7 @@ from wsfast._opening.uri import WebSocketURI
 from wsfast._rust._native import ffi, lib
 from wsfast.deflate import PerMessageDeflate
 from wsfast.exceptions import InvalidMessage, InvalidProxyMessage, InvalidStatus, ProxyError
-from wsfast.sync import ending, tls
+from wsfast.sync import ending, openssl
 from wsfast.sync.connection import ClientConnection
 from wsfast.sync.environment import refuse_gevent
 from wsfast.sync.layers import Raw, for_crate, layers
@@ -74,7 +74,7 @@ _STAMPS = {None: 0, "user": lib.WST_STAMPS_USER, "kernel": lib.WST_STAMPS_KERNEL
 
 _TUNING = Tuning(write_policy="immediate")
 
-# How to find and reach an address of the server.
+# The options about finding and reaching an address of the server.
 _WHERE = ("host", "port", "family", "local_addr", "happy_eyeballs_delay")
 
 # Bytes of one read of the opening; a reply has some 200.
@@ -102,14 +102,7 @@ class reconnect(Connecting):  # noqa: N801  (websockets' name)
 
     @takes_options(
         "connect",
-        {
-            "ssl_context": "ssl",
-            "proxy_ssl_context": "proxy_ssl",
-            "max_frame_size": "max_size",
-            "extra_headers": "additional_headers",
-            "logger_name": "logger",
-            "source_address": "local_addr",
-        },
+        {**OF_PICOWS, **OF_ASYNCIO},
         besides=(*_WHERE, "address", "all_errors", "_unix"),
         objects=(Tuning, Network),
     )
@@ -367,6 +360,7 @@ def connect(
     :param logger: a logger, or the last part of the name ``wsfast.<logger>``; ``wsfast.client`` by default
     :param create_connection: a subclass of :class:`ClientConnection` to make
     :param legacy: False returns a :class:`reconnect`
+    :param process_exception, reconnect_delays: of the loop over a :class:`reconnect`, as in the awaitable client
 
     :raises InvalidURI: `uri` is no WebSocket URI
     :raises InvalidHandshake: the server did not agree; :class:`InvalidStatus` has its reply
@@ -454,11 +448,11 @@ def _options(limits: Limits, pinging: Pinging, timeouts: Timeouts, tuning: Tunin
 def _tls(
     uri: WebSocketURI, ssl: Any, server_hostname: str | None, client_cert: ClientCert | None
 ) -> ssl_module.SSLContext | TLS | None:
-    """How to speak TLS with the server, checked; None if it has none."""
+    """The checked TLS settings for the server; None for ws://."""
     ssl = tls_argument("ssl", ssl, uri.secure)
     check_types(str, server_hostname=server_hostname)
     if uri.secure:
-        return tls.settings(ssl, client_cert)
+        return openssl.settings(ssl, client_cert)
     for name, value in ("server_hostname", server_hostname), ("client_cert", client_cert):
         if value is not None:
             raise ValueError(f"{name} argument is incompatible with a ws:// URI")

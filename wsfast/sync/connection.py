@@ -147,7 +147,7 @@ class ClientConnection(Connection, ConnectionAttributes):
 
     @property
     def latency(self) -> float:
-        """How long the server took to answer the last ping, in seconds; 0.0 before the first one."""
+        """The seconds that the server took to answer the last ping; 0.0 before the first answer."""
         return float(lib.wst_latency(self._handle))
 
     @property

@@ -11,7 +11,7 @@ from wsfast._opening.route import Route
 from wsfast._opening.tls import rustls
 from wsfast._opening.tls.handshake import ended_in_tls, not_tls
 from wsfast._rust._native import ffi, lib
-from wsfast.sync import ending, tls
+from wsfast.sync import ending, openssl
 from wsfast.tls import TLS, TLSInfo, agreed_by_openssl, agreed_by_rustls, server_name
 
 __all__ = ["Layer", "Raw", "for_crate", "layers"]
@@ -37,7 +37,7 @@ def for_crate(deadline: Deadline, step: str) -> float:
 
 
 class Layer:
-    """By rustls; or by OpenSSL, with a context of the user's, or if rustls cannot."""
+    """TLS with one peer: by rustls; or by OpenSSL, for a context of the user's, or for settings that rustls lacks."""
 
     def __init__(
         self, given: ssl.SSLContext | TLS | None, name: str, port: int, of_proxy: bool = False
@@ -64,7 +64,7 @@ class Layer:
         if self._context is None:
             return None
         try:
-            wrapped = tls.openssl_handshake(sock, self._context, self._name, deadline)
+            wrapped = openssl.openssl_handshake(sock, self._context, self._name, deadline)
             self.info = agreed_by_openssl(wrapped)
             return wrapped
         except TimeoutError as exc:
@@ -82,7 +82,7 @@ class Layer:
                 self._rustls_handshake(handle, deadline)
                 self.info = _agreed(handle)
             else:
-                _check(handle, tls.adopt(handle, session))
+                _check(handle, openssl.adopt(handle, session))
         except TimeoutError:
             raise
         except OSError as exc:
@@ -119,7 +119,7 @@ def _agreed(handle: Any) -> TLSInfo:
 
 
 class Raw:
-    """The bytes that the crate sends and receives, as a blocking socket: for `tls.openssl_handshake`."""
+    """The bytes that the crate sends and receives, as a blocking socket: for `openssl.openssl_handshake`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -129,7 +129,7 @@ class Raw:
         self._timeout = timeout
 
     def setblocking(self, flag: bool) -> None:
-        """It is the crate's to say."""
+        """Does nothing: the crate decides that."""
 
     def sendall(self, data: bytes) -> None:
         end = Deadline(self._timeout)

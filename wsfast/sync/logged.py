@@ -33,7 +33,7 @@ def _bytes(message: Any) -> bytes:
 
 
 class _Logged:
-    """In front of a ClientConnection."""
+    """The base that precedes ClientConnection, and logs."""
 
     _base_logger: Any
     _handle: Any
@@ -65,7 +65,7 @@ class _Logged:
             self._logging.discard(thread)
 
     def _log_sent(self, head: int, payload: Any) -> None:
-        """To be called before the frame leaves, or the log would show the answer first."""
+        """Log a frame before it leaves; otherwise the log would show the answer first."""
         if self.state is State.OPEN:
             self._log(">", head, payload)
 

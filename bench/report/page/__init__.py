@@ -3,14 +3,16 @@
 import json
 from pathlib import Path
 
-from bench import stats
+from bench.report import first_page
 from bench.report.colours import colour
 from bench.report.tables import column
 from bench.suite import comparisons
 from bench.suite.sections import SECTIONS
+from wsfast.cli.bench import comparing
 
 HERE = Path(__file__).parent
 ROW = ("median", "q1", "q3", "n", "cpu", "curve")
+KINDS = {"listening": "listener", "awaiting": "awaitable", "blocking": "blocking"}
 FACES = dict(zip(("listener", "awaitable", "blocking"), comparisons.OURS))
 
 # A sentence for each work.
@@ -59,7 +61,27 @@ def slim(report):
             for name, row in result["rows"].items()
         }
         made["gaps"] |= result["gaps"]
-    return {"machine": report["machine"], "results": list(results.values())}
+    return {"machine": report["machine"], "results": list(results.values()), "overview": overview(report)}
+
+
+def overview(report):
+    """The cases of the tables by face: [name, title and label of the result]."""
+    return [
+        [work, SECTIONS[section].title, column(result["case"])]
+        for work, section, fields in first_page.ROWS
+        for result in report["results"]
+        if result["section"] == section and fields.items() <= result["case"].items()
+    ]
+
+
+def parts_of(name):
+    """The library, the kind and the variant of a contender, in words."""
+    _, _, variant = name.partition(":")
+    kind = KINDS.get(comparisons.kind(name), "")
+    if name in comparisons.LANGUAGES:
+        return [f"{first_page.library(name)} ({name})", "", ""]
+    library = "wsfast" if comparisons.is_ours(name) else first_page.library(name)
+    return [library, kind, variant.replace("_", " ")]
 
 
 def ratios(found):
@@ -67,12 +89,12 @@ def ratios(found):
     pairs = {}
     for one in found:
         low, high = one["interval"] or (one["median"], one["median"])
-        note = "" if one["interval"] else stats.too_few(one)
+        note = "" if one["interval"] else comparing.too_few(one)
         if comparisons.beside(one["of"], one["to"]) != one["to"]:
             note = "which sleeps"
         rival = comparisons.is_rival(one["of"], one["to"])
         figures = [round(value, 3) for value in (one["median"], low, high)]
-        pairs.setdefault(one["of"], {})[one["to"]] = [*figures, stats.is_noise(one), rival, note]
+        pairs.setdefault(one["of"], {})[one["to"]] = [*figures, comparing.is_noise(one), rival, note]
     return pairs
 
 
@@ -81,10 +103,16 @@ def rounded(value):
 
 
 def write(file, reports):
-    names = {name for report in reports for result in report["results"] for name in result["rows"]}
+    names = {
+        name
+        for report in reports
+        for result in report["results"]
+        for name in (*result["rows"], *result["gaps"])
+    }
     data = {
         "faces": FACES,
         "colours": {name: colour(name) for name in sorted(names)},
+        "names": {name: parts_of(name) for name in sorted(names)},
         "reports": [slim(report) for report in reports],
     }
     text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")

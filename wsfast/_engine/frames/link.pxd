@@ -25,6 +25,7 @@ cdef class Link:
         readonly object underlying_transport
         BaseTransport _fast         # underlying_transport if it is wsfast's own, else None
         object _aiofastnet          # underlying_transport if it is aiofastnet's, else None
+        object _is_aiofastnet_closing  # its method, looked up once
         unsigned long _thread_id    # the loop's: no other thread may call, or read
         Scratch _scratch            # of that thread; never None before the collector clears it
 

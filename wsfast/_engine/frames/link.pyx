@@ -25,12 +25,13 @@ cdef class Link:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     cdef bint _is_aiofastnet_open(self) noexcept:
-        return not self._aiofastnet.is_closing()
+        return not self._is_aiofastnet_closing()
 
     cdef int _wrong_thread(self, str method) except -1:
         if _get_running_loop() is self._loop:
             raise RuntimeError(MOVED)
-        instead = "send_threadsafe()" if method == "send" else "loop.call_soon_threadsafe()"
+        instead = {"send": "send_threadsafe()", "recv": "asyncio.run_coroutine_threadsafe()"}
+        instead = instead.get(method, "loop.call_soon_threadsafe()")
         raise RuntimeError(f"WSTransport.{method}() called from a wrong thread: use {instead}")
 
     cdef int _event(self) except -1:

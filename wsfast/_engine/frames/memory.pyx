@@ -85,7 +85,7 @@ cdef ReadBuffer new_read_buffer(Py_ssize_t capacity):
 
 
 cdef ReadBuffer new_frame_buffer(uint64_t size):
-    """For a frame of `size` bytes that must be contiguous, wherever it begins in the first cache line."""
+    """Make a buffer for a frame of `size` bytes, which is contiguous, wherever in the first cache line it begins."""
     if size <= READ_SIZE >> 1 or size > LONG_FRAME + LONGEST_HEADER:
         if size > <uint64_t>PY_SSIZE_T_MAX >> 1:
             raise MemoryError(f"no memory for a frame of {size} bytes")
@@ -102,8 +102,8 @@ cdef class Scratch:
         release(self._spare_large)
 
     cdef int reading_area(self, Py_ssize_t headroom, Py_ssize_t most, char **ptr, Py_ssize_t *size) except -1:
-        """Where the next read may put its bytes, `most` of them, with `headroom` bytes free in front. They are claimed
-        with take_read()."""
+        """Return the memory for the next read: for `most` bytes, with `headroom` bytes free in front. take_read()
+        claims it."""
         cdef:
             Py_ssize_t least = READ_MINIMUM if most <= READ_SIZE else most
             Py_ssize_t start
@@ -173,7 +173,7 @@ cdef class Scratch:
             release(area)
 
     cdef char *take_large(self, Py_ssize_t *size) except NULL:
-        """The same with `size` bytes or more, borrowed until give_large(). Sets `size` to how many."""
+        """Borrow an area of `size` bytes or more until give_large(). Sets `size` to its size."""
         cdef char *area = self._spare_large
         self._spare_large = NULL
         self._short_writes = 0

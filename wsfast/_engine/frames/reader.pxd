@@ -47,8 +47,8 @@ cdef class FrameReader(FrameWriter):
         ReadBuffer _held
         Py_ssize_t _held_size
         tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
-        # What Incoming has inflated since the rest of a read was last deferred; and whether it is, until
-        # _deliver_held(). Inbox leaves such a rest alone.
+        # The bytes that Incoming has inflated since the rest of a read was last deferred. _deferred is true from
+        # then until _deliver_held(). Inbox leaves such a rest alone.
         Py_ssize_t _inflated
         bint _deferred
         bint _resumes               # reading goes on then: what the program wants

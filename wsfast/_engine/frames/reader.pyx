@@ -1,4 +1,4 @@
-"""How frames arrive: read into shared memory, decoded in place, and handed on one by one."""
+"""Receiving frames: they are read into shared memory, decoded in place, and handed on one by one."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -35,23 +35,23 @@ from wsfast._engine.frames.memory cimport (
     new_frame_buffer,
     new_read_buffer,
 )
-from wsfast._engine.python cimport wsf_is_unique
+from wsfast._engine.python cimport PyThread_get_thread_ident, wsf_is_unique
 from wsfast._engine.frames.writer cimport FrameWriter
 
 
 cdef enum:
-    # Long frames have ended when a connection had none among so many reads.
+    # After so many reads without a long frame, the connection reads in small pieces again.
     SHORT_AFTER = 1024
-    # So much is inflated before the event loop runs, and a message. It takes a millisecond or two. A read of 256 KiB
-    # may become 250 MiB.
+    # After inflating so many bytes, and the message that exceeds them, the reader lets the event loop run. That is a
+    # millisecond or two. A read of 256 KiB may become 250 MiB.
     INFLATED_AT_ONCE = 1024 * 1024
-    # A transport of the loop's own reads so much at once meanwhile. uvloop reads 32 times in an iteration: 512 bytes.
-    # A mebibyte is inflated from twice as many at least.
+    # While inflated bytes wait, a transport of the loop's own reads only so many bytes at once. uvloop reads 32 times
+    # in an iteration, so 512 bytes; a mebibyte is inflated from at least twice as many.
     SIP = 16
 
 
 @cython.final
-@cython.no_gc_clear  # to give back what it holds
+@cython.no_gc_clear  # to give back its buffer
 cdef class Lent:
     """Memory for one read of a transport that is not wsfast's own. Such a transport runs Python before it reports what
     it has read (it logs; signal handlers and finalizers run), or lets other threads run. So the memory is out of the
@@ -68,7 +68,8 @@ cdef class Lent:
     cdef void _give_back(self) noexcept:
         if self._reader._lent == <PyObject *>self:
             self._reader._lent = NULL
-            if not self._is_own:
+            # If another thread has collected this object, its memory is lost to the thread of the Scratch.
+            if not self._is_own and PyThread_get_thread_ident() == self._reader._thread_id:
                 self._reader._scratch.return_lent(self._buffer, <void *>self._reader)
 
     def __reduce__(self):
@@ -90,7 +91,7 @@ cdef class FrameReader(FrameWriter):
     # ---- for wsfast's own transports
 
     cdef int _read_area(self, char **ptr, Py_ssize_t *size) except -1:
-        """Where the next read may go. The memory is not lent: no Python may run before _received()."""
+        """Return the memory for the next read. It is not lent: no Python may run before _received()."""
         self._check_loop_thread()
         if self._own is not None:
             ptr[0] = self._own.data + self._own_end
@@ -106,16 +107,17 @@ cdef class FrameReader(FrameWriter):
         self._read_size = min(size, <Py_ssize_t>READ_SIZE)
 
     cdef void _read_more(self, Py_ssize_t size) noexcept:
-        """A frame of that size has arrived, and others like it may follow: read each at once.
+        """Read as many bytes at once as the frame that has arrived, because others like it may follow.
 
-        Not when it was announced: memory is used only for bytes that have come.
+        This is not called when a long frame is announced: memory is used only for bytes that have come.
         """
         if READ_SIZE - SLACK < size <= LONG_FRAME + LONGEST_HEADER:
             self._read_size = min(max(self._read_size, size + SLACK), self._max_read)
             self._short_reads = 0
 
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept:
-        """A read brought `nbytes`, and could have brought more. Perhaps long frames come no more."""
+        """Count reads without a long frame; `nbytes` is the size of this one. After SHORT_AFTER of them, read less at
+        once."""
         self._short_reads = 0 if nbytes > READ_SIZE else self._short_reads + 1
         if self._short_reads > SHORT_AFTER:
             self._read_size = min(self._max_read, <Py_ssize_t>READ_SIZE)
@@ -142,8 +144,8 @@ cdef class FrameReader(FrameWriter):
             self._go_down(busy)
 
     cdef bint _come_up(self) noexcept:
-        """A callback of the transport beneath has called: until _go_down() it may be entered again, so callbacks of the
-        program may poll and send."""
+        """Note that the transport beneath has called back. Until _go_down() callbacks of the program may poll and send,
+        and thereby enter the transport again."""
         cdef bint busy = self._busy_beneath
         if busy:
             self._busy_beneath = self._writing = False
@@ -216,7 +218,7 @@ cdef class FrameReader(FrameWriter):
         return lent
 
     cdef int _received(self, Py_ssize_t nbytes) except -1:
-        """So many bytes were put where _read_area() said."""
+        """Take the bytes that were read into the memory of _read_area()."""
         cdef:
             FrameReader alive = self  # a callback may drop every other reference
             ReadBuffer buffer = self._own
@@ -259,7 +261,7 @@ cdef class FrameReader(FrameWriter):
         return 0
 
     cdef int _own_updated(self, ReadBuffer buffer, Py_ssize_t nbytes) except -1:
-        """`buffer` is that of a long frame that is arriving."""
+        """Take the bytes that were read into `buffer`, which belongs to a long frame that is arriving."""
         cdef:
             wsf_header header
             wsf_status status
@@ -288,7 +290,7 @@ cdef class FrameReader(FrameWriter):
         return 0
 
     cdef void _note_reads(self) noexcept:
-        """From now on last_received is kept."""
+        """Keep last_received from now on."""
         self._stamp_reads = True
 
     cdef void _stamp(self) noexcept:
@@ -312,10 +314,12 @@ cdef class FrameReader(FrameWriter):
         It is kept with ``timestamps`` only, and not for a listener that takes frames: :class:`WSFrame` has the same.
         Else it is None.
         """
-        return self._last_message
+        with cython.critical_section(self):
+            return self._last_message
 
     cdef void _gave_message(self, info) noexcept:
-        self._last_message = info
+        with cython.critical_section(self):  # other threads may ask for it
+            self._last_message = info
 
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
         """Take the received bytes buffer[start:end]."""
@@ -355,8 +359,8 @@ cdef class FrameReader(FrameWriter):
 
     @property
     def _data_received(self):
-        """How many frames have been received, without control frames and answers to PINGs of the listener's own kind.
-        The supervisor learns from it whether the server sends data."""
+        """The number of received frames, without control frames and answers to PINGs of the listener's own kind. So the
+        supervisor knows if the server sends data."""
         return self._frames_received - self._control_received
 
     cdef int _hold_back(self) except -1:

@@ -164,7 +164,7 @@ cdef class Deflater:
         self.threshold = agreed.options.threshold
 
     cpdef bint wants(self, int head, Py_ssize_t size):
-        """Is this data frame to be compressed? `head` is its first byte, with Compression above."""
+        """True if this data frame is to be compressed. `head` is its first byte, with Compression above."""
         if (head & WSF_OPCODE_BITS) == 0:
             return self.in_message
         if head & NEVER or self.busy:

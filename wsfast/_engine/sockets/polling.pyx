@@ -52,8 +52,8 @@ cdef extern from *:
 
 
 cdef enum:
-    # How many attempts of a poll round may find nothing before the poller returns to the loop, for all connections
-    # together. Other tasks wait so long: some 3 microseconds. An iteration of uvloop takes one, and one of asyncio two.
+    # After so many vain attempts of a poll round, for all connections together, the poller returns to the loop. Other
+    # tasks wait so long: some 3 microseconds. An iteration of uvloop takes one, and one of asyncio two.
     ATTEMPTS = 16
     # Connections that are read directly. More of them would make each other wait longer than the loop does.
     DIRECT = 4
@@ -249,7 +249,7 @@ cdef class PollingReader(FrameReader):
                 self._require_receiving()
             self._attempt()
             if attempts == 0 and self._aiofastnet is not None:
-                # That was the socket; since reading was paused TLS may hold records.
+                # This attempt read the socket. TLS may still hold records, because reading was paused before.
                 self._run_beneath(self._aiofastnet._retry_ssl_read)
             attempts += 1
             if attempts % ATTEMPTS_BEFORE_OTHERS == 0:
@@ -271,7 +271,7 @@ cdef class PollingReader(FrameReader):
                 self._settle()
 
     cdef bint _holds_something(self) except -1:
-        """May TLS hold bytes that were received before, and that the kernel no longer has?"""
+        """True if TLS may hold bytes that were received before, and that the kernel no longer has."""
         return self._fast is None or (<SocketTransport>self._fast)._holds_something()
 
     cdef int _attempt(self) except -1:

@@ -4,6 +4,11 @@ from wsfast._engine.frames.reader cimport FrameReader
 from wsfast._engine.base_transport cimport BaseTransport
 
 
+cdef extern from "Python.h":
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+
 # The outcome of an attempt to read the socket.
 cdef enum Attempt:
     RAISED = -1
@@ -23,6 +28,8 @@ cdef class SocketTransport(BaseTransport):
         bint _begun
 
     cdef Attempt read_now(self, object context) except Attempt.RAISED
+    @cython.final
+    cdef int _read_failed(self, object context) except -1
     @cython.final
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2
     cdef bint _holds_something(self) noexcept

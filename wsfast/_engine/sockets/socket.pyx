@@ -17,11 +17,6 @@ from wsfast._engine.frames.reader cimport FrameReader
 from wsfast._engine.base_transport cimport BaseTransport
 
 
-cdef extern from "Python.h":
-    int PyContext_Enter(object context) except -1
-    int PyContext_Exit(object context) except -1
-
-
 cdef extern from *:
     """
     #include <errno.h>
@@ -193,14 +188,22 @@ cdef class SocketTransport(BaseTransport):
             reader._received(received)
             return Attempt.RECEIVED
         except BaseException:
-            if context is not None and not entered:
-                PyContext_Enter(context)
-                entered = True
-            self._handle_error("Fatal read error on socket transport")
+            self._read_failed(None if entered else context)
             return Attempt.STOPPED
         finally:
             if entered:
                 PyContext_Exit(context)
+
+    cdef int _read_failed(self, object context) except -1:
+        """End the connection because of the exception being handled."""
+        if context is not None:
+            PyContext_Enter(context)
+        try:
+            self._handle_error(f"Fatal read error on {type(self).__name__}")
+        finally:
+            if context is not None:
+                PyContext_Exit(context)
+        return 0
 
     cdef Py_ssize_t _receive(self, char *ptr, Py_ssize_t size) except -2:
         """recv(2): how much there was, -1 if there is nothing yet, 0 at the end."""
@@ -214,7 +217,7 @@ cdef class SocketTransport(BaseTransport):
         return received
 
     cdef bint _holds_something(self) noexcept:
-        """Are there received bytes that are not delivered, and that the kernel no longer has?"""
+        """True if received bytes are not delivered yet, and the kernel no longer has them."""
         return False
 
     # ---- writing

@@ -28,7 +28,7 @@ _TLS_RECORDS = (21, 22)
 
 
 class Observer(Protocol):
-    """Is notified of the reply."""
+    """An object that is notified of the reply."""
 
     def replied(self, response: UpgradeResponse) -> None:
         """The header of the final reply has come."""
@@ -110,7 +110,7 @@ class Exchange:
             self._fail(error)
 
     def feed_eof(self) -> NoReturn:
-        """Take note that nothing more will come: raise the rejection, otherwise InvalidMessage or InvalidProxyMessage,
+        """Note the end of the stream: raise the rejection, otherwise InvalidMessage or InvalidProxyMessage,
         which is caused by an EOFError, like websockets'."""
         if self._over:
             raise RuntimeError("the handshake is over")

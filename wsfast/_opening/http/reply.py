@@ -96,7 +96,7 @@ class Reply:
 
     @property
     def complete(self) -> bool:
-        """Whether that is all."""
+        """True once the reply has arrived whole."""
         return self._events.complete
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:

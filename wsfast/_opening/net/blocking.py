@@ -40,7 +40,7 @@ def run(step: Coroutine[Any, Any, T]) -> T:
 
 
 class Deadline:
-    """One deadline for several steps, each of which is named if it is the one that takes too long."""
+    """One deadline for several steps. Its error names the step that took too long."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -60,11 +60,11 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Has it passed?"""
+        """True once it has passed."""
         return self.end is not None and self.end <= time.monotonic()
 
     def passed(self, step: str) -> TimeoutError:
-        """The error to raise then."""
+        """The error for a step during which the deadline has passed."""
         limit = "" if self._seconds is None else f": open_timeout is {in_words(self._seconds)}"
         return TimeoutError(f"{step} took too long{limit}")
 
@@ -74,7 +74,7 @@ class DeadlinePassed(BaseException):
 
 
 class BlockingNet:
-    """As `Net` has it."""
+    """`Net` by calls that block."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -104,7 +104,7 @@ class BlockingNet:
         return answer
 
     async def within(self, seconds: float, step: Coroutine[Any, Any, T]) -> T:
-        """The user's own resolver is called, and ends when it likes."""
+        """Only look-ups of the system are limited: the user's resolver ends when it likes."""
         self._patience = Deadline(seconds)
         try:
             return await step

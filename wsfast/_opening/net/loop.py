@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class LoopNet:
-    """As `Net` has it. Cancelling the task ends any of these."""
+    """`Net` for coroutines on an event loop. Cancelling the task ends any of these methods."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
@@ -39,23 +40,29 @@ class AddressCache:
         self.patience = patience
         self._size = size
         self._known: OrderedDict[tuple[str, int], tuple[AddressInfo, ...]] = OrderedDict()
+        self._lock = threading.RLock()  # the handler of a signal may connect, too
 
     def remember(self, host: str, port: int, infos: Sequence[AddressInfo], connected: Any = None) -> None:
-        """To be called when a connection stands. `connected`: the address among `infos` that it has; it becomes the
-        first."""
+        """Remember the addresses of a name to which a connection is open. `connected`: the address of that connection,
+        which becomes the first."""
         if infos:
-            self._known[host, port] = tuple(sorted(infos, key=lambda info: info[4] != connected))
-            self._known.move_to_end((host, port))
-            if len(self._known) > self._size:
-                self._known.popitem(last=False)
+            addresses = tuple(sorted(infos, key=lambda info: info[4] != connected))
+            with self._lock:
+                self._known[host, port] = addresses
+                self._known.move_to_end((host, port))
+                if len(self._known) > self._size:
+                    self._known.popitem(last=False)
 
     def recall(self, host: str, port: int, family: int = 0) -> list[AddressInfo]:
         """The remembered addresses of the name; empty if there are none."""
-        return [info for info in self._known.get((host, port), ()) if family in (0, info[0])]
+        with self._lock:
+            known = self._known.get((host, port), ())
+        return [info for info in known if family in (0, info[0])]
 
     def clear(self) -> None:
         """Forget all."""
-        self._known.clear()
+        with self._lock:
+            self._known.clear()
 
 
 # The resolver of the user's, and the memory of addresses.
@@ -80,7 +87,7 @@ async def resolve(
     if own:
         return own
     if look_up is None:
-        return await net.getaddrinfo(host, port, family, proto, flags)
+        return await _system(net, host, port, family, proto, flags)
     resolver, cache = look_up
     known = [] if cache is None else cache.recall(host, port, family)
     asking = _ask(net, host, port, family, resolver)
@@ -96,9 +103,17 @@ async def resolve(
 
 async def _ask(net: Net, host: str, port: int, family: int, resolver: Resolver | None) -> Addresses:
     if resolver is None:
-        return await net.getaddrinfo(host, port, family, 0, 0)
+        return await _system(net, host, port, family)
     returned = await net.value(resolver(host, port), "resolver must return addresses")
     return _infos(host, port, family, returned)
+
+
+async def _system(net: Net, host: str, port: int, family: int, proto: int = 0, flags: int = 0) -> Addresses:
+    """The system's addresses; its error names the host."""
+    try:
+        return await net.getaddrinfo(host, port, family, proto, flags)
+    except socket.gaierror as exc:
+        raise socket.gaierror(exc.errno, f"{exc.strerror}: {host}") from None
 
 
 def _is_answer(exc: BaseException) -> bool:
@@ -129,10 +144,10 @@ def _infos(host: str, port: int, family: int, returned: Iterable[str]) -> list[A
     for address in addresses:
         if not isinstance(address, str):
             raise TypeError(f"resolver must return IP addresses as str, not {address!r}")
-        its = _numeric(address, port, 0)
-        if not its:
+        numeric = _numeric(address, port, 0)
+        if not numeric:
             raise socket.gaierror(socket.EAI_FAIL, f"resolver returned {address!r}, which is no IP address")
-        infos.extend(info for info in its if family in (0, info[0]))
+        infos.extend(info for info in numeric if family in (0, info[0]))
     if not infos:
         raise socket.gaierror(socket.EAI_NONAME, f"resolver returned no address of {host}")
     return infos

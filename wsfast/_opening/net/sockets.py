@@ -131,7 +131,7 @@ def _begin(
         if sockopts:
             set_options(sock, sockopts)
         if local:
-            _bind(sock, [its[4] for its in local if its[0] == info[0]])
+            _bind(sock, [own[4] for own in local if own[0] == info[0]])
         number = sock.connect_ex(info[4])
         if number and number not in _CONNECTING:
             raise _error(number, info[4])
@@ -158,7 +158,7 @@ def _error(number: int, address: Any) -> OSError:
 
 
 def _together(failures: Sequence[OSError]) -> OSError:
-    """One error for all addresses."""
+    """Return one error for the failures of all addresses."""
     if len(failures) == 1:
         return failures[0]
     if not failures:
@@ -172,7 +172,7 @@ def _together(failures: Sequence[OSError]) -> OSError:
 
 
 def is_connected(sock: socket.socket) -> bool:
-    """Has the socket a peer?"""
+    """True if the socket has a peer."""
     try:
         sock.getpeername()
     except OSError:
@@ -181,7 +181,7 @@ def is_connected(sock: socket.socket) -> bool:
 
 
 def prepare(sock: socket.socket, sockopts: Sequence[SocketOption]) -> socket.socket:
-    """Make a socket of the user's as a new one would be. It is closed if that fails."""
+    """Give a socket of the user's the options of a new one. It is closed if that fails."""
     try:
         sock.setblocking(False)
         set_options(sock, sockopts)
@@ -194,7 +194,7 @@ def prepare(sock: socket.socket, sockopts: Sequence[SocketOption]) -> socket.soc
 
 
 def _tune(sock: socket.socket) -> None:
-    """Send and acknowledge at once."""
+    """Have the kernel send and acknowledge at once."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if _QUICKACK is not None:
         sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from wsfast._engine.sockets.socket import SocketTransport
-from wsfast._engine.sockets.tls import TLSSession, TLSTransport
+from wsfast._engine.sockets.tls_transport import TLSSession, TLSTransport
 from wsfast._engine.transport import WSTransport
 from wsfast._engine.tuning import Tuning
 from wsfast._opening.net import addresses
@@ -201,7 +201,7 @@ async def _through_tls(
 def _configs_of_rustls(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, route: Route, use_aiofastnet: bool | None
 ) -> tuple[Any, Any] | None:
-    """For the proxy, and for the server if it is secure; None if rustls does not encrypt both."""
+    """The settings of rustls for the proxy, and for a secure server. None if rustls does not encrypt both."""
     given = route.tls() if route.uri.secure else None
     if not _may_use_rustls(loop, sock, use_aiofastnet, route.proxy_tls, given):
         return None
@@ -302,7 +302,10 @@ def _explained(exc: BaseException) -> ssl.SSLError | None:
 
 
 def _can_use_aiofastnet(
-    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext | None, wanted: bool | None
+    loop: asyncio.AbstractEventLoop,
+    sock: socket.socket,
+    context: ssl.SSLContext | None,
+    use_aiofastnet: bool | None,
 ) -> bool:
     """False if a connection must use the loop's own transports, which copy the bytes they receive, and call no C.
 
@@ -311,8 +314,8 @@ def _can_use_aiofastnet(
     """
     if context is not None and not _is_plain(context):
         return False
-    if wanted is not None:
-        return wanted
+    if use_aiofastnet is not None:
+        return use_aiofastnet
     if type(loop) in _can_read:
         return True
     try:
@@ -330,6 +333,6 @@ _can_read: set[type] = set()
 
 
 def _is_plain(context: ssl.SSLContext) -> bool:
-    """Is it all in the SSL_CTX, and does that call no Python?"""
+    """True if all settings are in the SSL_CTX, and OpenSSL calls no Python."""
     calls = getattr(context, "_msg_callback", None)
     return type(context) is ssl.SSLContext and context.keylog_filename is None and calls is None

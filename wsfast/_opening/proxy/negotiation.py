@@ -1,4 +1,4 @@
-"""Has a proxy connect to the server.
+"""Asks a proxy to connect to the server.
 
 With a proxy that has no TLS the result is the same socket. The server's first bytes are not read from it: they stay in
 the kernel. With an https proxy the result is TLS, in which TLS to the server is another layer; bytes that arrive early
@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._opening.net.interface import Net
 from wsfast._opening.net.resolver import resolve
 from wsfast._opening.net.sockets import connect_socket, is_connected
@@ -210,7 +210,7 @@ async def connect_rustls(
     port: int,
     handshake: TunnelHandshake,
 ) -> TLSSession:
-    """Have an https proxy connect to the server, by rustls. Returns the TLS with the proxy.
+    """Ask an https proxy to connect to the server, by rustls. Returns the TLS with the proxy.
 
     :param sock: connected to the proxy, non-blocking
     :param config: of the crate
@@ -325,7 +325,7 @@ class _TransportStream(asyncio.Protocol):
 
 
 def no_tls(exc: OSError, name: str) -> ProxyError:
-    """TLS with the proxy failed."""
+    """The error for TLS with the proxy that failed."""
     if isinstance(exc, ssl.SSLCertVerificationError):
         put_in_python_s_words(exc, name)
     return ProxyError(f"no TLS with the proxy {name}: {exc}")

@@ -38,17 +38,17 @@ class Proxy:
 
     @property
     def is_socks(self) -> bool:
-        """Is it one of the SOCKS schemes?"""
+        """True for the SOCKS schemes."""
         return self.scheme.startswith("socks")
 
     @property
     def secure(self) -> bool:
-        """Is the connection to the proxy itself TLS?"""
+        """True if the connection to the proxy itself is TLS."""
         return self.scheme == "https"
 
     @property
     def resolves(self) -> bool:
-        """Does the proxy look up the server's name? ``socks4`` and ``socks5`` leave it to the client."""
+        """True if the proxy looks up the server's name. ``socks4`` and ``socks5`` leave that to the client."""
         return self.scheme not in ("socks4", "socks5")
 
     def __str__(self) -> str:
@@ -125,8 +125,8 @@ def proxy_of_settings(secure: bool, host: str, port: int) -> Proxy | None:
 
 
 def _is_exempt(host: str, port: int, no_proxy: str) -> bool:
-    """Does ``no_proxy`` name the server? It lists ``*``, names with all that ends in them, with or without a leading
-    dot or ``*.``, addresses and networks (CIDR), each perhaps with a port. Names are not looked up."""
+    """True if ``no_proxy`` names the server. Its entries are ``*``, names (and all that ends in them, with or without a
+    leading dot or ``*.``), addresses and networks (CIDR), each perhaps with a port. Names are not looked up."""
     host = host.lower().rstrip(".")
     address = _address(host)
     for entry in re.split(r"[\s,]+", no_proxy.lower()):

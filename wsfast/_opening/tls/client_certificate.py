@@ -1,7 +1,7 @@
-"""Has an SSLContext a client's certificate? Python cannot tell, so this asks the OpenSSL library that Python uses.
+"""Asks OpenSSL if an SSLContext has a client certificate, because Python cannot tell.
 
-It matters when a redirect leads to another origin, which must not learn this client's identity. If in doubt, the answer
-is yes.
+If a redirect leads to another origin, that server must not learn this client's identity. If in doubt, the answer is
+yes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIELD = object.__basicsize__
 
 
 def has_client_certificate(context: ssl.SSLContext) -> bool:
-    """False only if there is none for sure: a class derived from SSLContext may do anything."""
+    """False only if there is certainly none: a class derived from SSLContext may do anything."""
     if type(context) is not ssl.SSLContext:
         return True
     try:

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from wsfast._common.options import in_words
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as deadline

@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from wsfast._engine.sockets.tls import TLSSession
+from wsfast._engine.sockets.tls_transport import TLSSession
 from wsfast._rust._native import ffi, lib
 from wsfast.exceptions import TLSUnavailable
 from wsfast.tls import TLS
@@ -30,7 +30,8 @@ def config(tls: TLS) -> Any:
     context = settings.context()
     built = _configs.get(context)
     if built is None:
-        built = _configs[context] = _new_config(settings, context)
+        # Another thread may have made one meanwhile: all share the first.
+        built = _configs.setdefault(context, _new_config(settings, context))
     return built
 
 
@@ -47,8 +48,8 @@ def config_for(tls: TLS, name: str) -> Any:
     return built if _takes_name(built, name) else None
 
 
-# Whether rustls accepts a name. Only a session can tell. The key is the name alone: a configuration that is kept would
-# keep its key log file open.
+# True for a name that rustls accepts; only a session can tell. The key is the name alone, because a configuration that
+# is kept would keep its key log file open.
 _names: dict[str, bool] = {}
 _MOST_NAMES = 256
 

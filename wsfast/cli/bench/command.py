@@ -1,7 +1,7 @@
 """``wsfast bench``: in a minute, wsfast beside the other clients that are installed, on this machine.
 
-Short rounds of all clients alternate, so that a slow phase of the machine is every client's. The figures are medians of
-the rounds, with the range of the middle half.
+Rounds of all clients alternate (``comparing``). The figures are medians of the rounds, with their middle half. A row is
+marked NOISY if that spreads over more than a quarter of the median.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import dataclasses
 import importlib.util
 import json
 import os
-import select
-import statistics
-import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 from wsfast.cli import loops, machine, target
+from wsfast.cli.bench.comparing import NOISY, ContenderError, Waiting, by_turns, judged, ratios, with_spread
 from wsfast.cli.bench.contenders import CONTENDERS
 from wsfast.cli.outcome import ERRORS, OK, Usage
 from wsfast.cli.text import beside, table, write_json
 
-__all__ = ["add_to", "noisy", "quartiles"]
+__all__ = ["add_to", "noisy"]
 
 # The length of one client's round, in seconds: longer than the machine's short interruptions, and short enough for many
 # rounds.
@@ -32,9 +31,7 @@ _ROUND = 0.02
 
 # A client that takes so many seconds for a round is considered hung.
 _PATIENCE = 30.0
-
-# A row is marked NOISY if the middle half of its rounds spreads over more than this part of the median.
-_NOISE = 0.25
+_STARTING = 300.0  # for the server
 
 _LEAST_ROUNDS = 5
 
@@ -85,73 +82,39 @@ def add_to(commands: Any) -> None:
 class _Client:
     """A client in a process of its own, which waits for rounds."""
 
-    def __init__(self, name: str, url: str, loop: str, processor: int | None, stack: ExitStack) -> None:
+    def __init__(self, name: str, url: str, loop: str, processor: str) -> None:
         self.name = name
         self.failure: str | None = None
         self.rounds: dict[str, list[float]] = {work.name: [] for work in _WORKS}
         self._exchanges: dict[str, int] = {}
-        command = [sys.executable, "-m", "wsfast.cli.bench.contenders", name, url, loop]
-        self._process = stack.enter_context(
-            subprocess.Popen(  # noqa: S603
-                [*command, "" if processor is None else str(processor)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        stack.callback(self._process.kill)
+        argv = [sys.executable, "-m", "wsfast.cli.bench.contenders", name, url, loop, processor]
+        self.process = Waiting(name, argv, _PATIENCE)
 
-    def warm_up(self, work: Work) -> None:
-        """Run a few exchanges, and compute how many exchanges a round needs."""
+    def round(self, work: Work) -> None:
+        """Run a round, and keep its microseconds per exchange.
+
+        :raises ContenderError: the client failed
+        """
+        exchanges = self._exchanges.get(work.name) or self._warm_up(work)
+        self.rounds[work.name].append(self._time(work, exchanges) / exchanges * 1e6)
+
+    def _warm_up(self, work: Work) -> int:
+        """Run a few exchanges. Returns how many exchanges a round needs."""
         exchanges, seconds = 1, 0.0
-        while self.failure is None and seconds < _ROUND / 2:
+        while seconds < _ROUND / 2:
             seconds = self._time(work, exchanges)
             self._exchanges[work.name] = max(1, int(exchanges * _ROUND / max(seconds, 1e-9)))
             exchanges *= 4
-
-    def round(self, work: Work) -> None:
-        """Run a round, and keep its microseconds per exchange."""
-        if self.failure is None:
-            exchanges = self._exchanges[work.name]
-            seconds = self._time(work, exchanges)
-            if self.failure is None:
-                self.rounds[work.name].append(seconds / exchanges * 1e6)
+        return self._exchanges[work.name]
 
     def _time(self, work: Work, exchanges: int) -> float:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps([work.batch, work.size, exchanges]) + "\n")
-            self._process.stdin.flush()
-            if not select.select([self._process.stdout], [], [], _PATIENCE)[0]:
-                self._process.kill()
-                self._process.communicate()
-                self.failure = f"no answer within {_PATIENCE:g} s"
-                return 0.0
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            self._process.kill()
-            lines = self._process.communicate()[1].strip().splitlines()
-            self.failure = lines[-1] if lines else f"ended with {self._process.returncode}"
-            return 0.0
-        return int(line) / 1e9
-
-
-def quartiles(values: list[float]) -> tuple[float, float, float]:
-    """First quartile, median and third quartile."""
-    if len(values) < 2:
-        return (values[0],) * 3
-    first, median, third = statistics.quantiles(values, n=4, method="inclusive")
-    return first, median, third
+        return int(self.process.ask(json.dumps([work.batch, work.size, exchanges]))) / 1e9
 
 
 def noisy(values: list[float]) -> bool:
     """True if the middle half of the rounds spreads too far for the median to mean anything."""
-    first, median, third = quartiles(values)
-    return third - first > _NOISE * median
+    spread = with_spread(values)
+    return spread["q3"] - spread["q1"] > NOISY * spread["median"]
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -182,46 +145,38 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _measure(names: list[str], loop: str, arguments: argparse.Namespace, stack: ExitStack) -> list[_Client]:
     own, servers = _processors()
-    server = stack.enter_context(
-        subprocess.Popen(
-            [sys.executable, "-m", "wsfast.cli.bench.echo"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
-    stack.callback(server.kill)
-    if servers is not None:
-        os.sched_setaffinity(server.pid, {servers})
-    assert server.stdout is not None
-    url = f"ws://127.0.0.1:{int(server.stdout.readline())}/"
-    clients = [_Client(name, url, loop, own, stack) for name in names]
-    shows = sys.stderr.isatty() and not arguments.quiet
+    argv = [sys.executable, "-m", "wsfast.cli.bench.echo", servers]
+    server = stack.enter_context(Waiting("the server", argv, _STARTING))
+    url = f"ws://127.0.0.1:{int(server.read())}/"
+    clients = {}
+    for name in names:
+        clients[name] = _Client(name, url, loop, own)
+        stack.enter_context(clients[name].process)
+    turns = _turns(arguments.seconds, shows=sys.stderr.isatty() and not arguments.quiet)
+    for name, outcome in by_turns({name: client.round for name, client in clients.items()}, turns).items():
+        if isinstance(outcome, ContenderError):
+            clients[name].failure = str(outcome)
+    return list(clients.values())
+
+
+def _turns(seconds: float, *, shows: bool) -> Iterator[Work]:
+    """The works, again and again, until the time is over."""
     began = time.monotonic()
-    for work in _WORKS:
-        for client in clients:
-            client.warm_up(work)
     number = 0
-    while number < _LEAST_ROUNDS or time.monotonic() - began < arguments.seconds:
-        for work in _WORKS:
-            # Each round begins with another client, so none always follows the same one.
-            for place in range(len(clients)):
-                clients[(place + number) % len(clients)].round(work)
+    while number < _LEAST_ROUNDS or time.monotonic() - began < seconds:
+        yield from _WORKS
         number += 1
         if shows:
-            share = min((time.monotonic() - began) / arguments.seconds, 1)
+            share = min((time.monotonic() - began) / seconds, 1)
             print(f"\r{share:4.0%}, {number} rounds", end="", file=sys.stderr, flush=True)
     if shows:
         print("\r" + " " * 30 + "\r", end="", file=sys.stderr)
-    return clients
 
 
-def _processors() -> tuple[int | None, int | None]:
-    """The processor of the clients and that of the server; None if there is only one, or none can be chosen."""
-    if not hasattr(os, "sched_getaffinity"):
-        return None, None
-    available = sorted(os.sched_getaffinity(0))
-    return (available[0], available[-1]) if len(available) > 1 else (None, None)
+def _processors() -> tuple[str, str]:
+    """The processors of the clients and of the server; empty if there is only one, or none can be chosen."""
+    available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return (str(available[0]), str(available[-1])) if len(available) > 1 else ("", "")
 
 
 def _client_json(client: _Client) -> dict[str, Any]:
@@ -247,22 +202,18 @@ def _report(clients: list[_Client], missing: list[str], content: dict[str, Any])
         rows = []
         for client in measured:
             values = client.rounds[work.name]
-            first, median, third = quartiles(values)
-            ratio = ""
+            spread = with_spread(values)
+            middle = f"{spread['q1']:.1f}-{spread['q3']:.1f}"
             reference = by_name.get(CONTENDERS[client.name].reference)
-            if reference is not None:
-                # In pairs of the same round, which had the same machine.
-                pairs = zip(values, reference.rounds[work.name], strict=True)
-                ratios = [mine / its for mine, its in pairs]
-                ratio = "noise" if noisy(ratios) else "x {1:.2f} ({0:.2f}-{2:.2f})".format(*quartiles(ratios))
+            ratio = judged(ratios(values, reference.rounds[work.name])) if reference is not None else ""
             note = "NOISY" if noisy(values) else ""
             doubtful |= bool(note)
             version = machine.version_of(CONTENDERS[client.name].package) or ""
-            rows.append([client.name, version, f"{median:.1f}", f"{first:.1f}-{third:.1f}", ratio, note])
+            rows.append([client.name, version, f"{spread['median']:.1f}", middle, ratio, note])
         rounds = len(measured[0].rounds[work.name]) if measured else 0
         lines += ["", f"{work.name}, µs, {rounds} rounds"]
         lines.append(table(["", "version", "median", "middle half", "to wsfast's of its kind", ""], rows))
-    lines += [f"\n{client.name} failed: {client.failure}" for client in clients if client.failure]
+    lines += [f"\n{client.failure}" for client in clients if client.failure]
     if missing:
         packages = sorted({CONTENDERS[name].package for name in missing})
         lines.append(
@@ -271,6 +222,6 @@ def _report(clients: list[_Client], missing: list[str], content: dict[str, Any])
     if doubtful:
         lines.append(
             "\nWARNING: rows marked NOISY mean little: the middle half of their rounds spreads over more than "
-            f"{_NOISE:.0%} of the median. Stop other programs, and repeat it."
+            f"{NOISY:.0%} of the median. Stop other programs, and repeat it."
         )
     return "\n".join(lines), doubtful

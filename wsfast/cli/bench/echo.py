@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import os
 import socket
 import sys
 import threading
@@ -99,6 +100,8 @@ def _answer(first: int, length: int) -> bytes:
 
 
 if __name__ == "__main__":
+    if sys.argv[1]:
+        os.sched_setaffinity(0, [int(sys.argv[1])])
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=serve, args=(listening,), daemon=True).start()
         print(listening.getsockname()[1], flush=True)

@@ -15,8 +15,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 
 import wsfast
-from wsfast.cli.connect.actions import NAMES, parse
-from wsfast.cli.connect.session import Session
+from wsfast.cli.connect.session import NAMES, Session, parse
 
 __all__ = ["feed", "output"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import signal
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from wsfast.cli import loops, machine, target
-from wsfast.cli.load.plan import Plan
-from wsfast.cli.load.workload import Workload, parse_sizes
+from wsfast.cli.load.plan import Plan, Workload, parse_sizes
 from wsfast.cli.outcome import ERRORS, INTERRUPTED, OK, Usage, require
 from wsfast.cli.text import beside, write_file, write_json
 
@@ -143,24 +143,11 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         raise Usage(f"{arguments.messages_from}: {exc.strerror}") from exc
     except ValueError as exc:
         raise Usage(str(exc)) from exc
-    duration = arguments.duration
-    return Plan(
-        target=target.of_arguments(arguments),
-        workload=workload,
-        connections=arguments.connections,
-        rate=arguments.rate,
-        duration=10.0 if duration is None and arguments.messages is None else duration,
-        messages=arguments.messages,
-        warmup=arguments.warmup,
-        drain=arguments.drain,
-        window=arguments.window,
-        verify=arguments.verify,
-        compression=arguments.compression,
-        reconnect=arguments.reconnect,
-        awake=not arguments.sleep,
-        processes=arguments.processes,
-        loop=loops.factory(arguments.loop)[0],
-    )
+    duration = 10.0 if arguments.duration is None and arguments.messages is None else arguments.duration
+    checked = {"target": target.of_arguments(arguments), "workload": workload, "duration": duration}
+    checked["loop"] = loops.factory(arguments.loop)[0]
+    names = {field.name for field in dataclasses.fields(Plan)}
+    return Plan(**{name: value for name, value in vars(arguments).items() if name in names} | checked)
 
 
 def _run(arguments: argparse.Namespace) -> int:

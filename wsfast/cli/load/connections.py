@@ -16,8 +16,7 @@ from typing import Any
 
 from wsfast import Tuning, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from wsfast.asyncio.client import process_exception
-from wsfast.cli.load.plan import Plan
-from wsfast.cli.load.schedule import Schedule
+from wsfast.cli.load.plan import Plan, Schedule
 from wsfast.cli.outcome import why
 from wsfast.exceptions import ConnectionClosed, InvalidStatus
 from wsfast.supervisor import full_jitter
@@ -40,7 +39,7 @@ _OPENING = 64
 # A connection that lived for so long is opened again at once. Otherwise the delays grow.
 _MINIMUM_LIFE = 5_000_000_000  # ns
 
-_CONTROL = WSMsgType.CLOSE  # the first type of control frames; those of messages are below
+_CONTROL = WSMsgType.CLOSE  # the first type of control frames; the types of messages are below
 _FOREVER = 2**62
 
 
@@ -382,10 +381,10 @@ class Loader:
         if due >= self.ends:
             self._send_no_more()
             return
-        if due - now < _AWAKE and self._plan.awake:
+        if due - now < _AWAKE and not self._plan.sleep:
             loop.call_soon(self._send_due, schedule, loop)
         else:
-            margin = _AWAKE / 2 if self._plan.awake else 0
+            margin = 0 if self._plan.sleep else _AWAKE / 2
             loop.call_later(max(0, due - now - margin) / 1e9, self._send_due, schedule, loop)
 
     # the end
@@ -420,7 +419,7 @@ class Loader:
             self._ended.set()
 
     def result(self) -> dict[str, int]:
-        """The counts of the whole run. Bytes are those of the connections' streams, with the headers of frames."""
+        """The counts of the whole run. Bytes are counted in the connections' streams, with the headers of frames."""
         stats = [connection.transport.stats for connection in self._connections]
         return {
             "begins": self.begins,

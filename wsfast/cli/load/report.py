@@ -40,14 +40,14 @@ def _head(plan: Plan) -> str:
         if workload.least == workload.most
         else f"{size(workload.least)}-{size(workload.most)}"
     )
-    what = f"lines of {workload.file}" if workload.file is not None else sizes
+    messages = f"lines of {workload.file}" if workload.file is not None else sizes
     if plan.rate is None:
         loop = "closed loop" + (f", {plan.window} unanswered messages each" if plan.window > 1 else "")
     else:
         loop = f"open loop, {plan.rate:,g} messages/s"
     length = f"{plan.duration:g} s" if plan.duration is not None else f"{plan.messages:,} messages"
     processes = f", {plan.processes} processes" if plan.processes > 1 else ""
-    return f"{plan.target.shown}: {loop}, {plan.connections} connections{processes}, {what}, {length}"
+    return f"{plan.target.shown}: {loop}, {plan.connections} connections{processes}, {messages}, {length}"
 
 
 def text(plan: Plan, series: Series) -> str:
@@ -82,7 +82,7 @@ def _one(run: Run) -> list[str]:
         f"{run.throughput:,.0f} messages/s answered: {run.counted:,} in {run.seconds:.2f} s",
         f"{size(sent)}/s sent, {size(received)}/s received",
     ]
-    return [*lines, "interrupted: the figures are those of a part"] if run.interrupted else lines
+    return [*lines, "interrupted: the figures cover a part of the run"] if run.interrupted else lines
 
 
 def _several(series: Series) -> list[str]:

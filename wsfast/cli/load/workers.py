@@ -24,7 +24,7 @@ _LINE = 2**20
 
 
 class Workers:
-    """Runs a plan, and fills a Run with what it measures.
+    """Runs a plan, and fills a Run with the measurements.
 
     :param tell: called whenever the run has new figures
     """

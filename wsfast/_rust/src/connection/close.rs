@@ -40,7 +40,7 @@ impl Connection {
         self.end_reading(reader.as_deref_mut(), Cause::Local, close);
     }
 
-    /// As `fail`, because of a message that `receive` gave to the caller. The bytes behind it are dropped.
+    /// Fails the connection because of a message that `receive` gave to the caller. The bytes behind it are dropped.
     pub fn fail_receiving(&self, close: Close) {
         let mut reader = locked(&self.reader);
         reader.forget_received();
@@ -53,7 +53,7 @@ impl Connection {
         self.end_reading(Some(reader), cause, close);
     }
 
-    /// As `violate`, because of the frame that `receive` is at: others may have been received behind it.
+    /// Fails the connection because of the frame that `receive` is at. Frames behind it are dropped.
     pub(crate) fn refuse(&self, reader: &mut ReceiveHalf, cause: Cause) {
         reader.forget_received();
         self.violate(reader, cause);

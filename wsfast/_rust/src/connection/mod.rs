@@ -15,8 +15,10 @@
 
 mod close;
 #[cfg(all(test, not(miri)))]
-mod memory_tests;
+#[path = "../../../../tests/crate/memory_tests.rs"]
+pub mod memory_tests;
 #[cfg(test)]
+#[path = "../../../../tests/crate/model_tests.rs"]
 mod model_tests;
 mod open;
 pub mod receive;
@@ -101,7 +103,7 @@ impl Connection {
         self.new_pinging.set(Keepalive::new(ping_interval, ping_timeout));
     }
 
-    /// Is there something for Python to take?
+    /// True if there is something for Python to take.
     pub(crate) fn has_news(&self) -> bool {
         self.pings.are_answered() || self.wire.log.is_waiting()
     }

@@ -15,7 +15,7 @@ use crate::parts::stop::Stop;
 use crate::tls::channel::Channel;
 use crate::tls::session::Failure;
 
-/// How long the opening sleeps in one go.
+/// The longest sleep of the opening.
 const PULSE: Duration = Duration::from_millis(250);
 
 impl Connection {
@@ -93,7 +93,7 @@ impl Connection {
         let _user = self.wire.enter().ok_or(Stop::Closed)?;
         let deadline = after(timeout);
         let mut slept = false;
-        self.sender.put_raw(data)?;
+        self.sender.write_raw(data)?;
         loop {
             match self.sender.flush(&self.wire) {
                 Ok(Sent::All) => return Ok(()),

@@ -56,21 +56,21 @@ pub(crate) enum Attempt {
 
 /// Why there is no frame.
 pub(crate) enum Missing {
-    /// So many bytes, at least.
+    /// At least so many bytes are missing.
     Bytes(usize),
     Memory,
     /// A share of work was done, and more bytes may be there.
     Time,
 }
 
-/// Where `drain` stopped.
+/// The reason why `drain` stopped.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Drained {
     /// The socket has no more bytes now.
     Dry,
     /// There is no room for more, or no memory.
     Full,
-    /// It has worked long enough; more may be there.
+    /// This thread has worked long enough; the socket may have more.
     Busy,
 }
 
@@ -467,8 +467,8 @@ impl Connection {
         }
     }
 
-    /// Has the program failed the connection, while another thread had the reading half? Messages that have arrived are
-    /// still to be read.
+    /// True if the program has failed the connection while another thread had the reading half. Messages that have arrived
+    /// are still to be read.
     fn has_failed(&self, reader: &ReceiveHalf) -> bool {
         self.lifecycle.is_draining() && !reader.message.is_over()
     }

@@ -44,7 +44,7 @@ pub struct Block {
     capacity: usize,
     /// The first of them are written.
     len: usize,
-    /// How often it was emptied without having held a long frame.
+    /// The number of times that it was emptied without having held a long frame.
     short: u32,
 }
 
@@ -75,7 +75,7 @@ impl Block {
         self.grow(more.max(self.capacity))
     }
 
-    /// The same with no more room than that.
+    /// Makes room for `more` bytes, and no more.
     pub fn reserve_exact(&mut self, more: usize) -> Result<(), NoMemory> {
         if self.capacity - self.len >= more {
             return Ok(());

@@ -87,7 +87,7 @@ impl Buffer {
         self.message = message;
     }
 
-    /// It stays where it is until something else is lent, or it is taken back.
+    /// The lent bytes. They stay in place until something else is lent, or they are taken back.
     #[inline]
     pub fn lent(&self) -> &[u8] {
         match &self.loan {

@@ -91,7 +91,8 @@ impl Socket {
         count(unsafe { system::recv(self.fd, spare.as_mut_ptr().cast::<c_void>(), spare.len(), flags) })
     }
 
-    /// As `recv_into`. Tells when the kernel got the last packet of it: nanoseconds of CLOCK_REALTIME, 0 if it did not say.
+    /// Does what `recv_into` does. `receipt` becomes the time when the kernel got the last packet: nanoseconds of
+    /// CLOCK_REALTIME, 0 if unknown.
     #[cfg(all(target_os = "linux", not(miri)))]
     pub fn recv_stamped(&self, spare: &mut [MaybeUninit<u8>], flags: c_int, receipt: &mut i64) -> Result<usize, Errno> {
         let mut into = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
@@ -123,7 +124,7 @@ impl Socket {
         self.recv_into(spare, flags)
     }
 
-    /// As `recv_into`, into the spare capacity of `buffer`, at most `most` bytes.
+    /// Receives into the spare capacity of `buffer`, at most `most` bytes.
     pub fn recv(&self, buffer: &mut Vec<u8>, most: usize, flags: c_int) -> Result<usize, Errno> {
         let spare = buffer.spare_capacity_mut();
         let room = spare.len().min(most);
@@ -168,7 +169,7 @@ impl Socket {
         }
     }
 
-    /// How long a blocking `recv` sleeps before it fails with EAGAIN; zero: without limit.
+    /// Sets the time after which a blocking `recv` fails with EAGAIN; zero is no limit.
     pub fn set_receive_timeout(&self, timeout: Duration) {
         let value = libc::timeval {
             tv_sec: timeout.as_secs() as libc::time_t,

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use crate::io::lock::locked;
 use crate::protocol::frame::Short;
 
-/// So many of the last are kept: a server may send any number.
+/// The log keeps so many of the last frames: a server may send any number.
 const MOST: usize = 64;
 
 pub struct Control {
@@ -44,7 +44,7 @@ impl ControlLog {
         self.waiting.store(true, Ordering::Release);
     }
 
-    /// Is there something to `take`?
+    /// True if there is something to `take`.
     pub fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Acquire)
     }

@@ -11,13 +11,13 @@ use crate::tls::channel;
 /// The memory that is always kept.
 const PIECE: usize = 256 * 1024;
 
-/// So many bytes of corked frames leave: more in one write gains nothing.
+/// Corked frames are sent as soon as they have so many bytes: more in one write gains nothing.
 const GATHER: usize = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Half {
     Open,
-    /// To be closed when all is sent.
+    /// The half closes when all is sent.
     Ending,
     Closed,
 }
@@ -33,7 +33,7 @@ pub struct FrameWriter {
     half: Half,
     /// A fragmented message is being sent.
     pub in_message: bool,
-    /// How many corks hold data frames back.
+    /// The number of corks that hold data frames back.
     pub corks: u32,
     /// Counts since the connection was made: frames, their bytes, and the writes they left in.
     pub frames: u64,
@@ -80,7 +80,7 @@ impl FrameWriter {
     /// Sends a frame, or keeps the bytes of it that the kernel did not take. Whole frames may wait before it.
     ///
     /// The error may be NO_MEMORY, or, if there is none for the rest of a frame that has begun, CUT.
-    pub fn put(&mut self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
+    pub fn write_frame(&mut self, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         let key = mask_key().ok_or(libc::EIO)?;
         // A longer payload is masked and sent piece by piece. A multiple of four, so the mask key need not be turned.
         let longest = payload.len().min(LONG_FRAME);
@@ -133,7 +133,7 @@ impl FrameWriter {
             self.pong = Some(Short::new(payload));
             return self.flush(wire);
         }
-        self.put(wire, FIN | PONG, payload)
+        self.write_frame(wire, FIN | PONG, payload)
     }
 
     /// Gives up an answer that waits: CLOSE is next.
@@ -155,7 +155,7 @@ impl FrameWriter {
                 return Ok(Sent::Blocked);
             }
             if let Some(payload) = self.pong.take() {
-                if let Err(errno) = self.put(wire, FIN | PONG, payload.bytes()) {
+                if let Err(errno) = self.write_frame(wire, FIN | PONG, payload.bytes()) {
                     self.pong = Some(payload);
                     return Err(errno);
                 }
@@ -176,7 +176,7 @@ impl FrameWriter {
     }
 
     /// Queues bytes that are no frame: the upgrade request.
-    pub fn put_raw(&mut self, data: &[u8]) -> Result<(), NoMemory> {
+    pub fn write_raw(&mut self, data: &[u8]) -> Result<(), NoMemory> {
         self.out.extend(data)
     }
 
@@ -242,7 +242,7 @@ mod tests {
         wire.log.start();
         let mut writer = FrameWriter::new();
         let payload = vec![7; 3_000_000];
-        assert_eq!(writer.put(&wire, FIN | 2, &payload), Ok(Sent::Blocked));
+        assert_eq!(writer.write_frame(&wire, FIN | 2, &payload), Ok(Sent::Blocked));
         assert!(!writer.is_idle(&wire));
         // Two pings: the answer to the later one goes out after the frame.
         assert_eq!(writer.pong(&wire, b"1"), Ok(Sent::Blocked));
@@ -273,6 +273,6 @@ mod tests {
         let (wire, theirs) = pair();
         drop(theirs);
         let mut writer = FrameWriter::new();
-        assert_eq!(writer.put(&wire, FIN | 1, b"x"), Err(libc::EPIPE));
+        assert_eq!(writer.write_frame(&wire, FIN | 1, b"x"), Err(libc::EPIPE));
     }
 }

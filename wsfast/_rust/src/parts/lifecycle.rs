@@ -1,4 +1,4 @@
-//! How far a connection is, and its ending: the CLOSE frames of both directions, and the cause.
+//! The phase of a connection, and its ending: the CLOSE frames of both directions, and the cause.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -53,7 +53,7 @@ pub enum Cause {
     Tls(Failure),
     Local,
     Panic,
-    /// In the middle of a frame: the rest of it could not be kept.
+    /// There was no memory for the rest of a frame that had begun.
     NoMemory,
 }
 
@@ -109,14 +109,14 @@ impl Close {
     }
 }
 
-/// How a connection ended, as far as that is known.
+/// The known facts about the end of a connection.
 #[derive(Default)]
 pub struct Ending {
     pub received: Option<Close>,
     pub sent: Option<Close>,
     pub received_then_sent: bool,
     pub cause: Cause,
-    /// Of the closing handshake.
+    /// The time limit of the closing handshake.
     timeout: Option<Duration>,
     /// When the connection is dropped, whatever the peer does.
     pub deadline: Option<Instant>,
@@ -156,7 +156,7 @@ impl Lifecycle {
         self.phase.load(Ordering::Acquire).into()
     }
 
-    /// As a question about `phase()`, but cheaper: it is asked for every frame.
+    /// True if `phase()` is Draining. This is cheaper, because it is asked for every frame.
     pub fn is_draining(&self) -> bool {
         self.phase.load(Ordering::Acquire) == Phase::Draining as u8
     }
@@ -165,7 +165,7 @@ impl Lifecycle {
         locked(&self.ending)
     }
 
-    /// For closing that has not begun.
+    /// Sets the time limit of closing that has not begun.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         self.ending().timeout = timeout;
     }

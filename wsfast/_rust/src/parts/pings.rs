@@ -50,7 +50,7 @@ impl Pings {
         locked(&self.waiting).sent.retain(|ping| !ping.kept);
     }
 
-    /// It was not sent.
+    /// Forgets a PING that was not sent.
     pub fn forget(&self, payload: &[u8]) {
         locked(&self.waiting).sent.retain(|ping| ping.payload.bytes() != payload);
     }
@@ -72,7 +72,7 @@ impl Pings {
         }
     }
 
-    /// Is there something to `take`?
+    /// True if there is something to `take`.
     pub fn are_answered(&self) -> bool {
         self.answered.load(Ordering::Acquire)
     }

@@ -18,13 +18,13 @@ use crate::protocol::c_core::{
 };
 use crate::protocol::frame::Short;
 
-/// Then the queue is full, however few frames it has, unless a message may be longer: 16 messages of 1 MiB, which are the
-/// limits by default.
+/// With so many bytes the queue is full, however few frames it has, unless a message may be longer. These are 16 messages
+/// of 1 MiB, the limits by default.
 const QUEUE: usize = 16 * 1024 * 1024;
 
 /// Bytes that a queued frame counts against it, besides its payload.
 const OVERHEAD: usize = 64;
-/// How long a full queue waits for its receiver while the connection closes.
+/// The time for which a full queue waits for its receiver while the connection closes.
 const PATIENCE: Duration = Duration::from_millis(CLOSING_PATIENCE);
 
 pub struct Limits {
@@ -43,7 +43,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Is it text as it stands?
+    /// True for text that is not compressed.
     pub fn is_text(self) -> bool {
         self.text && !self.compressed
     }
@@ -84,7 +84,7 @@ pub enum Parsed {
     /// Bytes that are missing, at least.
     More(usize),
     Violation(Cause),
-    /// For the copy of the next frame.
+    /// There is no memory for the copy of the next frame.
     NoMemory,
 }
 
@@ -135,7 +135,7 @@ pub struct ReceiveHalf {
     /// TLS said that nothing follows.
     pub ended: bool,
     pub keepalive: Keepalive,
-    /// Of the last read.
+    /// The stamp of the last read.
     pub stamp: Stamp,
 }
 
@@ -163,7 +163,7 @@ impl ReceiveHalf {
         }
     }
 
-    fn put(&mut self, frame: Frame, data: Vec<u8>) {
+    fn enqueue(&mut self, frame: Frame, data: Vec<u8>) {
         self.queued += data.len() + OVERHEAD;
         self.queue.push_back(Queued { frame, data });
     }
@@ -200,7 +200,7 @@ impl ReceiveHalf {
         let parsed = self.parse_and_copy(Some(&mut data));
         if let Parsed::Data(Found { frame, .. }) = parsed {
             if !self.dropping {
-                self.put(frame, data);
+                self.enqueue(frame, data);
             }
         }
         parsed
@@ -311,15 +311,15 @@ impl ReceiveHalf {
         self.parse_and_copy(None)
     }
 
-    /// As `parse`; a data frame is copied before it is taken, so it is not lost if there is no memory.
+    /// Does what `parse` does. A data frame is copied before it is taken, so it is not lost if there is no memory.
     #[inline]
     fn parse_and_copy(&mut self, copy: Option<&mut Vec<u8>>) -> Parsed {
         let unread = self.buffer.unread();
         if unread.is_empty() {
             return Parsed::More(1);
         }
-        let found = if copy.is_some() { self.message.next(unread) } else { self.message.receive(unread) };
-        let head = match found {
+        let next = if copy.is_some() { self.message.next(unread) } else { self.message.receive(unread) };
+        let head = match next {
             Ok(Next::Frame(head)) => head,
             Ok(Next::Part(head)) => {
                 let missing = head.payload_len - (unread.len() - usize::from(head.header_len)) as u64;
@@ -482,12 +482,12 @@ mod tests {
     fn while_the_connection_closes_a_full_queue_waits_for_its_receiver_and_then_no_more() {
         let mut reader = reader(b"");
         let frame = Frame { kind: TEXT, first: true, fin: true, ..Frame::default() };
-        reader.put(frame, Vec::new());
+        reader.enqueue(frame, Vec::new());
         assert!(reader.has_room(Phase::Open));
-        reader.put(frame, Vec::new());
+        reader.enqueue(frame, Vec::new());
         assert!(!reader.has_room(Phase::Open));
         assert!(reader.has_room(Phase::Closing), "there is some slack");
-        reader.put(frame, vec![b'a'; CLOSING_SLACK]);
+        reader.enqueue(frame, vec![b'a'; CLOSING_SLACK]);
         assert!(!reader.has_room(Phase::Closing));
         reader.full_since = Instant::now().checked_sub(PATIENCE);
         reader.take();
@@ -502,9 +502,9 @@ mod tests {
     fn a_queue_is_full_by_frames_and_by_bytes() {
         let mut reader = reader(b"");
         reader.most = 1000;
-        reader.put(Frame::default(), vec![0; QUEUE - OVERHEAD - 1]);
+        reader.enqueue(Frame::default(), vec![0; QUEUE - OVERHEAD - 1]);
         assert!(reader.has_room(Phase::Open));
-        reader.put(Frame::default(), Vec::new());
+        reader.enqueue(Frame::default(), Vec::new());
         assert!(!reader.has_room(Phase::Open));
         reader.message = Message::new(u64::MAX, 8);
         assert!(reader.has_room(Phase::Open), "whoever takes messages of any length may have to queue them");

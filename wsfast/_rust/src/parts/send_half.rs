@@ -32,7 +32,7 @@ impl SendHalf {
         self.has_backlog.store(false, Ordering::Release);
     }
 
-    /// For a caller that cannot report a failure: the reading half does, after the messages that it still has.
+    /// Notes the result of a write whose caller cannot report a failure. The reading half reports it, after its messages.
     fn settle(&self, sent: &Result<Sent, Errno>) {
         self.has_backlog.store(*sent == Ok(Sent::Blocked), Ordering::Release);
     }
@@ -54,7 +54,7 @@ impl SendHalf {
         if writer.in_message && (opcode == TEXT || opcode == BINARY) {
             return Err(Stop::Busy);
         }
-        let sent = self.put(&mut writer, wire, head, payload);
+        let sent = self.write_frame(&mut writer, wire, head, payload);
         if opcode & CONTROL == 0 && sent != Ok(Sent::Full) {
             writer.in_message = head & FIN == 0;
         }
@@ -67,14 +67,14 @@ impl SendHalf {
         if lifecycle.phase() != Phase::Open {
             return Ok(Sent::Full);
         }
-        self.put(&mut writer, wire, head, payload)
+        self.write_frame(&mut writer, wire, head, payload)
     }
 
-    fn put(&self, writer: &mut FrameWriter, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
+    fn write_frame(&self, writer: &mut FrameWriter, wire: &Wire, head: u8, payload: &[u8]) -> Result<Sent, Errno> {
         if self.has_backlog() && !writer.holds_back() && self.flush_writer(writer, wire)? == Sent::Blocked {
             return Ok(Sent::Full);
         }
-        let sent = writer.put(wire, head, payload)?;
+        let sent = writer.write_frame(wire, head, payload)?;
         if sent != Sent::All {
             self.has_backlog.store(true, Ordering::Release);
         }
@@ -97,7 +97,7 @@ impl SendHalf {
         self.flush_writer(&mut writer, wire)
     }
 
-    /// For the counts.
+    /// The writer, for its counts.
     pub fn writer(&self) -> MutexGuard<'_, FrameWriter> {
         locked(&self.writer)
     }
@@ -113,7 +113,7 @@ impl SendHalf {
         self.flush_writer(&mut locked(&self.writer), wire)
     }
 
-    /// As `flush`, for a caller that cannot report a failure.
+    /// Does what `flush` does, for a caller that cannot report a failure.
     pub fn flush_quietly(&self, wire: &Wire) {
         let Some(_user) = wire.enter() else { return };
         let mut writer = locked(&self.writer);
@@ -135,7 +135,7 @@ impl SendHalf {
         let mut writer = locked(&self.writer);
         if lifecycle.begin(close, phase) {
             writer.forget_pong();
-            self.settle(&writer.put(wire, FIN | CLOSE, &close.payload()));
+            self.settle(&writer.write_frame(wire, FIN | CLOSE, &close.payload()));
         }
     }
 
@@ -148,8 +148,8 @@ impl SendHalf {
     }
 
     /// Queues bytes that are no frame: the upgrade request.
-    pub fn put_raw(&self, data: &[u8]) -> Result<(), NoMemory> {
-        locked(&self.writer).put_raw(data)
+    pub fn write_raw(&self, data: &[u8]) -> Result<(), NoMemory> {
+        locked(&self.writer).write_raw(data)
     }
 }
 

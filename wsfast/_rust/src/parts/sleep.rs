@@ -1,4 +1,4 @@
-//! How the receiver sleeps: how long in one go, and by which system call.
+//! The receiver's sleep: its length, and the system call that sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl Sleep {
         self.late = 0;
     }
 
-    /// Has the deadline passed?
+    /// True once the deadline has passed.
     pub fn is_over(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
@@ -48,7 +48,7 @@ impl Sleep {
         self.late <= LATE
     }
 
-    /// Whether to spin, for `busy_poll` in all, instead of sleeping.
+    /// True if the receiver shall spin instead of sleeping: for `busy_poll` in all.
     pub fn may_spin(&mut self, busy_poll: Duration, now: Instant) -> bool {
         !busy_poll.is_zero() && now < *self.spin_until.get_or_insert(now + busy_poll)
     }

@@ -13,8 +13,8 @@ pub enum Stamping {
     Receipts,
 }
 
-/// When a read returned, and when the kernel got its last packet: nanoseconds of CLOCK_MONOTONIC, 0 if that is not known.
-/// Of a frame: of the read that completed it, and whether no other whole frame was behind it.
+/// The times when a read returned, and when the kernel got its last packet: nanoseconds of CLOCK_MONOTONIC, 0 if unknown.
+/// A frame has the stamp of the read that completed it; `last` is true if no other whole frame was behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stamp {
     pub returned: i64,
@@ -23,14 +23,14 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of a read that returns now. `receipt`: by the kernel, whose clock is CLOCK_REALTIME; 0 if it did not say.
+    /// The stamp of a read that returns now. `receipt` is the kernel's time, of CLOCK_REALTIME; 0 if it gave none.
     pub fn now(receipt: i64) -> Self {
         let returned = nanoseconds(libc::CLOCK_MONOTONIC);
         let received = if receipt == 0 { 0 } else { returned - (nanoseconds(libc::CLOCK_REALTIME) - receipt) };
         Stamp { returned, received, last: false }
     }
 
-    /// Of a frame that this read completed. `behind`: the bytes behind it.
+    /// The stamp of a frame that this read completed. `behind` are the bytes behind the frame.
     pub fn of_frame(self, behind: &[u8]) -> Self {
         if self.returned == 0 {
             return self;

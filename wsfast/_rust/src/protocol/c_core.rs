@@ -29,13 +29,13 @@ pub const CLOSE: u8 = numbers::WSF_CLOSE as u8;
 pub const PING: u8 = numbers::WSF_PING as u8;
 pub const PONG: u8 = numbers::WSF_PONG as u8;
 pub const OPCODE: u8 = numbers::WSF_OPCODE_BITS as u8;
-/// Of the opcodes of control frames.
+/// The bit that the opcodes of control frames have.
 pub const CONTROL: u8 = numbers::WSF_CONTROL_BIT as u8;
 pub const FIN: u8 = numbers::WSF_FIN_BIT as u8;
 pub const RSV1: u8 = numbers::WSF_RSV1_BIT as u8;
 /// RFC 6455 section 5.5: bytes in a control frame.
 pub const MAX_CONTROL: usize = numbers::WSF_MAX_CONTROL as usize;
-/// How much is read past a full queue while the connection closes, and for how long: see message.h.
+/// The bytes read past a full queue while the connection closes, and the time limit for that: see message.h.
 pub const CLOSING_SLACK: usize = numbers::WSF_CLOSING_SLACK as usize;
 pub const CLOSING_PATIENCE: u64 = numbers::WSF_CLOSING_PATIENCE as u64;
 
@@ -55,7 +55,7 @@ pub enum Next {
     Frame(Header),
     /// A frame of which payload is missing.
     Part(Header),
-    /// Not even a header.
+    /// The header is incomplete.
     Incomplete,
     /// Nothing that arrives has a meaning any more.
     Over,
@@ -127,7 +127,7 @@ impl Message {
         unsafe { found(status, header, bytes) }
     }
 
-    /// As `next`, and takes the frame at once if there is one.
+    /// Does what `next` does, and takes the frame at once if there is one.
     #[inline]
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Next, Violation> {
         let mut header = MaybeUninit::uninit();
@@ -178,7 +178,7 @@ impl Message {
         (self.size > 0).then_some(self.size)
     }
 
-    /// The kind of the message that the frame taken last was of, if it has several: is it text, is it compressed?
+    /// The kind of the fragmented message that the frame taken last belongs to: true if it is text, true if compressed.
     pub fn kind(&self) -> (bool, bool) {
         (self.opcode == TEXT, self.decoder.encoded != 0)
     }
@@ -206,7 +206,7 @@ pub fn announced(bytes: &[u8]) -> Option<u64> {
     (status == numbers::WSF_FRAME).then_some(header.payload_len)
 }
 
-/// Do the bytes begin with a whole frame?
+/// True if the bytes begin with a whole frame.
 pub fn next_is_whole(bytes: &[u8]) -> bool {
     let mut header = Header::ZERO;
     // SAFETY: it reads the slice, and writes one header.

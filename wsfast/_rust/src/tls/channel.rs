@@ -100,7 +100,7 @@ impl Channel {
         }
     }
 
-    /// Is there anything that `flush` would do?
+    /// True if `flush` would do anything.
     pub fn wants_write(&self) -> bool {
         self.sent < self.end || self.errno.is_some() || self.stream.to_send() > 0
     }

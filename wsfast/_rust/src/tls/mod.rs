@@ -6,6 +6,7 @@ pub mod session;
 pub mod settings;
 pub mod stream;
 #[cfg(all(test, not(miri)))]
+#[path = "../../../../tests/crate/tls_tests.rs"]
 mod tests;
 pub mod tickets;
 mod verifier;

@@ -118,7 +118,7 @@ unsafe fn home(function: Pointer) -> Option<usize> {
 }
 
 impl OpenSsl {
-    /// Are they an SSL and its SSL_CTX?
+    /// True if they are an SSL and its SSL_CTX.
     ///
     /// # Safety
     /// `ssl` is an SSL, if Python keeps it where it is said to.

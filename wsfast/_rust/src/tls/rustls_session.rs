@@ -30,7 +30,7 @@ pub struct RustlsSession {
     /// Received, and not yet taken by rustls.
     wire: Vec<u8>,
     plain: Leftover,
-    /// To be sent before anything else.
+    /// Records to be sent before anything else.
     out: Vec<u8>,
     ended: bool,
     failure: Option<Failure>,
@@ -227,7 +227,7 @@ fn failure(error: Error) -> Failure {
 
 /// UnknownCA is "tlsv1 alert unknown ca". The version is the one that had such an alert first.
 fn in_openssl_s_words(alert: AlertDescription) -> String {
-    let mut words = match u8::from(alert) {
+    let mut text = match u8::from(alert) {
         0..=20 | 30 | 40..=47 => "sslv3 alert",
         109..=116 => "tlsv13 alert",
         _ => "tlsv1 alert",
@@ -236,10 +236,10 @@ fn in_openssl_s_words(alert: AlertDescription) -> String {
     let mut in_capitals = false;
     for letter in format!("{alert:?}").chars() {
         if letter.is_uppercase() && !in_capitals {
-            words.push(' ');
+            text.push(' ');
         }
         in_capitals = letter.is_uppercase();
-        words.push(letter.to_ascii_lowercase());
+        text.push(letter.to_ascii_lowercase());
     }
-    words
+    text
 }

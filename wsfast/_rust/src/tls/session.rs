@@ -18,7 +18,7 @@ pub fn overhead(size: usize) -> usize {
 /// Why TLS has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// In OpenSSL's words.
+    /// The text, in OpenSSL's words.
     pub message: String,
     /// OpenSSL's code, if it refused a certificate.
     pub certificate: Option<i32>,
@@ -92,7 +92,7 @@ impl<'p> Room<'p> {
     }
 
     /// Appends as much of `plain` as fits, and returns how much that is.
-    pub fn put(&mut self, plain: &[u8]) -> usize {
+    pub fn append(&mut self, plain: &[u8]) -> usize {
         let free = self.free();
         let size = plain.len().min(free.len());
         // SAFETY: both have so many bytes, and the room is nobody else's.
@@ -111,7 +111,7 @@ impl<'p> Room<'p> {
         self.filled += size;
     }
 
-    /// How many bytes are written.
+    /// The number of written bytes.
     pub fn filled(&self) -> usize {
         self.filled
     }
@@ -131,14 +131,14 @@ impl Leftover {
 
     /// Puts `plain` into `room`, unless earlier plaintext is left over. The rest is left over, too.
     pub fn give(&mut self, plain: &[u8], room: &mut Room<'_>) {
-        let taken = if self.is_empty() { room.put(plain) } else { 0 };
+        let taken = if self.is_empty() { room.append(plain) } else { 0 };
         self.plain.extend_from_slice(&plain[taken..]);
     }
 
     /// Puts the leftover into `room`.
     pub fn give_rest(&mut self, room: &mut Room<'_>) {
         if !self.is_empty() {
-            self.from += room.put(&self.plain[self.from..]);
+            self.from += room.append(&self.plain[self.from..]);
             if self.from == self.plain.len() {
                 *self = Leftover::default();
             }

@@ -18,7 +18,7 @@ pub struct Settings<'s> {
     pub check_name: bool,
     pub tls12: bool,
     pub tls13: bool,
-    /// As they stand in a ClientHello: each after its size.
+    /// The protocols as a ClientHello has them: each after its size.
     pub alpn: &'s [u8],
     /// PEM of the client's certificate and of its key.
     pub client: Option<(&'s [u8], &'s [u8])>,

@@ -6,7 +6,7 @@ use crate::tls::session::{overhead, Failure, Leftover, Room, Session, Step};
 const PIECE: usize = 16 * 1024;
 
 pub struct Stream {
-    /// With the server.
+    /// The TLS with the server.
     pub session: Box<dyn Session>,
     proxy: Option<Proxy>,
     /// The next `read` gives this first.
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// As `Session::read`.
+    /// Does what `Session::read` does, through the proxy's TLS if there is one.
     pub fn read(&mut self, wire: &mut [u8], plain: &mut Room<'_>) -> Step {
         self.back.give_rest(plain);
         let step = match &self.proxy {
@@ -95,7 +95,7 @@ impl Stream {
         self.back.put_back(plain);
     }
 
-    /// As `Session::write`. Within TLS `out` needs twice the overhead.
+    /// Does what `Session::write` does. Within TLS `out` needs twice the overhead.
     pub fn write(&mut self, plain: &[u8], out: &mut [u8]) -> Option<usize> {
         let Some(proxy) = &mut self.proxy else { return self.session.write(plain, out) };
         let mut records = vec![0; plain.len() + overhead(plain.len())];
@@ -118,7 +118,7 @@ impl Stream {
         self.failure.as_ref().or_else(|| self.session.failure()).or_else(proxy)
     }
 
-    /// For a failure outside the sessions.
+    /// Notes a failure outside the sessions.
     pub fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
     }
