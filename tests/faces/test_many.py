@@ -13,9 +13,9 @@ import pytest
 from support import HUNG, certificates, frames
 from support.awaiting import awaitable, beside, feed, work
 from support.certificates import WAYS
+from support.faces import connected
 from support.frames import BINARY, CONTINUATION, PING, TEXT, frame, texts
 from support.servers import serve
-from support.surface import connected
 
 from wsfast import Tuning
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedOK
