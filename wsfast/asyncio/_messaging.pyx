@@ -684,8 +684,8 @@ cdef object _bytes_like(message):
 
 
 def enter_methods(cls):
-    """Enter recv(), recv_many() and send() into a subclass: CPython 3.11 to 3.13 take their short cut for methods of C only if the
-    object is of the very class whose method it is."""
+    """Enter recv(), recv_many() and send() into a subclass: CPython 3.11 to 3.13 take their short cut for methods of C
+    only if the object is of the very class whose method it is."""
     if not (isinstance(cls, type) and issubclass(cls, (Connection, Successive))):
         raise TypeError(f"{cls!r} is not a subclass of Connection or Successive")
     for base in (Connection, Successive):

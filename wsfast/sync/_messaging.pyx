@@ -276,8 +276,8 @@ cdef class Connection:
 
     @cython.final
     cdef bint _take_inflated(self, list messages, timeout, int form, Py_ssize_t *size) except -1:
-        """Take the message of which a frame is lent, or of which some frames are inflated. False if that must be left to
-        the next call, because this one has messages."""
+        """Take the message of which a frame is lent, or of which some frames are inflated. False if that must be left
+        to the next call, because this one has messages."""
         cdef int flags = 0
         if self._inflated is None:
             self._inflate()
