@@ -182,13 +182,13 @@ cdef class Messages(WSListener):
         self._payload_type = _payload_types[payload_type]
         self._incoming = Incoming(transport, transport._message.max_frame, transport._message.max_frame)
         self._fragments = Fragments.__new__(Fragments)
-        self._stamps = transport._stamp_frames
+        self._stamps = transport.stamps_frames
         self._takes_frames = self._incoming.is_plain and not self._stamps
         if gathers:
             self._on_message = None
             self._batch = []
             self._on_messages = python_override(listener, "on_ws_messages")
-            transport._notify_read_done()
+            transport.notify_read_done()
 
     @cython.nonecheck(False)  # what may be None here is looked at here, and nothing clears what __cinit__() sets
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
@@ -200,7 +200,7 @@ cdef class Messages(WSListener):
         msg_type = (<FrameFields>frame).msg_type
         if msg_type & WSF_CONTROL_BIT:
             return self._pass_on(transport, frame)
-        transport._begin_message()
+        transport.begin_message()
         try:
             if (<FrameFields>frame).fin and self._takes_frames and msg_type != WSMsgType.CONTINUATION:
                 payload = _of_frame(frame, self._payload_type)
@@ -210,9 +210,9 @@ cdef class Messages(WSListener):
                     return
                 msg_type = self._incoming.msg_type
                 if self._stamps:
-                    transport._gave_message(message_info(transport, frame, msg_type))
+                    transport.gave_message(message_info(transport, frame, msg_type))
         finally:
-            transport._end_message()
+            transport.end_message()
         if self._on_message is not None:
             self._on_message(transport, _msg_types[msg_type], payload)
         elif self._batch is not None:
@@ -222,7 +222,7 @@ cdef class Messages(WSListener):
 
     cdef object _pass_on(self, WSTransport transport, WSFrame frame):
         self._deliver_batch(transport)  # which came before it
-        if transport._state <= State.CLOSING:
+        if transport.state <= State.CLOSING:
             self._listener.on_ws_frame(transport, frame)
 
     cdef int _deliver_batch(self, WSTransport transport) except -1:
@@ -231,7 +231,7 @@ cdef class Messages(WSListener):
         if not batch:  # or it is None
             return 0
         self._batch = []
-        if transport._state > State.CLOSING:
+        if transport.state > State.CLOSING:
             return 0
         try:
             if self._on_messages is None:

@@ -5,12 +5,12 @@ WSTransport.send_ptr(). Fields and methods that start with an underscore are the
 other folders of wsfast may use (a test compares):
 
     opening      _open _compress _keep_alive _log_frames _read_at_most _run_beneath
-    its end      _fail _callback_raised _closed _set_close_timeout _start_close_timer
-                 _close_sent _close_received _received_then_sent
-    its state    _state _is_open _loop _thread_id _check_thread _stats _data_received
-    receiving    _begin_message _end_message _gave_message _stamp_frames _note_reads _notify_read_done
-    flow control _held _deferred _hold_back _deliver_held _check_loop_callback _max_read
-    sending      _first_byte _send_object _writing_paused _cork _uncork _cork_depth _flush
+    its end      _fail _callback_raised _closed _set_close_timeout start_close_timer
+                 close_sent close_received received_then_sent
+    its state    state is_open loop thread_id check_thread _stats _data_received
+    receiving    begin_message end_message gave_message stamps_frames note_reads notify_read_done
+    flow control held deferred hold_back deliver_held check_loop_callback max_read
+    sending      first_byte send_object writing_paused begin_cork end_cork cork_depth flush
 
 They are no part of wsfast's API: programs must not use them.
 """
@@ -89,9 +89,9 @@ cdef class WSTransport(PollingReader):
         bint _aborted
         object _close_timeout
         object _close_timer         # runs from the first sign of an end on
-        object _close_sent
-        object _close_received
-        bint _received_then_sent
+        object close_sent
+        object close_received
+        bint received_then_sent
         object _failure             # what this side found wrong: wait_disconnected() raises it
         object _cause               # why the connection was cut: a time-out
         readonly object close_info  # None until the connection is gone
@@ -111,7 +111,7 @@ cdef class WSTransport(PollingReader):
     cdef int _answer_ping(self, bytes payload) except -1
     cdef int _close_frame_received(self, WSFrame frame) except -1
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1
-    cdef int _start_close_timer(self) except -1
+    cdef int start_close_timer(self) except -1
     cdef int _give_up_pings(self) except -1
     cdef int _end_received(self) except -1
     cdef int _drain(self) except -1

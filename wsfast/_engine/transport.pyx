@@ -167,7 +167,7 @@ cdef class WSTransport(PollingReader):
         self, loop, opening, *, logger, bint secure, uint64_t max_frame_size, bint auto_pong,
         bint disconnect_on_exception, close_timeout, tuning=None
     ):
-        self._loop = loop
+        self.loop = loop
         self._opening = opening
         self._logger = logger
         self.is_secure = secure
@@ -178,15 +178,15 @@ cdef class WSTransport(PollingReader):
         tuning = tuning or Tuning()
         self._gather = tuning.write_policy == "gather"
         self._busy_poll = tuning.busy_poll
-        self._stamp_reads = self._stamp_frames = tuning.timestamps is not None
+        self._stamp_reads = self.stamps_frames = tuning.timestamps is not None
         (<object>self)._read_at_most(tuning.read_limit)
         self._notifies_read_done = self._quickack = tuning.quickack
         self._ping_histogram = tuning.ping_histogram
-        self._state = State.CONNECTING
+        self.state = State.CONNECTING
 
     def __repr__(self):
         names = ("connecting", "open", "closing", "draining", "failed", "closed")
-        return f"<WSTransport {names[self._state]} {self.underlying_transport!r}>"
+        return f"<WSTransport {names[self.state]} {self.underlying_transport!r}>"
 
     @property
     def is_client_side(self):
@@ -196,17 +196,17 @@ cdef class WSTransport(PollingReader):
     @property
     def is_close_frame_sent(self):
         """True once a CLOSE frame was sent. From then on nothing else can be."""
-        return self._close_sent is not None
+        return self.close_sent is not None
 
     @property
     def is_disconnected(self):
         """True once the connection is gone."""
-        return self._state == State.CLOSED
+        return self.state == State.CLOSED
 
     @property
     def stats(self):
         """The counters of the connection, a :class:`WSStats`. Taking them costs less than a microsecond."""
-        self._check_thread("stats")
+        self.check_thread("stats")
         return self._stats()
 
     def _stats(self):
@@ -219,7 +219,7 @@ cdef class WSTransport(PollingReader):
     def close_handshake(self):
         """The CLOSE frames seen so far as a :class:`WSCloseHandshake`, or None."""
         with cython.critical_section(self):
-            return closing.close_handshake(self._close_received, self._close_sent, self._received_then_sent)
+            return closing.close_handshake(self.close_received, self.close_sent, self.received_then_sent)
 
     @cython.nonecheck(False)
     cdef int _dispatch(self, WSFrame frame) except -1:
@@ -240,9 +240,9 @@ cdef class WSTransport(PollingReader):
     cdef int _answer_ping(self, bytes payload) except -1:
         """RFC 6455 section 5.5.3: of several PINGs only the last need be answered. So while the server does not read,
         one answer is owed, however many PINGs it sends."""
-        if not self._is_open():
+        if not self.is_open():
             return 0
-        if self._writing_paused:
+        if self.writing_paused:
             self._pong_owed = payload
             return 0
         return self._send_frame(FIN | WSMsgType.PONG, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
@@ -265,7 +265,7 @@ cdef class WSTransport(PollingReader):
             self._takes_message = outer
         self._frames_kept += is_pong
         # Or one of them has ended the connection, and then nothing is delivered any more.
-        return is_pong or (self._state > State.CLOSING and (<FrameFields>frame).msg_type != WSMsgType.CLOSE)
+        return is_pong or (self.state > State.CLOSING and (<FrameFields>frame).msg_type != WSMsgType.CLOSE)
 
     cdef Py_ssize_t _upgrade(self, bytes data) except -1:
         return self._opening.data_received(data)
@@ -284,8 +284,8 @@ cdef class WSTransport(PollingReader):
         return 0
 
     cdef int _violated(self, wsf_status status, const uint8_t *frame, Py_ssize_t size) except -1:
-        if self._state >= State.DRAINING:
-            self._state = max(self._state, <int>State.FAILED)  # no program waits for these frames any more
+        if self.state >= State.DRAINING:
+            self.state = max(self.state, <int>State.FAILED)  # no program waits for these frames any more
             if self._disconnecting:
                 self._drain()
             return 0
@@ -294,13 +294,13 @@ cdef class WSTransport(PollingReader):
         return 0
 
     cdef int _read_done(self) except -1:
-        if self._quickack and self._state != State.CLOSED:
+        if self._quickack and self.state != State.CLOSED:
             # After the callbacks: a frame that they sent has acknowledged the read, and needs no packet for that.
             acknowledge_at_once(self._socket_fd)
         return 0 if self._listener is None else self._listener._read_done(self)
 
     cdef int _require_receiving(self) except -1:
-        if self._state > State.CLOSING or self._close_received is not None:
+        if self.state > State.CLOSING or self.close_received is not None:
             self._raise_closed()
         if not self._is_carried():
             self._raise_closed()  # the transport beneath has failed, and will say so in a moment
@@ -316,7 +316,7 @@ cdef class WSTransport(PollingReader):
 
     def _closed(self):
         cause = self._failure or self._cause if self.close_info is None else self.close_info.cause
-        return closing.connection_closed(self._close_received, self._close_sent, self._received_then_sent, cause)
+        return closing.connection_closed(self.close_received, self.close_sent, self.received_then_sent, cause)
 
     def connection_made(self, transport):
         if self._opening is None:
@@ -327,36 +327,36 @@ cdef class WSTransport(PollingReader):
         elif "aiofastnet" in sys.modules and isinstance(transport, sys.modules["aiofastnet"].Transport):
             self._aiofastnet = transport
             self._is_aiofastnet_closing = transport.is_closing
-        self._thread_id = PyThread_get_thread_ident()
+        self.thread_id = PyThread_get_thread_ident()
         self._scratch = scratch_of_thread()
         if self._quickack:
             self._socket_fd = transport.get_extra_info("socket").fileno()
         self._opening.connection_made(self)
 
     def connection_lost(self, exc):
-        if self._state == State.CLOSED:
+        if self.state == State.CLOSED:
             return
         self._stop_polling()
-        if self._state == State.CONNECTING:
-            self._state = State.CLOSED
+        if self.state == State.CONNECTING:
+            self.state = State.CLOSED
             self._opening.connection_lost(exc)
             self._opening = None
             return
-        if self._held is not None and self._state <= State.CLOSING:
+        if self.held is not None and self.state <= State.CLOSING:
             self._lost_held = (exc,)  # the bytes that were received before are delivered first
             return
-        self._state = State.CLOSED
+        self.state = State.CLOSED
         self._forget_late()
         if self._close_timer is not None:
             self._close_timer.cancel()
             self._close_timer = None
         self._own = None
         self._drop_held()
-        self._flush()
-        if exc is None and self._close_received is None and not self._aborted:
+        self.flush()
+        if exc is None and self.close_received is None and not self._aborted:
             exc = EOFError("unexpected end of stream")
         info = closing.disconnect_info(
-            self._close_received, self._close_sent, self._received_then_sent, self._aborted,
+            self.close_received, self.close_sent, self.received_then_sent, self._aborted,
             self._failure or self._cause or exc)
         with cython.critical_section(self):  # which other threads may ask for
             self.close_info = info
@@ -396,7 +396,7 @@ cdef class WSTransport(PollingReader):
                 raise
 
     def eof_received(self):
-        if self._state == State.CONNECTING or self._state == State.CLOSED:
+        if self.state == State.CONNECTING or self.state == State.CLOSED:
             return False
         cdef bint busy = self._come_up()
         try:
@@ -407,14 +407,14 @@ cdef class WSTransport(PollingReader):
 
     cdef int _end_received(self) except -1:
         self._check_loop_thread()
-        self._flush()
+        self.flush()
         unsent = self.underlying_transport.get_write_buffer_size()
-        if self._state == State.OPEN and unsent and not self.underlying_transport.is_closing():
+        if self.state == State.OPEN and unsent and not self.underlying_transport.is_closing():
             # The server has left: bytes that it has not taken by now would only delay the news.
-            closing.end(self.underlying_transport.abort, self._loop if self._resuming else None)
-        if self._held is None:
-            self._start_close_timer()
-            self._state = max(self._state, <int>State.DRAINING)  # the server would not receive a frame that is sent now
+            closing.end(self.underlying_transport.abort, self.loop if self._resuming else None)
+        if self.held is None:
+            self.start_close_timer()
+            self.state = max(self.state, <int>State.DRAINING)  # the server would not receive a frame that is sent now
             self._give_up_pings()
         return 0
 
@@ -422,12 +422,12 @@ cdef class WSTransport(PollingReader):
         if self._drain_owed:
             self._drain_owed = False
             self._drain()
-        if not self._writing_paused and self._pong_owed is not None:
+        if not self.writing_paused and self._pong_owed is not None:
             payload, self._pong_owed = self._pong_owed, None
             self._answer_ping(payload)
-        if self._listener is None or self._notified_paused == self._writing_paused:
+        if self._listener is None or self._notified_paused == self.writing_paused:
             return 0
-        self._notified_paused = self._writing_paused
+        self._notified_paused = self.writing_paused
         callback = "pause_writing" if self._notified_paused else "resume_writing"
         try:
             getattr(self._listener, callback)()
@@ -465,7 +465,7 @@ cdef class WSTransport(PollingReader):
         self.subprotocol = subprotocol
         self._rsv_allowed = rsv_allowed
         self._message.decoder.rsv_allowed = rsv_allowed if self._inflater is None else RSV1
-        self._state = State.OPEN
+        self.state = State.OPEN
         self._start_polling()
 
     def _keep_alive(self, idle_timeout, reply_timeout, strategy):
@@ -486,7 +486,7 @@ cdef class WSTransport(PollingReader):
         :returns: a list of `rounds` times in seconds
         :raises ConnectionClosed: the connection ended meanwhile
         """
-        self._check_thread("measure_roundtrip_time")
+        self.check_thread("measure_roundtrip_time")
         self._require_open()
         if self._keepalive is None:
             self._keep_alive(None, None, None)
@@ -495,7 +495,7 @@ cdef class WSTransport(PollingReader):
     cpdef notify_user_specific_pong_received(self):
         """Say that the answer to :meth:`WSListener.send_user_specific_ping` arrived, if only your own decoding of the
         frames can tell. Does nothing if none is waited for."""
-        self._check_thread("notify_user_specific_pong_received")
+        self.check_thread("notify_user_specific_pong_received")
         if self._keepalive is not None:
             self._keepalive.pong_received()
 
@@ -507,7 +507,7 @@ cdef class WSTransport(PollingReader):
         :raises RuntimeError: the event loop is closed; the future raises it if the loop is closed before that
         """
         send = (<object>self).send
-        return call_soon(self._loop, send, msg_type, lasting(message), True, False, False, False, compress)
+        return call_soon(self.loop, send, msg_type, lasting(message), True, False, False, False, compress)
 
     cpdef send_close(self, close_code=0, close_message=None):
         """Send a CLOSE frame; nothing can be sent after it. Frames are delivered until the server answers.
@@ -518,9 +518,9 @@ cdef class WSTransport(PollingReader):
         :param close_code: a :class:`WSCloseCode` or 3000-4999; ``NO_INFO`` (0) sends an empty CLOSE frame
         :param close_message: the reason, ``str`` or UTF-8 bytes, at most 123 bytes
         """
-        self._check_thread("send_close")
+        self.check_thread("send_close")
         cdef bytes reason = closing.close_reason(close_code, close_message, close_code_valid)
-        if self._state == State.OPEN:
+        if self.state == State.OPEN:
             self._send_close_frame(close_code, reason, State.CLOSING)
 
     cdef int _send_close_frame(self, int code, bytes reason, State next) except -1:
@@ -528,16 +528,16 @@ cdef class WSTransport(PollingReader):
         cdef:
             bytes payload = code.to_bytes(2, "big") + reason if code else b""
         sent = Close(code or closing.NO_STATUS_RECEIVED, reason.decode())
-        if not self._is_open():
+        if not self.is_open():
             return 0  # it is closed; perhaps a finalizer closed it just now
         with cython.critical_section(self):
-            self._close_sent = sent
-            self._received_then_sent = self._close_received is not None
-        self._state = next
+            self.close_sent = sent
+            self.received_then_sent = self.close_received is not None
+        self.state = next
         try:
             self._send_frame(FIN | WSMsgType.CLOSE, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         finally:
-            self._start_close_timer()
+            self.start_close_timer()
         return 0
 
     cdef int _close_frame_received(self, WSFrame frame) except -1:
@@ -547,19 +547,19 @@ cdef class WSTransport(PollingReader):
         reason = PyUnicode_DecodeUTF8(<const char *>close.reason, close.reason_size, NULL)
         received = Close(close.code, reason)
         with cython.critical_section(self):
-            self._close_received = received
-        self._start_close_timer()
+            self.close_received = received
+        self.start_close_timer()
         try:
-            if self._state <= State.CLOSING:
+            if self.state <= State.CLOSING:
                 self._dispatch(frame)
         finally:
-            if self._state == State.OPEN:
+            if self.state == State.OPEN:
                 self._send_close_frame(
                     0 if close.code == closing.NO_STATUS_RECEIVED else close.code, reason.encode(), State.DRAINING)
-                if self._cork_depth == 0:
-                    self._flush()
-            if self._state <= State.CLOSING:
-                self._state = State.DRAINING
+                if self.cork_depth == 0:
+                    self.flush()
+            if self.state <= State.CLOSING:
+                self.state = State.DRAINING
             self._give_up_pings()
             if self._disconnecting:
                 self._drain()
@@ -573,22 +573,22 @@ cdef class WSTransport(PollingReader):
 
         Does nothing if the connection is gone.
         """
-        self._check_thread("disconnect")
+        self.check_thread("disconnect")
         if not graceful:
             self.abort()
-        elif self._state != State.CLOSED:
-            if self._state == State.OPEN:
+        elif self.state != State.CLOSED:
+            if self.state == State.OPEN:
                 self._send_close_frame(1000, b"", State.DRAINING)
             self._drain()
 
     cpdef abort(self):
         """Drop the connection at once, with everything that was not sent yet."""
-        self._check_thread("abort")
-        if self._state == State.CLOSED:
+        self.check_thread("abort")
+        if self.state == State.CLOSED:
             return
         self._aborted = True
-        if self._state != State.CONNECTING:
-            self._state = max(self._state, <int>State.DRAINING)
+        if self.state != State.CONNECTING:
+            self.state = max(self.state, <int>State.DRAINING)
         self._drop()
 
     async def wait_disconnected(self):
@@ -598,10 +598,10 @@ cdef class WSTransport(PollingReader):
             :class:`WSProtocolError` if the server broke the protocol, :class:`KeepaliveTimeout` if it fell silent.
             Whatever the server did within the protocol is no error; see ``close_info``.
         """
-        self._check_thread("wait_disconnected")
-        if self._state != State.CLOSED:
+        self.check_thread("wait_disconnected")
+        if self.state != State.CLOSED:
             if self._disconnected is None:
-                self._disconnected = self._loop.create_future()
+                self._disconnected = self.loop.create_future()
             await asyncio.shield(self._disconnected)
         if self._failure is not None:
             raise self._failure
@@ -610,29 +610,29 @@ cdef class WSTransport(PollingReader):
         """Read until the server's CLOSE, if there is one to come; then say that nothing more will be sent, and read
         until the server has closed the connection too. Said sooner, that is the end of everything for some servers."""
         self._disconnecting = True
-        if self._state < State.DRAINING:
-            self._state = State.DRAINING
+        if self.state < State.DRAINING:
+            self.state = State.DRAINING
         wsf_message_forget(&self._message)
-        self._start_close_timer()
+        self.start_close_timer()
         self._give_up_pings()
         if self._writing:
             self._drain_owed = self._owed = True
             return 0
-        self._flush()
-        if self._half_closed or self._state == State.CLOSED or self.underlying_transport is None:
+        self.flush()
+        if self._half_closed or self.state == State.CLOSED or self.underlying_transport is None:
             return 0
         if self.underlying_transport.is_closing():
             return 0 if self._lost_held is None else self._drop_held()
-        self._deliver_held()  # of which only the server's CLOSE is looked for
+        self.deliver_held()  # of which only the server's CLOSE is looked for
         self.underlying_transport.resume_reading()
-        if self._state == State.DRAINING and self._close_sent is not None and self._close_received is None:
+        if self.state == State.DRAINING and self.close_sent is not None and self.close_received is None:
             return 0
         self._half_closed = True
         if self.underlying_transport.can_write_eof():
             self.underlying_transport.write_eof()
         else:
             # TLS: sends close_notify behind the queued bytes, and reads until the server's.
-            closing.end(self.underlying_transport.close, self._loop if self._resuming else None)
+            closing.end(self.underlying_transport.close, self.loop if self._resuming else None)
         return 0
 
     cdef int _drop(self) except -1:
@@ -640,12 +640,12 @@ cdef class WSTransport(PollingReader):
         self._forget_late()
         self._drop_held()
         if self.underlying_transport is not None:
-            closing.end(self.underlying_transport.abort, self._loop if self._resuming else None)
+            closing.end(self.underlying_transport.abort, self.loop if self._resuming else None)
         return 0
 
-    cdef int _start_close_timer(self) except -1:
-        if self._close_timer is None and self._close_timeout is not None and self._state != State.CLOSED:
-            self._close_timer = self._loop.call_later(self._close_timeout, self._close_timed_out)
+    cdef int start_close_timer(self) except -1:
+        if self._close_timer is None and self._close_timeout is not None and self.state != State.CLOSED:
+            self._close_timer = self.loop.call_later(self._close_timeout, self._close_timed_out)
         return 0
 
     def _close_timed_out(self):
@@ -676,15 +676,15 @@ cdef class WSTransport(PollingReader):
         if first:
             self._failure = exc
         # The state first: nothing more is delivered, also not to a logging handler that polls.
-        if self._state == State.OPEN:
+        if self.state == State.OPEN:
             if not wsf_close_code_valid(code):
                 code, reason = 1011, ""
             self._send_close_frame(code, closing.cut_reason(reason), State.FAILED)
-        self._state = max(self._state, <int>State.FAILED)
+        self.state = max(self.state, <int>State.FAILED)
         try:
             closing.log_failure(self._logger, exc, first)
         finally:
-            if self._state != State.CLOSED:
+            if self.state != State.CLOSED:
                 self._drain()
 
 

@@ -78,7 +78,7 @@ cdef class Inbox(WSListener):
         self.owner = owner
         self._policy = policy
         self.transport = transport
-        self.waiter = Waiter(transport._loop)
+        self.waiter = Waiter(transport.loop)
         self._head = 1 << 24  # put_back() goes below, and the numbers of frames are never negative
         self._high = -1 if high is None else high
         self._low = -1 if low is None else low
@@ -88,11 +88,11 @@ cdef class Inbox(WSListener):
         self._most = self._high_bytes
         self._fragments = Fragments.__new__(Fragments)
         self._incoming = Incoming(transport, limits.message, limits.fragment)
-        self._stamps = transport._stamp_frames
+        self._stamps = transport.stamps_frames
         self._choose()
-        transport._notify_read_done()
+        transport.notify_read_done()
         if not self._incoming.is_plain:
-            transport._read_at_most(min(transport._max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
+            transport._read_at_most(min(transport.max_read, <Py_ssize_t>COMPRESSED_READ_SIZE))
 
     def __dealloc__(self):
         cdef Slot *slot
@@ -148,13 +148,13 @@ cdef class Inbox(WSListener):
         if (self._look is not None and fin and self._incoming.is_plain and not self._stamps
                 and (<FrameFields>frame).msg_type != WSMsgType.CONTINUATION):
             return self._push_shown(frame)
-        self.transport._begin_message()
+        self.transport.begin_message()
         try:
             # These may run anything, so no slot is taken before.
             owner = self._note_part(frame, &part)
             info = message_info(self.transport, frame, self._incoming.msg_type) if self._stamps and fin else None
         finally:
-            self.transport._end_message()
+            self.transport.end_message()
         if owner is None:
             return 0
         if self.frames == self._capacity:
@@ -192,7 +192,7 @@ cdef class Inbox(WSListener):
                     self._settle(1)
             if self._policy is not None:
                 self._policy.queued(self)
-        if self.frames > self._high >= 0 or self.transport._held is not None:
+        if self.frames > self._high >= 0 or self.transport.held is not None:
             self._control_flow()
         return 0
 
@@ -303,7 +303,7 @@ cdef class Inbox(WSListener):
         """The queue costs more than it may."""
         if self.receiving and not self.streaming and self.messages == 0:
             return self._join()  # the receiver waits for the end of this message, which is as long as it may be at most
-        return self.transport._hold_back()
+        return self.transport.hold_back()
 
     cdef int _settle(self, Py_ssize_t spared) except -1:
         """No task takes these frames at once: copy the payloads that lie in a read buffer, and check those of text.
@@ -471,11 +471,11 @@ cdef class Inbox(WSListener):
             return False
         # Nobody takes messages out of the queue, or reads, while the program's code runs in here.
         self.receiving = True
-        self.transport._begin_message()
+        self.transport.begin_message()
         try:
             return look(message)
         finally:
-            self.transport._end_message()
+            self.transport.end_message()
             self.receiving = receiving
 
     def put_back(self, list messages):
@@ -616,7 +616,7 @@ cdef class Inbox(WSListener):
     cdef void _give_extra(self, Slot *slot) noexcept:
         """The first message leaves the queue with what belongs to it."""
         if not slot.shown and self.transport is not None:
-            self.transport._gave_message(<object>slot.extra)
+            self.transport.gave_message(<object>slot.extra)
         Py_DECREF(<object>slot.extra)
 
     cdef object _take_fragments(self, int decode):
@@ -659,20 +659,20 @@ cdef class Inbox(WSListener):
     cdef int _control_flow(self) except -1:
         """There are more frames than the mark allows, or the rest of a read is held back."""
         cdef:
-            bint is_held = self.transport._held is not None
+            bint is_held = self.transport.held is not None
             bint is_awaited = self.receiving and self.waiter.is_armed()
         if self._policy is not None and self._policy.limit(self):
             return 0
-        if self.paused or self._discarding or self.closed or self.transport._deferred:
+        if self.paused or self._discarding or self.closed or self.transport.deferred:
             return 0
         if not is_held and (is_awaited or (self._reading_on and self.bytes <= self._most)):
             return 0
-        if self.transport._state > State.CLOSING:
+        if self.transport.state > State.CLOSING:
             return self._discard()
         self._pause()
         if is_held and (is_awaited or self._has_room()):
             return self.resume()  # but what is held back comes first
-        if self.transport._state == State.CLOSING:
+        if self.transport.state == State.CLOSING:
             self._wait_for_receiver()
         return self.rise()
 
@@ -686,9 +686,9 @@ cdef class Inbox(WSListener):
         self._stop_waiting()
         if self.closed:
             return 0
-        if self.transport._held is not None:
+        if self.transport.held is not None:
             # Not here: the caller is in the midst of something.
-            self.transport._loop.call_soon(self._go_on)
+            self.transport.loop.call_soon(self._go_on)
         else:
             self.transport.underlying_transport.resume_reading()
         return 0
@@ -697,9 +697,9 @@ cdef class Inbox(WSListener):
         """Deliver the bytes that were held back, and then read on."""
         if self.closed or self.paused:
             return
-        self.transport._check_loop_callback()
-        self.transport._deliver_held()
-        if self.closed or self.paused or (self.transport._held is not None and not self.transport._deferred):
+        self.transport.check_loop_callback()
+        self.transport.deliver_held()
+        if self.closed or self.paused or (self.transport.held is not None and not self.transport.deferred):
             return
         if not self.transport.underlying_transport.is_closing():
             self.transport.underlying_transport.resume_reading()  # or soon, if the rest is deferred
@@ -709,23 +709,23 @@ cdef class Inbox(WSListener):
         cdef bint first = not self._announced
         self._above = self._announced = True
         if first and self.on_high_water is not None:
-            self.transport._loop.call_soon(self.on_high_water)
+            self.transport.loop.call_soon(self.on_high_water)
         return 0
 
     def read_on(self):
         """Read past a full queue, but not without bounds: the program waits for a frame behind the messages."""
         self._reading_on = True
         self._most = self._high_bytes + WSF_CLOSING_SLACK
-        if self.transport._state != State.CONNECTING and not self.transport._is_open():
+        if self.transport.state != State.CONNECTING and not self.transport.is_open():
             # The connection is lost, or will be in a moment, behind bytes that are held back: the program may never
             # take the messages before them.
-            self.transport._start_close_timer()
-        if self.paused and (self.bytes <= self._most or self.transport._state >= State.CLOSING):
+            self.transport.start_close_timer()
+        if self.paused and (self.bytes <= self._most or self.transport.state >= State.CLOSING):
             self.resume()
 
     def read_no_further(self):
         """The frame for which read_on() was called has come."""
-        if self.transport._state < State.CLOSING:
+        if self.transport.state < State.CLOSING:
             self._reading_on = False
             self._most = self._high_bytes
             if self.frames > self._high >= 0:
@@ -734,7 +734,7 @@ cdef class Inbox(WSListener):
     # ---- the end of a connection with a full queue
 
     cdef int _wait_for_receiver(self) except -1:
-        self._patience = self.transport._loop.call_later(PATIENCE, self._discard_or_wait, self.frames)
+        self._patience = self.transport.loop.call_later(PATIENCE, self._discard_or_wait, self.frames)
         return 0
 
     def _discard_or_wait(self, Py_ssize_t frames):
@@ -755,6 +755,6 @@ cdef class Inbox(WSListener):
         self._discarding = True
         self._choose()
         self._incoming.forget()
-        if self.paused or self.transport._held is not None:
+        if self.paused or self.transport.held is not None:
             self.resume()
         return 0

@@ -182,10 +182,10 @@ cdef class Connection:
     def _send_frame(self, message, bint text, bint first, bint fin, int override):
         """Send one fragment. True if the next one must wait for the write buffer."""
         cdef int opcode = (WSMsgType.TEXT if text else WSMsgType.BINARY) if first else WSMsgType.CONTINUATION
-        self._transport._check_thread("send")
-        cdef int first_byte = self._transport._first_byte(opcode, fin, False, False, False)
-        self._transport._send_object(first_byte | override, _bytes_like(message))
-        return self._transport._writing_paused
+        self._transport.check_thread("send")
+        cdef int first_byte = self._transport.first_byte(opcode, fin, False, False, False)
+        self._transport.send_object(first_byte | override, _bytes_like(message))
+        return self._transport.writing_paused
 
     def _send_some(self, messages, text, compress):
         """Send messages out of an iterator, all in one write; true if there are more and they must wait."""
@@ -193,18 +193,18 @@ cdef class Connection:
             WSTransport transport = self._transport
             int first_byte, kind = BY_TYPE if text is None else AS_TEXT if text else AS_BYTES
             int override = compression(compress)
-        transport._check_thread("send_many")
-        transport._cork()
+        transport.check_thread("send_many")
+        transport.begin_cork()
         try:
             for message in messages:
                 first_byte = _first_byte(message, kind)
                 if first_byte == 0:
                     raise no_message("message", message)
-                transport._send_object(first_byte | override, _bytes_like(message))
-                if transport._writing_paused:
+                transport.send_object(first_byte | override, _bytes_like(message))
+                if transport.writing_paused:
                     return True
         finally:
-            transport._uncork()
+            transport.end_cork()
         return False
 
     def _read_on(self):
@@ -215,20 +215,20 @@ cdef class Connection:
 
     @property
     def _is_closed(self):
-        return self._transport._state == State.CLOSED
+        return self._transport.state == State.CLOSED
 
     def _life(self):
-        if self._transport._state == State.OPEN:
+        if self._transport.state == State.OPEN:
             return PublicState.OPEN
-        return PublicState.CLOSED if self._transport._state == State.CLOSED else PublicState.CLOSING
+        return PublicState.CLOSED if self._transport.state == State.CLOSED else PublicState.CLOSING
 
     @property
     def _is_open(self):
-        return self._transport._is_open()
+        return self._transport.is_open()
 
     @property
     def _writing_paused(self):
-        return self._transport._writing_paused
+        return self._transport.writing_paused
 
     @property
     def _sending_fragments(self):
@@ -252,11 +252,11 @@ cdef class Connection:
         """The CLOSE frames: received, sent, and whether the received one came first."""
         cdef WSTransport transport = self._transport
         with cython.critical_section(transport):
-            return transport._close_received, transport._close_sent, bool(transport._received_then_sent)
+            return transport.close_received, transport.close_sent, bool(transport.received_then_sent)
 
     def _stamp_reads(self):
         """Note from now on when something was received: ``transport.last_received``."""
-        self._transport._note_reads()
+        self._transport.note_reads()
 
     # ---- fairness
 
@@ -278,7 +278,7 @@ cdef class Connection:
         else:
             self._iteration_awaited = True
             self._run_began = now
-            self._transport._loop.call_soon(self._loop_iterated)
+            self._transport.loop.call_soon(self._loop_iterated)
         self._credit = self._allowance
         return False
 
@@ -348,7 +348,7 @@ cdef class Receive(Awaitable):
             raise TimeoutError(f"timed out in {self._timeout:.1f}s")
         if self._timer is None and self._timeout >= 0 and not self._iterates:
             inbox.waiter.is_late = False
-            self._timer = self._connection._transport._loop.call_later(self._timeout, inbox.waiter.time_is_up)
+            self._timer = self._connection._transport.loop.call_later(self._timeout, inbox.waiter.time_is_up)
         return 0
 
     cdef int _stop_timer(self) except -1:
@@ -378,7 +378,7 @@ cdef class Receive(Awaitable):
             self._stage = Stage.OVER
             if inbox is None:
                 raise RuntimeError("the connection was not initialised")
-            connection._transport._check_thread("recv")
+            connection._transport.check_thread("recv")
             if inbox.receiving:
                 raise ConcurrencyError(
                     f"cannot call {self._name()} while another coroutine is already running recv or recv_streaming")
@@ -407,8 +407,8 @@ cdef class Receive(Awaitable):
         waiter = inbox.waiter.arm()  # first: what comes while the rest of this runs wakes it
         if inbox.paused:
             inbox.resume()
-        if connection._transport._cork_depth == 0:
-            connection._transport._flush()  # for the program has nothing else to send
+        if connection._transport.cork_depth == 0:
+            connection._transport.flush()  # for the program has nothing else to send
         return self._yield(Stage.WAITING, waiter, result)
 
     cdef int _abandon(self) except -1:
@@ -617,7 +617,7 @@ cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except 
         return self._go_on(result)
     if self._connection._inbox.messages == 0 or self._connection._inbox.receiving:
         return self._go_on(result)
-    if PyThread_get_thread_ident() != self._connection._transport._thread_id:
+    if PyThread_get_thread_ident() != self._connection._transport.thread_id:
         return self._go_on(result)
     if self._connection._credit <= 1:
         return self._go_on(result)  # a callback of the loop may be scheduled, and then anything may run
@@ -633,15 +633,15 @@ cdef int _send_step(Send self, PyObject *value, PyObject **result) except -1:
     self._stage = Stage.OVER
     if self._connection._transport is None:
         raise RuntimeError("the connection was not initialised")
-    if PyThread_get_thread_ident() != self._connection._transport._thread_id:
-        self._connection._transport._check_thread("send")
+    if PyThread_get_thread_ident() != self._connection._transport.thread_id:
+        self._connection._transport.check_thread("send")
     first_byte = _first_byte(self._message, self._text)
-    if first_byte == 0 or self._connection._fragmenting or not self._connection._transport._is_open():
+    if first_byte == 0 or self._connection._fragmenting or not self._connection._transport.is_open():
         return self._delegate_to(
             self._connection._send_slowly(
                 self._message, None if self._text == BY_TYPE else bool(self._text), self._compression), result)
-    self._connection._transport._send_object(first_byte | self._compression, _bytes_like(self._message))
-    if self._connection._transport._writing_paused:
+    self._connection._transport.send_object(first_byte | self._compression, _bytes_like(self._message))
+    if self._connection._transport.writing_paused:
         self._message = None
         return self._delegate_to(self._connection._drain(), result)
     Py_INCREF(None)

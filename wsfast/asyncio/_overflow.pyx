@@ -72,9 +72,9 @@ cdef bint _is_over(Inbox inbox, Py_ssize_t spared) noexcept:
 
 cdef int _go_on(Inbox inbox) except -1:
     """Deliver the rest of the read if it was held back, because the queue has room again."""
-    if inbox.transport._held is None or inbox.transport._deferred or inbox.paused or inbox.closed or inbox._discarding:
+    if inbox.transport.held is None or inbox.transport.deferred or inbox.paused or inbox.closed or inbox._discarding:
         return 0
-    if inbox.transport._state > State.CLOSING:
+    if inbox.transport.state > State.CLOSING:
         return inbox._discard()
     inbox._pause()
     return inbox.resume()
@@ -118,7 +118,7 @@ cdef class Failing(Policy):
     """overflow="fail"."""
 
     cdef bint limit(self, Inbox inbox) except -1:
-        if inbox.transport._state != State.OPEN or not _is_over(inbox, _spared(inbox)):
+        if inbox.transport.state != State.OPEN or not _is_over(inbox, _spared(inbox)):
             return False
         exc = QueueOverflow(f"the receiver is too slow: {inbox.frames} messages wait for it")
         try:

@@ -20,13 +20,13 @@ cdef enum State:
 cdef class Link:
     cdef:
         # Set by WSTransport, which alone decides how a connection lives and ends. Read by all.
-        int _state
-        object _loop
+        int state
+        object loop
         readonly object underlying_transport
         BaseTransport _fast         # underlying_transport if it is wsfast's own, else None
         object _aiofastnet          # underlying_transport if it is aiofastnet's, else None
         object _is_aiofastnet_closing  # its method, looked up once
-        unsigned long _thread_id    # the loop's: no other thread may call, or read
+        unsigned long thread_id    # the loop's: no other thread may call, or read
         Scratch _scratch            # of that thread; never None before the collector clears it
 
         # Set by the Poller, which wants to know when something is sent or received. Tested by FrameWriter and
@@ -35,9 +35,9 @@ cdef class Link:
 
     @cython.final
     @cython.nonecheck(False)
-    cdef inline bint _is_open(self) noexcept:
+    cdef inline bint is_open(self) noexcept:
         """Frames can be sent. False in state OPEN: the transport beneath has failed, and will say so in a moment."""
-        return self._state == State.OPEN and self._is_carried()
+        return self.state == State.OPEN and self._is_carried()
     @cython.final
     @cython.nonecheck(False)
     cdef inline bint _is_carried(self) noexcept:
@@ -46,15 +46,15 @@ cdef class Link:
         return not (self._fast._closing or self._fast._finalizing_close)
     @cython.final
     @cython.nonecheck(False)
-    cdef inline int _check_thread(self, str method) except -1:
-        if PyThread_get_thread_ident() != self._thread_id:
+    cdef inline int check_thread(self, str method) except -1:
+        if PyThread_get_thread_ident() != self.thread_id:
             self._wrong_thread(method)
         return 0
     @cython.final
     @cython.nonecheck(False)
     cdef inline int _check_loop_thread(self) except -1:
         """The check of every read: the loop, which reads, must not have moved."""
-        if PyThread_get_thread_ident() != self._thread_id:
+        if PyThread_get_thread_ident() != self.thread_id:
             self._loop_moved()
         return 0
     @cython.final

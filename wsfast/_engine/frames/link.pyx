@@ -28,7 +28,7 @@ cdef class Link:
         return not self._is_aiofastnet_closing()
 
     cdef int _wrong_thread(self, str method) except -1:
-        if _get_running_loop() is self._loop:
+        if _get_running_loop() is self.loop:
             raise RuntimeError(MOVED)
         instead = {"send": "send_threadsafe()", "recv": "asyncio.run_coroutine_threadsafe()"}
         instead = instead.get(method, "loop.call_soon_threadsafe()")

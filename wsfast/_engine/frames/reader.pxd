@@ -38,19 +38,19 @@ cdef class FrameReader(FrameWriter):
         bint _busy_beneath          # a callback of aiofastnet's TLS runs; see PollingReader._run_beneath()
 
         # Set by WSTransport, and by Inbox with _read_at_most().
-        Py_ssize_t _max_read        # bytes to read at once, at most
+        Py_ssize_t max_read        # bytes to read at once, at most
         Py_ssize_t _read_size       # as many as are worth it: more than READ_SIZE while long frames come
         int _short_reads            # since the last of those
 
         # The rest of a read that the listener has no room for, or None. Inbox checks whether there is one, has it kept
-        # by _hold_back(), and takes it back by _deliver_held().
-        ReadBuffer _held
+        # by hold_back(), and takes it back by deliver_held().
+        ReadBuffer held
         Py_ssize_t _held_size
         tuple _lost_held            # WSTransport: the arguments of connection_lost(), which came meanwhile
-        # The bytes that Incoming has inflated since the rest of a read was last deferred. _deferred is true from
-        # then until _deliver_held(). Inbox leaves such a rest alone.
+        # The bytes that Incoming has inflated since the rest of a read was last deferred. deferred is true from
+        # then until deliver_held(). Inbox leaves such a rest alone.
         Py_ssize_t _inflated
-        bint _deferred
+        bint deferred
         bint _resumes               # reading goes on then: what the program wants
         bint _goes_on               # the loop will call _go_on()
 
@@ -63,16 +63,16 @@ cdef class FrameReader(FrameWriter):
         # Set by WSTransport, for the options and for keepalive.
         bint _expect_pong
         bint _stamp_reads
-        bint _stamp_frames
+        bint stamps_frames
         bint _notifies_read_done    # the listener wants to know when the frames of a read are all dispatched
 
         # When the bytes came that were read last.
         double _last_received
-        int64_t _received_at        # for the frames; 0 unless _stamp_frames
+        int64_t _received_at        # for the frames; 0 unless stamps_frames
         int64_t _kernel_received_at
         int64_t _kernel_stamp       # SocketTransport: by the wall clock; 0: there is none
 
-        object _last_message        # with _stamp_frames: of what Messages or Inbox gave to the program last
+        object last_info        # with stamps_frames: of what Messages or Inbox gave to the program last
 
         # Read by WSTransport.stats.
         uint64_t _frames_received
@@ -88,24 +88,24 @@ cdef class FrameReader(FrameWriter):
     cdef int _report_lent(self, Py_ssize_t nbytes) except -1
     cdef int _copy_received(self, const char *data, Py_ssize_t size) except -1
     cdef Lent _lend(self)
-    cdef void _notify_read_done(self) noexcept
+    cdef void notify_read_done(self) noexcept
     cdef void _woken_for_nothing(self) noexcept
     cdef void _read_more(self, Py_ssize_t size) noexcept
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept
     cdef int _own_updated(self, ReadBuffer buffer, Py_ssize_t nbytes) except -1
-    cdef void _note_reads(self) noexcept
+    cdef void note_reads(self) noexcept
     cdef void _stamp(self) noexcept
-    cdef void _gave_message(self, info) noexcept
+    cdef void gave_message(self, info) noexcept
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int _deliver_rest(self) except -1
-    cdef int _hold_back(self) except -1
+    cdef int hold_back(self) except -1
     cdef int _hold(self, const char *data, Py_ssize_t size) except -1
-    cdef int _deliver_held(self) except -1
+    cdef int deliver_held(self) except -1
     cdef int _drop_held(self) except -1
     cdef int _defer(self) except -1
     cdef int _pause_for_rest(self, transport) except -1
     cdef int _end_deferral(self) except -1
-    cdef int _check_loop_callback(self) except -1
+    cdef int check_loop_callback(self) except -1
     cdef int _deliver(self, ReadBuffer buffer, Py_ssize_t end) except -1
     cdef int _keep_rest(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end, uint64_t frame_size) except -1
 

@@ -69,7 +69,7 @@ cdef class Lent:
         if self._reader._lent == <PyObject *>self:
             self._reader._lent = NULL
             # If another thread has collected this object, its memory is lost to the thread of the Scratch.
-            if not self._is_own and PyThread_get_thread_ident() == self._reader._thread_id:
+            if not self._is_own and PyThread_get_thread_ident() == self._reader.thread_id:
                 self._reader._scratch.return_lent(self._buffer, <void *>self._reader)
 
     def __reduce__(self):
@@ -80,7 +80,7 @@ cdef class FrameReader(FrameWriter):
     """The receiving half of :class:`WSTransport`."""
 
     def __cinit__(self):
-        self._max_read = READ_SIZE  # never 0, whatever is called on an object that was not initialised
+        self.max_read = READ_SIZE  # never 0, whatever is called on an object that was not initialised
 
     def __dealloc__(self):
         PyMem_RawFree(self._rest)
@@ -95,7 +95,7 @@ cdef class FrameReader(FrameWriter):
         self._check_loop_thread()
         if self._own is not None:
             ptr[0] = self._own.data + self._own_end
-            size[0] = min(self._own_limit - self._own_end, self._max_read)
+            size[0] = min(self._own_limit - self._own_end, self.max_read)
         else:
             self._scratch.reading_area(self._rest_size, self._read_size, ptr, size)
         return 0
@@ -103,7 +103,7 @@ cdef class FrameReader(FrameWriter):
     def _read_at_most(self, Py_ssize_t size):
         if size <= 0:
             raise ValueError(f"size must be positive, not {size}")
-        self._max_read = size
+        self.max_read = size
         self._read_size = min(size, <Py_ssize_t>READ_SIZE)
 
     cdef void _read_more(self, Py_ssize_t size) noexcept:
@@ -112,7 +112,7 @@ cdef class FrameReader(FrameWriter):
         This is not called when a long frame is announced: memory is used only for bytes that have come.
         """
         if READ_SIZE - SLACK < size <= LONG_FRAME + LONGEST_HEADER:
-            self._read_size = min(max(self._read_size, size + SLACK), self._max_read)
+            self._read_size = min(max(self._read_size, size + SLACK), self.max_read)
             self._short_reads = 0
 
     cdef void _read_less(self, Py_ssize_t nbytes) noexcept:
@@ -120,9 +120,9 @@ cdef class FrameReader(FrameWriter):
         once."""
         self._short_reads = 0 if nbytes > READ_SIZE else self._short_reads + 1
         if self._short_reads > SHORT_AFTER:
-            self._read_size = min(self._max_read, <Py_ssize_t>READ_SIZE)
+            self._read_size = min(self.max_read, <Py_ssize_t>READ_SIZE)
 
-    cdef void _notify_read_done(self) noexcept:
+    cdef void notify_read_done(self) noexcept:
         """Call _read_done() from now on."""
         self._notifies_read_done = True
 
@@ -212,7 +212,7 @@ cdef class FrameReader(FrameWriter):
             self._lent_rest = self._rest_size
         lent._start = ptr - lent._buffer.data
         lent._reader = self
-        if self._deferred and self._aiofastnet is None:
+        if self.deferred and self._aiofastnet is None:
             lent._size = min(lent._size, <Py_ssize_t>SIP)
         self._lent = <PyObject *>lent
         return lent
@@ -289,14 +289,14 @@ cdef class FrameReader(FrameWriter):
             self._scratch.give_read(buffer)
         return 0
 
-    cdef void _note_reads(self) noexcept:
+    cdef void note_reads(self) noexcept:
         """Keep last_received from now on."""
         self._stamp_reads = True
 
     cdef void _stamp(self) noexcept:
         cdef int64_t now = wsf_monotonic_ns()
         self._last_received = <double>now * 1e-9
-        if self._stamp_frames:
+        if self.stamps_frames:
             self._received_at = now
             self._kernel_received_at = now - (wsf_realtime_ns() - self._kernel_stamp) if self._kernel_stamp else 0
 
@@ -315,27 +315,27 @@ cdef class FrameReader(FrameWriter):
         Else it is None.
         """
         with cython.critical_section(self):
-            return self._last_message
+            return self.last_info
 
-    cdef void _gave_message(self, info) noexcept:
+    cdef void gave_message(self, info) noexcept:
         with cython.critical_section(self):  # other threads may ask for it
-            self._last_message = info
+            self.last_info = info
 
     cdef int _consume(self, ReadBuffer buffer, Py_ssize_t start, Py_ssize_t end) except -1:
         """Take the received bytes buffer[start:end]."""
         cdef:
             PyObject *outer = self._reading
             Py_ssize_t outer_read_end = self._read_end, outer_frame_end = self._frame_end
-        if self._held is not None:  # it comes first
+        if self.held is not None:  # it comes first
             return self._hold(buffer.data + start, end - start)
         self._reading = <PyObject *>buffer
         self._read_end = end
         self._frame_end = start
         try:
-            if self._state == State.CONNECTING:
+            if self.state == State.CONNECTING:
                 # The bytes behind the server's reply, the last ones of this read, are frames already.
                 self._frame_end = end - self._upgrade(PyBytes_FromStringAndSize(buffer.data + start, end - start))
-                if self._state != State.CONNECTING:
+                if self.state != State.CONNECTING:
                     self._upgraded()
             self._deliver_rest()
         finally:
@@ -347,7 +347,7 @@ cdef class FrameReader(FrameWriter):
     cdef int _deliver_rest(self) except -1:
         """Deliver the rest of the bytes that were read last."""
         cdef Py_ssize_t start
-        while self._state != State.CONNECTING and self._state < State.FAILED:
+        while self.state != State.CONNECTING and self.state < State.FAILED:
             start = self._frame_end
             try:
                 self._deliver(<ReadBuffer>self._reading, self._read_end)
@@ -363,8 +363,8 @@ cdef class FrameReader(FrameWriter):
         supervisor knows if the server sends data."""
         return self._frames_received - self._control_received
 
-    cdef int _hold_back(self) except -1:
-        """For a listener that has no room: deliver no more received bytes before _deliver_held() is called.
+    cdef int hold_back(self) except -1:
+        """For a listener that has no room: deliver no more received bytes before deliver_held() is called.
 
         The rest is kept as it came from the wire, neither inflated nor checked. The listener pauses reading until
         then; bytes that a transport delivers nevertheless are added to the rest.
@@ -377,62 +377,62 @@ cdef class FrameReader(FrameWriter):
 
     cdef int _hold(self, const char *data, Py_ssize_t size) except -1:
         cdef ReadBuffer buffer = new_read_buffer(self._held_size + size)
-        if self._held is not None:
-            memcpy(buffer.data, self._held.data, self._held_size)
+        if self.held is not None:
+            memcpy(buffer.data, self.held.data, self._held_size)
         memcpy(buffer.data + self._held_size, data, size)
-        self._held = buffer
+        self.held = buffer
         self._held_size += size
         return 0
 
-    cdef int _deliver_held(self) except -1:
+    cdef int deliver_held(self) except -1:
         """There is room again: go on. It may be held back again."""
         cdef:
             ReadBuffer buffer
             Py_ssize_t size
-        if self._deferred:
+        if self.deferred:
             self._end_deferral()
-        buffer, size = self._held, self._held_size
+        buffer, size = self.held, self._held_size
         if buffer is None:
             return 0
-        self._held = None
+        self.held = None
         self._held_size = 0
         self._consume(buffer, 0, size)
         if self._notifies_read_done:
             self._read_done()
-        return 0 if self._held is not None else self._drop_held()
+        return 0 if self.held is not None else self._drop_held()
 
     cdef int _drop_held(self) except -1:
         """Nothing is held any more. The end comes now, if the transport has reported it meanwhile."""
-        self._held = None
+        self.held = None
         self._held_size = 0
         if self._lost_held is not None:
-            self._loop.call_soon(self.connection_lost, *self._lost_held)
+            self.loop.call_soon(self.connection_lost, *self._lost_held)
             self._lost_held = None
         return 0
 
     cdef int _defer(self) except -1:
         """Much was inflated: the rest of the read waits for the next iteration of the event loop."""
         self._inflated = 0
-        if self._held is not None:
+        if self.held is not None:
             return 0
-        self._hold_back()
-        if self._held is None:
+        self.hold_back()
+        if self.held is None:
             return 0
-        self._deferred = True
+        self.deferred = True
         if self._fast is not None or self._aiofastnet is not None:
             self._pause_for_rest(self.underlying_transport)
         if not self._goes_on:
             self._goes_on = True
-            self._loop.call_soon(self._go_on)
+            self.loop.call_soon(self._go_on)
         return 0
 
     def _go_on(self):
         self._goes_on = False
-        if self._deferred:
-            self._check_loop_callback()
-            self._deliver_held()
+        if self.deferred:
+            self.check_loop_callback()
+            self.deliver_held()
 
-    cdef int _check_loop_callback(self) except -1:
+    cdef int check_loop_callback(self) except -1:
         """_check_loop_thread() for a callback of the loop. An error of it does not make the transport drop the
         connection, unlike that of a read."""
         try:
@@ -467,7 +467,7 @@ cdef class FrameReader(FrameWriter):
         return self._resumes and not self.underlying_transport.is_closing()
 
     cdef int _end_deferral(self) except -1:
-        self._deferred = False
+        self.deferred = False
         if self._fast is not None or self._aiofastnet is not None:
             for method in ("pause_reading", "resume_reading", "is_reading"):
                 del self.underlying_transport.__dict__[method]
@@ -502,7 +502,7 @@ cdef class FrameReader(FrameWriter):
             start += header.header_len + <Py_ssize_t>header.payload_len
             self._frame_end = start
             self._frames_received += 1
-            if self._state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
+            if self.state > State.CLOSING and header.opcode != WSMsgType.CLOSE:
                 continue
 
             if frame is None or not wsf_is_unique(<PyObject *>frame):
@@ -524,7 +524,7 @@ cdef class FrameReader(FrameWriter):
             if header.opcode & WSF_CONTROL_BIT:
                 self._control_received += 1
                 self._dispatch_control(frame)
-                if self._state >= State.FAILED:
+                if self.state >= State.FAILED:
                     break
             else:
                 self._dispatch(frame)

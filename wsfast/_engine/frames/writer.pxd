@@ -36,7 +36,7 @@ cdef class FrameWriter(Link):
         # Frames that leave together: an area that is borrowed of the Scratch from the first of them until they leave.
         char *_gathered
         Py_ssize_t _gathered_size   # 0 if WSTransport has given the frames up
-        int _cork_depth
+        int cork_depth
         bint _flush_scheduled
         uint64_t _sent_in           # the callback of the loop in which a frame left last; FrameReader: 0 with each read
 
@@ -47,7 +47,7 @@ cdef class FrameWriter(Link):
         LateFrame *_late            # frames that did, in their order
         LateFrame *_latest          # the last of them
 
-        bint _writing_paused        # as the transport beneath said last. Read by WSTransport, and by callers of send()
+        bint writing_paused        # as the transport beneath said last. Read by WSTransport, and by callers of send()
         bint _resuming              # the transport beneath is in resume_writing(). Read by WSTransport
 
         # Read by WSTransport.stats.
@@ -78,9 +78,9 @@ cdef class FrameWriter(Link):
     @cython.final
     cdef int _require_open(self) except -1
     @cython.final
-    cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
+    cdef int first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1
     @cython.final
-    cdef int _send_object(self, int head, message) except -1
+    cdef int send_object(self, int head, message) except -1
     @cython.final
     cdef int _send_frame(self, int head, const char *payload, Py_ssize_t size) except -1
     @cython.final
@@ -118,15 +118,15 @@ cdef class FrameWriter(Link):
     @cython.final
     cdef int _write(self, char *ptr, Py_ssize_t size) except -1
     @cython.final
-    cdef int _flush(self) except -1
+    cdef int flush(self) except -1
     @cython.final
-    cdef inline void _cork(self) noexcept:
-        """Until _uncork(), which may be called as often, frames are gathered."""
-        self._cork_depth += 1
+    cdef inline void begin_cork(self) noexcept:
+        """Until end_cork(), which may be called as often, frames are gathered."""
+        self.cork_depth += 1
     @cython.final
     cdef void _note_backlog(self, Py_ssize_t size) noexcept
     @cython.final
-    cdef int _uncork(self) except -1
+    cdef int end_cork(self) except -1
     @cython.final
     cdef int _writing_changed(self, bint paused) except -1
 

@@ -70,16 +70,16 @@ cdef class Cork:
         self._transport = transport
 
     def __enter__(self):
-        self._transport._check_thread("cork")
-        self._transport._cork()
+        self._transport.check_thread("cork")
+        self._transport.begin_cork()
         self._entered += 1
 
     def __exit__(self, *exc_info):
-        self._transport._check_thread("cork")
+        self._transport.check_thread("cork")
         if self._entered == 0:
             raise RuntimeError("cork() was left more often than it was entered")
         self._entered -= 1
-        self._transport._uncork()
+        self._transport.end_cork()
 
 
 cdef class FrameWriter(Link):
@@ -92,8 +92,8 @@ cdef class FrameWriter(Link):
     @property
     def write_buffer_size(self):
         """Bytes that were sent but that the kernel has not taken yet, including frames that are being gathered."""
-        self._check_thread("write_buffer_size")
-        if self._state == State.CLOSED:
+        self.check_thread("write_buffer_size")
+        if self.state == State.CLOSED:
             return 0
         cdef Py_ssize_t size = self.underlying_transport.get_write_buffer_size()
         return size if self._fast is not None else size + self._gathered_size
@@ -103,8 +103,8 @@ cdef class FrameWriter(Link):
 
         As ``asyncio.WriteTransport.set_write_buffer_limits``: 64 KiB and a quarter of `high` by default.
         """
-        self._check_thread("set_write_buffer_limits")
-        if self._state != State.CLOSED and not self.underlying_transport.is_closing():  # asyncio's may be half gone
+        self.check_thread("set_write_buffer_limits")
+        if self.state != State.CLOSED and not self.underlying_transport.is_closing():  # asyncio's may be half gone
             self.underlying_transport.set_write_buffer_limits(high, low)
 
     cpdef send(
@@ -122,27 +122,27 @@ cdef class FrameWriter(Link):
         :raises ConnectionClosed: a CLOSE frame was sent, or the connection is gone
         :raises TypeError, ValueError: an argument is wrong; nothing was sent
         """
-        self._check_thread("send")
-        cdef int head = self._first_byte(opcode_of(msg_type), fin, rsv1, rsv2, rsv3)
+        self.check_thread("send")
+        cdef int head = self.first_byte(opcode_of(msg_type), fin, rsv1, rsv2, rsv3)
         if compress is not None:
             head |= compression(compress)
-        self._send_object(head, message)
+        self.send_object(head, message)
 
     cpdef send_many(self, msg_type, messages, compress=None):
         """Send every message of an iterable as a frame of its own, all of them in one write (64 KiB at a time).
 
         If a message is refused (see :meth:`send`), those before it are sent and the exception is raised.
         """
-        self._check_thread("send_many")
-        cdef int head = self._first_byte(opcode_of(msg_type), True, False, False, False) | compression(compress)
+        self.check_thread("send_many")
+        cdef int head = self.first_byte(opcode_of(msg_type), True, False, False, False) | compression(compress)
         if isinstance(messages, (str, bytes, bytearray, memoryview)):
             raise TypeError(f"messages must be an iterable of messages, not {type(messages).__name__}")
-        self._cork()
+        self.begin_cork()
         try:
             for message in messages:
-                self._send_object(head, message)
+                self.send_object(head, message)
         finally:
-            self._uncork()
+            self.end_cork()
 
     def cork(self):
         """A context manager: frames that are sent inside it leave in one write at its end (64 KiB at a time).
@@ -162,7 +162,7 @@ cdef class FrameWriter(Link):
         :param msg_offset: where the message starts; at least 14, the longest header
         """
         cdef Py_buffer view
-        self._check_thread("send_reuse_external_bytearray")
+        self.check_thread("send_reuse_external_bytearray")
         if buffer is None:
             raise TypeError("buffer must be a bytearray, not None")
         if msg_offset < WSF_MAX_HEADER:
@@ -181,15 +181,15 @@ cdef class FrameWriter(Link):
         self, WSMsgType msg_type, char *payload, Py_ssize_t size,
         bint fin=True, bint rsv1=False, bint rsv2=False, bint rsv3=False
     ) except -1:
-        self._check_thread("send_reuse_external_buffer")
+        self.check_thread("send_reuse_external_buffer")
         cdef:
-            uint8_t first_byte = self._first_byte(msg_type, fin, rsv1, rsv2, rsv3)
+            uint8_t first_byte = self.first_byte(msg_type, fin, rsv1, rsv2, rsv3)
             char *frame = payload - wsf_header_size(size)
             bint in_fragments = self._sending_fragments
             bint done = False
             uint32_t key
         self._require_open()
-        if self._writing or self._cork_depth or self._flush_scheduled or self._gather or self._logs_or_deflates:
+        if self._writing or self.cork_depth or self._flush_scheduled or self._gather or self._logs_or_deflates:
             return self._send_frame(first_byte, payload, size)
         if first_byte & WSF_CONTROL_BIT:
             raise ValueError("msg_type must not be a control frame: use send_ping() or send_pong()")
@@ -208,8 +208,8 @@ cdef class FrameWriter(Link):
         return 0
 
     cdef int send_ptr(self, WSMsgType msg_type, const char *payload, Py_ssize_t size, bint fin=True) except -1:
-        self._check_thread("send_ptr")
-        return self._send_frame(self._first_byte(msg_type, fin, False, False, False), payload, size)
+        self.check_thread("send_ptr")
+        return self._send_frame(self.first_byte(msg_type, fin, False, False, False), payload, size)
 
     cpdef send_ping(self, message=None):
         """Send a PING with a payload of at most 125 bytes."""
@@ -221,7 +221,7 @@ cdef class FrameWriter(Link):
 
     @cython.final
     @cython.nonecheck(False)
-    cdef int _first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1:
+    cdef int first_byte(self, int opcode, bint fin, bint rsv1, bint rsv2, bint rsv3) except -1:
         """The first byte of a frame, checked (RFC 6455 sections 5.2 and 5.4)."""
         if (opcode == WSMsgType.TEXT or opcode == WSMsgType.BINARY) and fin and not self._sending_fragments:
             if not (rsv1 or rsv2 or rsv3):
@@ -246,7 +246,7 @@ cdef class FrameWriter(Link):
 
     @cython.final
     @cython.nonecheck(False)
-    cdef int _send_object(self, int head, message) except -1:
+    cdef int send_object(self, int head, message) except -1:
         cdef:
             const char *text
             Py_ssize_t size
@@ -278,14 +278,14 @@ cdef class FrameWriter(Link):
             bint in_fragments = self._sending_fragments
             bint done = False
         # WSTransport alone sends CLOSE, once, and when it has left the state OPEN already.
-        if not self._is_open() and first_byte != (FIN | WSMsgType.CLOSE):
+        if not self.is_open() and first_byte != (FIN | WSMsgType.CLOSE):
             self._raise_closed()
         if first_byte & WSF_CONTROL_BIT:
             if size > WSF_MAX_CONTROL:
                 raise ValueError(
                     f"message must be at most {WSF_MAX_CONTROL} bytes in a control frame, not {size}")
         elif in_fragments != ((first_byte & WSF_OPCODE_BITS) == WSMsgType.CONTINUATION):
-            # _first_byte() has checked it, but since then the caller's code may have run: an iterator, a __bool__().
+            # first_byte() has checked it, but since then the caller's code may have run: an iterator, a __bool__().
             _wrong_sequence(in_fragments)
         if self._writing:
             return self._send_later(head, payload, size)
@@ -344,7 +344,7 @@ cdef class FrameWriter(Link):
             bint done
         while self._owed and not self._writing:
             late = self._late
-            if late == NULL and (self._gathered == NULL or self._cork_depth or self._flush_scheduled):
+            if late == NULL and (self._gathered == NULL or self.cork_depth or self._flush_scheduled):
                 self._owed = False
                 self._catch_up()
                 continue
@@ -384,7 +384,7 @@ cdef class FrameWriter(Link):
         self._frames_sent += 1
         if size > WRITE_SIZE - WSF_MAX_HEADER:
             return self._write_large(first_byte, payload, size)
-        if self._cork_depth or self._flush_scheduled or (self._gather and self._may_wait()):
+        if self.cork_depth or self._flush_scheduled or (self._gather and self._may_wait()):
             return self._gather_frame(first_byte, payload, size)
         return self._write_alone(first_byte, payload, size)
 
@@ -422,7 +422,7 @@ cdef class FrameWriter(Link):
         try:
             guarded(self._log, line, describe(head, payload[:size]))
         except BaseException as exc:
-            self._loop.call_soon(_raise, exc)
+            self.loop.call_soon(_raise, exc)
         finally:
             self._is_logging = False
         return 0
@@ -459,7 +459,7 @@ cdef class FrameWriter(Link):
         if self._sent_in == 0:
             self._sent_in = callback
             return False
-        self._loop.call_soon(self._iteration_ends)
+        self.loop.call_soon(self._iteration_ends)
         self._flush_scheduled = True
         return self._sent_in == callback
 
@@ -517,7 +517,7 @@ cdef class FrameWriter(Link):
         self._gathered = NULL
         self._gathered_size = 0
         try:
-            if size and self._state != State.CLOSED:
+            if size and self.state != State.CLOSED:
                 self._write(area, size)
         finally:
             self._scratch.give_write(area)
@@ -541,7 +541,7 @@ cdef class FrameWriter(Link):
         finally:
             if not done:
                 self._break_off()  # a part of it may have left: the server would take the next bytes for its rest
-        if self._writing_paused:
+        if self.writing_paused:
             self._note_backlog(self.underlying_transport.get_write_buffer_size())
         return 0
 
@@ -551,7 +551,7 @@ cdef class FrameWriter(Link):
 
     # ---- gathering
 
-    cdef int _flush(self) except -1:
+    cdef int flush(self) except -1:
         """Write the frames gathered so far."""
         if self._gathered == NULL:
             return 0
@@ -567,21 +567,21 @@ cdef class FrameWriter(Link):
                 self._settle()
         return 0
 
-    cdef int _uncork(self) except -1:
-        self._cork_depth -= 1
-        if self._cork_depth == 0 and not self._flush_scheduled:
-            self._flush()
+    cdef int end_cork(self) except -1:
+        self.cork_depth -= 1
+        if self.cork_depth == 0 and not self._flush_scheduled:
+            self.flush()
         return 0
 
     def _iteration_ends(self):
         self._flush_scheduled = False
         self._sent_in = 0
-        if self._cork_depth == 0:
-            self._flush()
+        if self.cork_depth == 0:
+            self.flush()
 
     @cython.nonecheck(False)
     cdef inline int _require_open(self) except -1:
-        if not self._is_open():
+        if not self.is_open():
             self._raise_closed()
         return 0
 
@@ -604,7 +604,7 @@ cdef class FrameWriter(Link):
             self._resuming = False
 
     cdef int _writing_changed(self, bint paused) except -1:
-        self._writing_paused = paused
+        self.writing_paused = paused
         if self._writing:
             self._owed = True
             return 0

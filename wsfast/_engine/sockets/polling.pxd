@@ -24,7 +24,7 @@ cdef class Poller:
 
 cdef class PollingReader(FrameReader):
     cdef:
-        # Set by _begin_message() while Messages and Inbox take a message out of its frame, and by WSTransport before a
+        # Set by begin_message() while Messages and Inbox take a message out of its frame, and by WSTransport before a
         # frame is delivered; tested by poll(), which would touch these bytes, or deliver those behind them. Meanwhile
         # the collector may run, and with it any code.
         bint _takes_message
@@ -44,11 +44,11 @@ cdef class PollingReader(FrameReader):
 
     @cython.final
     @cython.nonecheck(False)
-    cdef inline void _begin_message(self) noexcept:
+    cdef inline void begin_message(self) noexcept:
         self._takes_message = True
     @cython.final
     @cython.nonecheck(False)
-    cdef inline void _end_message(self) noexcept:
+    cdef inline void end_message(self) noexcept:
         self._takes_message = False
 
     cpdef bint poll(self, double timeout, bint sleep=*) except -1

@@ -183,7 +183,7 @@ cdef class PollingReader(FrameReader):
         """The connection is open."""
         if self._busy_poll > 0:
             self._context = contextvars.copy_context()
-            self._poller = _poller_of(self._loop)
+            self._poller = _poller_of(self.loop)
             self._poller.add(self)
         return 0
 
@@ -219,7 +219,7 @@ cdef class PollingReader(FrameReader):
             uint64_t delivered = self._frames_received - self._frames_kept
             double deadline
             unsigned int attempts = 0
-        self._check_thread("poll")
+        self.check_thread("poll")
         if not timeout >= 0:
             raise ValueError(f"timeout must not be negative, not {timeout!r}")
         if self._takes_message:
@@ -227,13 +227,13 @@ cdef class PollingReader(FrameReader):
         if self._busy_beneath or (self._writing and self._fast is None):
             raise RuntimeError("poll() while the transport beneath is reading or writing")
         self._require_receiving()
-        self._flush()
+        self.flush()
         if self._reading != NULL:
             self._deliver_rest()
             if self._notifies_read_done:
                 self._read_done()
-        if self._deferred:
-            self._deliver_held()
+        if self.deferred:
+            self.deliver_held()
         deadline = _now() + timeout
         while self._frames_received - self._frames_kept == delivered:
             if attempts:
