@@ -42,8 +42,17 @@ WORKS = {
     "rr8k": (cases.request_response(8192), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
     "tls": (cases.request_response(512, tls=True), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
     "tls8k": (cases.request_response(8192, tls=True), ("wsfast_listener", "wsfast_awaitable", "wsfast_sync")),
-    "batch": (cases.batch(512), ("wsfast_listener", "wsfast_awaitable:send_many")),
-    "flood": (cases.flood(128), ("wsfast_listener", "wsfast_listener:messages", "wsfast_awaitable")),
+    "batch": (cases.batch(512), ("wsfast_listener", "wsfast_awaitable:send_many", "wsfast_awaitable:many")),
+    "flood": (
+        cases.flood(128),
+        (
+            "wsfast_listener",
+            "wsfast_listener:messages",
+            "wsfast_listener:many",
+            "wsfast_awaitable",
+            "wsfast_awaitable:many",
+        ),
+    ),
     "connect": (cases.connect(), ("wsfast_listener", "wsfast_awaitable")),
 }
 

@@ -54,6 +54,13 @@ class Texts(wsfast.WSListener):
         Texts.received += 1
 
 
+class Lists(wsfast.WSListener):
+    payload_type = str
+
+    def on_ws_messages(self, transport, messages):
+        Lists.received += len(messages)
+
+
 async def give(transport, reads):
     given = asyncio.get_running_loop().create_future()
 
@@ -116,6 +123,11 @@ async def recv(messages, count):
         await messages.recv()
 
 
+async def recv_many(messages, count):
+    while count:
+        count -= len(await messages.recv_many())
+
+
 async def async_for(messages, count):
     async for _ in messages:
         count -= 1
@@ -164,8 +176,10 @@ ROWS = {
     f"{name}, {asked}": row(function, how, options)
     for name, function, how in (
         ("recv", receive, recv),
+        ("recv_many", receive, recv_many),
         ("async for", receive, async_for),
         ("on_ws_message", listen, Texts),
+        ("on_ws_messages", listen, Lists),
         ("on_ws_frame", listen, Frames),
     )
     for asked, options in ASKED.items()

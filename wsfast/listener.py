@@ -143,7 +143,8 @@ async def ws_connect(
     :param user_agent_header: None sends none
     :param subprotocols: offered in order of preference; see :attr:`WSTransport.subprotocol`
     :param compression: ``"deflate"``, or a :class:`~wsfast.deflate.PerMessageDeflate`, offers to compress messages;
-        only for a listener that overrides :meth:`WSListener.on_ws_message`
+        only for a listener that overrides :meth:`WSListener.on_ws_message` or
+        :meth:`WSListener.on_ws_messages`
     :param extensions: such offers with other settings, in order of preference
 
     Times
@@ -162,7 +163,8 @@ async def ws_connect(
     Delivery
 
     :param max_frame_size: bytes of payload in a received frame; for a listener that overrides
-        :meth:`WSListener.on_ws_message`, of a message, decompressed. A longer one ends the connection with code 1009.
+        :meth:`WSListener.on_ws_message` or :meth:`WSListener.on_ws_messages`, of a message, decompressed. A longer one
+        ends the connection with code 1009.
     :param enable_auto_pong: answer PING frames; if False, they are delivered
     :param disconnect_on_exception: False logs an exception of ``on_ws_frame`` and goes on, instead of closing
 
@@ -297,6 +299,7 @@ _CALLBACKS = frozenset(
         "on_ws_connected",
         "on_ws_frame",
         "on_ws_message",
+        "on_ws_messages",
         "on_ws_disconnected",
         "send_user_specific_ping",
         "is_user_specific_pong",
@@ -305,6 +308,7 @@ _CALLBACKS = frozenset(
     )
 )
 _NAMED_ON = sorted(name for name in _CALLBACKS if name.startswith("on_"))
+_RECEIVING = ("on_ws_frame", "on_ws_message", "on_ws_messages")
 # Classes of listeners that were looked at, and are fine.
 _checked: weakref.WeakSet[type[WSListener]] = weakref.WeakSet()
 # The warnings that were shown about the others, for programs that make a class for each connection.
@@ -333,14 +337,12 @@ def _warn_of_misspelt(listener: WSListener) -> None:
     """Warn of methods that look like callbacks and are none. A listener that receives may have methods ``on_*`` of its
     own, ``on_message`` for instance, but no other ``on_ws_*``."""
     kind = type(listener)
-    receives = not {"on_ws_frame", "on_ws_message"}.isdisjoint(getattr(listener, "__dict__", ()))
-    receives |= kind.on_ws_frame is not WSListener.on_ws_frame
-    receives |= kind.on_ws_message is not WSListener.on_ws_message
+    receives = any(_overrides(listener, name) for name in _RECEIVING)
     for base in kind.__mro__[: kind.__mro__.index(WSListener)]:
         for name, method in vars(base).items():
             if name.startswith("on_") and name not in _CALLBACKS and inspect.isfunction(method):
                 meant = _meant(name)
-                is_its_own = receives and meant in (None, "on_ws_frame", "on_ws_message")
+                is_its_own = receives and meant in (None, *_RECEIVING)
                 if is_its_own and not name.startswith("on_ws_"):
                     continue
                 hint = f"is {meant} meant?" if meant else f"the callbacks are {', '.join(_NAMED_ON)}"
@@ -366,12 +368,23 @@ def _meant(name: str) -> str | None:
 
 def receiver_of(listener: WSListener, transport: WSTransport, compressed: bool) -> WSListener:
     """The object to deliver frames to: the listener, or Messages, which makes messages for it."""
-    by_class = type(listener).on_ws_message is not WSListener.on_ws_message
-    if by_class or "on_ws_message" in getattr(listener, "__dict__", ()):
-        return Messages(listener, transport)
+    single, many = _overrides(listener, "on_ws_message"), _overrides(listener, "on_ws_messages")
+    if single and many:
+        raise TypeError(
+            f"{type(listener).__name__} overrides on_ws_message() and on_ws_messages(), of which only one is called"
+        )
+    if single or many:
+        return Messages(listener, transport, many)
     if compressed:
-        raise TypeError(f"compression: {type(listener).__name__} does not override on_ws_message()")
+        raise TypeError(
+            f"compression: {type(listener).__name__} overrides neither on_ws_message() nor on_ws_messages()"
+        )
     return listener
+
+
+def _overrides(listener: WSListener, name: str) -> bool:
+    of_class = getattr(type(listener), name) is not getattr(WSListener, name)
+    return of_class or name in getattr(listener, "__dict__", ())
 
 
 def _takes_two(factory: ListenerFactory[AnyListener]) -> bool:

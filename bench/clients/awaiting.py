@@ -90,6 +90,46 @@ async def flood_iterated(send, messages, size, count, rounds, how):
     raise ConnectionError("the connection ended before the rounds did")
 
 
+async def flood_many(send, recv_many, size, count, rounds, how):
+    """The same flood, in lists of messages."""
+    ask, payload, done = asked_flood(size, count, how)
+    samples = []
+    for _ in range(rounds):
+        left = count
+        last = None
+        start = now()
+        await send(ask)
+        while last is None:
+            for message in await recv_many():
+                if message == payload:
+                    left -= 1
+                else:
+                    last = message
+        samples.append(now() - start)
+        if left or last != done:
+            raise ValueError(f"a wrong reply: {last[:40]!r}")
+    return samples
+
+
+async def batch_many(send_many, recv_many, size, count, rounds):
+    """One call sends a batch, and the replies come in lists."""
+    payloads = requests(size, count)
+    samples = []
+    for _ in range(rounds):
+        left = count
+        start = now()
+        await send_many(payloads)
+        while left:
+            for reply in await recv_many():
+                left -= 1
+                if len(reply) != size:
+                    raise ValueError("a reply is wrong")
+        samples.append(now() - start)
+        if reply != payloads[-1]:
+            raise ValueError("a reply is wrong")
+    return samples
+
+
 async def deflate(send, recv, size, count, rounds):
     """`recv` returns str."""
     updates = [update.decode() for update in ticks(size, count)]

@@ -6,7 +6,7 @@ bytes.
 
 from time import perf_counter_ns as now
 
-from bench.clients.payloads import request, ticks
+from bench.clients.payloads import asked_flood, request, requests, ticks
 
 
 def request_response(connection, send, size, rounds):
@@ -21,6 +21,48 @@ def request_response(connection, send, size, rounds):
         samples.append(now() - start)
         if len(reply) != size or reply[0] != first or reply[-1] != last:
             raise ValueError(f"a wrong reply: {len(reply)} bytes, {bytes(reply[:40])!r}")
+    return samples
+
+
+def flood_many(connection, size, count, rounds, how):
+    """A flood in lists of messages."""
+    ask, payload, done = asked_flood(size, count, how)
+    recv_many = connection.recv_many
+    samples = []
+    for _ in range(rounds):
+        left = count
+        last = None
+        start = now()
+        connection.send(ask)
+        while last is None:
+            for message in recv_many():
+                if message == payload:
+                    left -= 1
+                else:
+                    last = message
+        samples.append(now() - start)
+        if left or last != done:
+            raise ValueError(f"a wrong reply: {last[:40]!r}")
+    return samples
+
+
+def batch_many(connection, size, count, rounds):
+    """One call sends a batch, and the replies come in lists."""
+    payloads = requests(size, count)
+    recv_many = connection.recv_many
+    samples = []
+    for _ in range(rounds):
+        left = count
+        start = now()
+        connection.send_many(payloads)
+        while left:
+            for reply in recv_many():
+                left -= 1
+                if len(reply) != size:
+                    raise ValueError("a reply is wrong")
+        samples.append(now() - start)
+        if reply != payloads[-1]:
+            raise ValueError("a reply is wrong")
     return samples
 
 

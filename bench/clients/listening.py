@@ -178,6 +178,39 @@ def flood_of_messages(base, send, size, count, rounds, how):
     return Listener(rounds)
 
 
+def flood_many(base, send, size, count, rounds, how):
+    """The same flood with on_ws_messages(), which only wsfast has."""
+    ask, payload, done = asked_flood(size, count, how)
+    left = 0
+
+    class Listener(Rounds, base):
+        payload_type = {"bytes": bytes, "str": str}[how]
+
+        def begin(self, transport):
+            nonlocal left
+            left = count
+            self.start = now()
+            send(transport, ask)
+
+        def on_ws_messages(self, transport, messages):
+            nonlocal left
+            last = None
+            for message in messages:
+                if message == payload:
+                    left -= 1
+                else:
+                    last = message
+            if last is None:
+                return
+            self.samples.append(now() - self.start)
+            if left or last != done:
+                self.done.set_exception(ValueError(f"a wrong reply: {last[:40]!r}"))
+            else:
+                self.next(transport)
+
+    return Listener(rounds)
+
+
 def deflate(base, send, size, count, rounds):
     """Compressed updates with on_ws_message()."""
     updates = [update.decode() for update in ticks(size, count)]

@@ -1,5 +1,5 @@
 """wsfast's awaitable face, with its defaults. The variant `batch_send_many` sends a batch with one call. The variant
-`busy_poll` does not sleep."""
+`many` receives with recv_many(), too. The variant `busy_poll` does not sleep."""
 
 import math
 from functools import partial
@@ -31,6 +31,20 @@ async def request_response_busy_poll(url, size, rounds, ssl=None):
 async def batch_send_many(url, size, count, rounds, ssl=None):
     async def work(ws):
         return await awaiting.batch(ws.send, ws.recv, size, count, rounds, ws.send_many)
+
+    return await awaiting.run(work, open_one, url, ssl)
+
+
+async def batch_many(url, size, count, rounds, ssl=None):
+    async def work(ws):
+        return await awaiting.batch_many(ws.send_many, ws.recv_many, size, count, rounds)
+
+    return await awaiting.run(work, open_one, url, ssl)
+
+
+async def flood_many(url, size, count, rounds, how="bytes", ssl=None):
+    async def work(ws):
+        return await awaiting.flood_many(ws.send, ws.recv_many, size, count, rounds, how)
 
     return await awaiting.run(work, open_one, url, ssl)
 

@@ -1,5 +1,5 @@
 """wsfast's listener face. It sends a batch corked; the variant `send_many` sends it with one call. The variant
-`messages` receives with on_ws_message() instead of on_ws_frame().
+`messages` receives with on_ws_message() instead of on_ws_frame(), and `many` with on_ws_messages().
 
 The variants `busy_poll` do not sleep; `busy_poll_beside_100` has a hundred idle connections with the same option. The
 variant `poll` bypasses the event loop; `sleeping_poll` does so and waits in the kernel.
@@ -121,6 +121,11 @@ async def flood(url, size, count, rounds, how="bytes", ssl=None):
 
 async def flood_messages(url, size, count, rounds, how="bytes", ssl=None):
     listener = listening.flood_of_messages(WSListener, send, size, count, rounds, how)
+    return await listening.run(ws_connect, listener, url, ssl)
+
+
+async def flood_many(url, size, count, rounds, how="bytes", ssl=None):
+    listener = listening.flood_many(WSListener, send, size, count, rounds, how)
     return await listening.run(ws_connect, listener, url, ssl)
 
 

@@ -1,4 +1,5 @@
-"""wsfast's blocking face. The variant `busy_poll` polls instead of sleeping."""
+"""wsfast's blocking face. The variant `busy_poll` polls instead of sleeping; `many` sends and
+receives many messages with one call."""
 
 from functools import partial
 
@@ -27,6 +28,16 @@ def request_response(url, size, rounds, ssl=None):
 def request_response_busy_poll(url, size, rounds, ssl=None):
     with open_busy_poll(url, ssl) as connection:
         return blocking.request_response(connection, connection.send, size, rounds)
+
+
+def batch_many(url, size, count, rounds, ssl=None):
+    with open_one(url, ssl) as connection:
+        return blocking.batch_many(connection, size, count, rounds)
+
+
+def flood_many(url, size, count, rounds, how="bytes", ssl=None):
+    with open_one(url, ssl) as connection:
+        return blocking.flood_many(connection, size, count, rounds, how)
 
 
 def deflate(url, size, count, rounds, ssl=None):

@@ -90,15 +90,18 @@ CLIENTS = {
     "websockets_sync": Client("blocking", f"{OPENING} deflate"),
     "wsfast_awaitable": Client(
         "awaiting",
-        f"{PLAIN} request_response:busy_poll batch:send_many flood:iterated deflate one_way:busy_poll",
+        f"{PLAIN} request_response:busy_poll batch:send_many batch:many flood:iterated flood:many "
+        "deflate one_way:busy_poll",
     ),
     "wsfast_listener": Client(
         "listening",
         f"{PLAIN} request_response:messages request_response:busy_poll request_response:busy_poll_beside_100 "
-        "request_response:poll request_response:sleeping_poll batch:send_many flood:messages deflate "
+        "request_response:poll request_response:sleeping_poll batch:send_many flood:messages flood:many deflate "
         "one_way:busy_poll answers:busy_poll",
     ),
-    "wsfast_sync": Client("blocking", f"{OPENING} request_response:busy_poll deflate one_way:busy_poll"),
+    "wsfast_sync": Client(
+        "blocking", f"{OPENING} request_response:busy_poll batch:many flood:many deflate one_way:busy_poll"
+    ),
     "wsproto_sockets": Client("blocking", f"{OPENING} deflate"),
 }
 

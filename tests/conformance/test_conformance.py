@@ -8,7 +8,7 @@ import zlib
 import pytest
 from support import HUNG, certificates
 from support.certificates import WAYS
-from support.faces import FACES, TAKING_FRAMES
+from support.faces import FACES, MANY, TAKING_FRAMES
 from support.frames import CLOSE, PONG, parse_close
 from support.servers import Peer, serve
 
@@ -39,7 +39,7 @@ def asks_for_messages(case: Case) -> bool:
     return bool(case.extensions) or of_fragments or (case.fails == 1007 and case in utf8.CASES)
 
 
-ROWS = [(case, face) for case in CASES for face in FACES]
+ROWS = [(case, face) for case in CASES for face in FACES | MANY]
 ROWS += [(case, face) for case in CASES for face in TAKING_FRAMES if not asks_for_messages(case)]
 NAMES = [f"{case.name.strip()}-{face}" for case, face in ROWS]
 
@@ -103,7 +103,9 @@ async def play(case: Case, face: str, way: str = "plain") -> None:
     context = certificates.server_context() if secure else None
     settings = secure() if secure else None
     async with serve(server, ssl_context=context) as served:
-        async with (FACES | TAKING_FRAMES)[face](served.url, context=settings, **case.options) as client:
+        async with (FACES | MANY | TAKING_FRAMES)[face](
+            served.url, context=settings, **case.options
+        ) as client:
             messages, end = await client.rest()
         sent = await served.result()
 

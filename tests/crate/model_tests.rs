@@ -160,6 +160,7 @@ fn run(seed: u64, messages: usize, most: usize) {
     let mut wire = Vec::new();
     let (mut made, mut streamed, mut streaming) = (0, Vec::new(), false);
     let mut lent: Option<(Received, Vec<u8>)> = None;
+    let mut behind: Vec<(Received, Vec<u8>)> = Vec::new();
     while made < messages || !expected.is_empty() {
         if made < messages && (expected.len() < 20) && random.one_in(2) {
             let (payload, bytes) = message(&mut random, made, most);
@@ -186,6 +187,31 @@ fn run(seed: u64, messages: usize, most: usize) {
                 }
                 let stream = streaming || random.one_in(5);
                 let stream = if again { streaming || !streamed.is_empty() } else { stream };
+                behind.clear();
+                if !again && !stream && streamed.is_empty() && random.one_in(2) {
+                    lent = None;
+                    let (room, size) = (1 + random.below(10), random.below(100_000));
+                    let wanted = Wanted { present: random.one_in(2), ..Wanted::default() };
+                    let found = connection.receive_many(Some(Duration::ZERO), wanted, room, size, |received| {
+                        let seen = held(&received);
+                        behind.push((received, seen));
+                    });
+                    if let Ok((received, _)) = found {
+                        let seen = held(&received);
+                        behind.insert(0, (received, seen));
+                        assert!(behind.len() <= room + 1);
+                        let got = random.below(behind.len() + 1);
+                        for (_, seen) in &behind[..got] {
+                            assert_eq!(Some(seen), expected.pop_front().as_ref());
+                        }
+                        if got < behind.len() {
+                            connection.give_again_from(got);
+                        }
+                    } else {
+                        while connection.pings.take().is_some() {}
+                    }
+                    continue;
+                }
                 let wanted = Wanted { stream, again, ..Wanted::default() };
                 match connection.receive(Some(Duration::ZERO), wanted) {
                     Err(Stop::Timeout | Stop::Interrupted | Stop::Pong) => {
@@ -210,7 +236,7 @@ fn run(seed: u64, messages: usize, most: usize) {
                 }
             }
         }
-        if let Some((lent, seen)) = &lent {
+        for (lent, seen) in lent.iter().chain(&behind) {
             assert_eq!(&held(lent), seen, "it has changed while it was lent");
         }
     }

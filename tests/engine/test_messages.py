@@ -35,6 +35,7 @@ class Reader(Recorder):
     def __init__(self):
         super().__init__()
         self.messages = []
+        self.lists = []
 
     def on_ws_message(self, transport, msg_type, payload):
         assert type(msg_type) is WSMsgType
@@ -54,7 +55,20 @@ class StrReader(Reader):
     payload_type = str
 
 
-READERS = pytest.mark.parametrize("reader", [Reader, BytesReader, StrReader])
+class ListReader(StrReader):
+    """Gets the messages of a read at once."""
+
+    on_ws_message = WSListener.on_ws_message
+
+    def on_ws_messages(self, transport, messages):
+        assert messages
+        self.lists.append(len(messages))
+        for payload in messages:
+            msg_type = WSMsgType.TEXT if isinstance(payload, str) else WSMsgType.BINARY
+            Reader.on_ws_message(self, transport, msg_type, payload)
+
+
+READERS = pytest.mark.parametrize("reader", [Reader, BytesReader, StrReader, ListReader])
 
 
 def agreed(**options):
@@ -74,7 +88,7 @@ class Deflating:
 
 
 def expected(reader, data, msg_type=WSMsgType.TEXT):
-    return data.decode() if reader is StrReader and msg_type is WSMsgType.TEXT else data
+    return data.decode() if issubclass(reader, StrReader) and msg_type is WSMsgType.TEXT else data
 
 
 # Whole messages
@@ -85,7 +99,7 @@ def expected(reader, data, msg_type=WSMsgType.TEXT):
 def test_a_message_in_one_frame(loop, reader, data):
     wire = Wire(loop, reader())
     wire.feed(frame(TEXT, data) + frame(BINARY, data))
-    kinds = {"Reader": memoryview, "BytesReader": bytes, "StrReader": str}
+    kinds = {"Reader": memoryview, "BytesReader": bytes, "StrReader": str, "ListReader": str}
     assert type(wire.listener.messages[0][1]) is kinds[reader.__name__]
     assert wire.listener.contents == [expected(reader, data), data]
     assert [msg_type for msg_type, _ in wire.listener.messages] == [WSMsgType.TEXT, WSMsgType.BINARY]
@@ -653,7 +667,7 @@ def test_any_messages_in_any_reads(loop_factory, reader, pieces, cuts, empty):
             rsv = RSV1 if compressed and not i else 0
             stream += frame(opcode, payload[start:end], fin=i == len(ends), rsv=rsv)
             stream += frame(PING) if ping else b""
-        want.append(content if is_text and reader is StrReader else data)
+        want.append(content if is_text and issubclass(reader, StrReader) else data)
     at = 0
     for size in [*cuts, len(stream)]:
         wire.feed(stream[at : at + size])
@@ -673,7 +687,7 @@ def loop_factory():
 
 
 async def test_compression_is_for_listeners_of_messages():
-    with pytest.raises(TypeError, match="Recorder does not override on_ws_message"):
+    with pytest.raises(TypeError, match="Recorder overrides neither on_ws_message"):
         async with pair(Recorder(), compression="deflate"):
             pass
     with pytest.raises(ValueError, match="unsupported compression"):
@@ -686,3 +700,97 @@ async def test_a_server_may_decline():
         assert transport.compression is None
         transport.send(WSMsgType.BINARY, bytes(5000), compress=True)
         assert (await far.frames(1))[0].rsv == 0
+
+
+# Lists of messages
+
+
+class Acting(ListReader):
+    """Does something amid a list."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.act = act
+
+    def on_ws_messages(self, transport, messages):
+        super().on_ws_messages(transport, messages)
+        self.act(transport)
+
+
+def test_a_list_has_the_messages_of_one_read(loop):
+    wire = Wire(loop, ListReader())
+    data = frames.texts(*range(5))
+    wire.feed(data[:-1])
+    assert (wire.listener.contents, wire.listener.lists) == (["0", "1", "2", "3"], [4])
+    wire.feed(data[-1:] + frame(TEXT, b"a", fin=False))
+    wire.feed(frame(CONTINUATION, b"b") + frames.texts("c"))
+    assert (wire.listener.contents[4:], wire.listener.lists) == (["4", "ab", "c"], [4, 1, 2])
+
+
+def test_four_mebibytes_in_one_read(loop):
+    wire = Wire(loop, ListReader())
+    message = frame(BINARY, bytes(126))
+    wire.feed(message * ((4 << 20) // len(message)))
+    assert len(wire.listener.messages) == (4 << 20) // len(message)
+
+
+@pytest.mark.parametrize("end", ["disconnect", "abort"])
+def test_nothing_is_delivered_behind_a_list_that_ends_the_connection(loop, end):
+    wire = Wire(loop, Acting(lambda transport: getattr(transport, end)()))
+    wire.feed(frames.texts(1, 2) + frame(PONG, b"") + frames.texts(3) + frame(CLOSE, b""))
+    assert (wire.listener.contents, wire.listener.frames) == (["1", "2"], [])
+
+
+def test_a_list_that_is_answered_before_the_rule_is_broken(loop):
+    wire = Wire(loop, Acting(lambda transport: transport.send(WSMsgType.TEXT, "answer")))
+    wire.feed(frames.texts(1, 2) + b"\x83\x00")
+    assert wire.listener.contents == ["1", "2"]
+    assert wire.sent()[0].payload == b"answer"
+    assert isinstance(wire.end(), ProtocolError)
+
+
+@pytest.mark.parametrize("tolerant", [False, True])
+def test_an_exception_of_on_ws_messages(loop, tolerant, caplog):
+    def fail(transport):
+        raise LookupError("mine")
+
+    wire = Wire(loop, Acting(fail), disconnect_on_exception=not tolerant)
+    wire.feed(frames.texts(1, 2) + frame(PONG, b"x") + frames.texts(3))
+    if tolerant:
+        assert wire.listener.contents == ["1", "2", "3"]
+        assert [got.payload for got in wire.listener.frames] == [b"x"]
+        assert "exception in" in caplog.text
+    else:
+        assert wire.listener.contents == ["1", "2"]
+        assert not wire.listener.frames
+        assert isinstance(wire.end(), LookupError)
+
+
+async def test_a_callback_that_polls_amid_a_read_gets_the_rest_of_it():
+    seen = []
+
+    class Polling(ListReader):
+        def on_ws_messages(self, transport, messages):
+            seen.extend(messages)
+            if messages == ["1"]:
+                transport.poll(0)
+                seen.append("polled")
+
+    async with pair(Polling()) as (_, listener, far):
+        await far.send(frames.texts(1) + frame(PONG, b"") + frames.texts(2))
+        await listener.until(lambda: listener.frames)
+        assert seen == ["1", "2", "polled"]
+
+
+class Both(Reader):
+    def on_ws_messages(self, transport, messages):
+        pass
+
+
+async def test_a_listener_gets_messages_or_lists_of_them():
+    for listener in (Both(), ListReader()):
+        if type(listener) is ListReader:
+            listener.on_ws_message = print
+        with pytest.raises(TypeError, match="overrides on_ws_message.. and on_ws_messages"):
+            async with pair(listener):
+                pass

@@ -128,6 +128,16 @@ class _Listening(WSListener, Client):
         return End(*codes, cause)  # type: ignore[arg-type]
 
 
+class _ListeningToMany(_Listening):
+    """A listener that gets the messages of a read at once."""
+
+    on_ws_message = WSListener.on_ws_message
+
+    def on_ws_messages(self, transport: WSTransport, messages: list[str | bytes]) -> None:
+        for payload in messages:
+            self.inbox.put_nowait(payload)
+
+
 class _TakingFrames(_Listening):
     """A listener that joins frames itself, and does not check UTF-8."""
 
@@ -178,6 +188,21 @@ class _Awaiting(Client):
         return self.ws.compression
 
 
+class _AwaitingMany(_Awaiting):
+    """It receives by recv_many(), and gives out one message at a time."""
+
+    def __init__(self, ws: wsfast.asyncio.client.ClientConnection) -> None:
+        super().__init__(ws)
+        self.received: list[str | bytes] = []
+
+    async def recv(self) -> str | bytes:
+        try:
+            self.received = self.received or await self.ws.recv_many()
+        except ConnectionClosed as closed:
+            raise End.of(closed) from None
+        return self.received.pop(0)
+
+
 class _Blocking(Client):
     """A blocking connection. The single thread of an executor makes every call."""
 
@@ -209,6 +234,21 @@ class _Blocking(Client):
         return self.ws.compression
 
 
+class _BlockingMany(_Blocking):
+    """As _AwaitingMany."""
+
+    def __init__(self, call: Callable[..., Any], ws: wsfast.sync.client.ClientConnection) -> None:
+        super().__init__(call, ws)
+        self.received: list[str | bytes] = []
+
+    async def recv(self) -> str | bytes:
+        try:
+            self.received = self.received or await self.call(self.ws.recv_many)
+        except ConnectionClosed as closed:
+            raise End.of(closed) from None
+        return self.received.pop(0)
+
+
 @asynccontextmanager
 async def listener(
     url: str,
@@ -235,11 +275,15 @@ def _options_of(context: ssl.SSLContext | TLS | None, options: dict[str, Any]) -
 
 @asynccontextmanager
 async def awaitable(
-    url: str, *, context: ssl.SSLContext | TLS | None = None, **options: Any
+    url: str,
+    *,
+    context: ssl.SSLContext | TLS | None = None,
+    make: type[_Awaiting] = _Awaiting,
+    **options: Any,
 ) -> AsyncIterator[Client]:
     ws = await wsfast.asyncio.client.connect(url, **_options_of(context, options))
     try:
-        yield _Awaiting(ws)
+        yield make(ws)
     finally:
         ws.protocol.abort()
         await ws.wait_closed()
@@ -247,7 +291,11 @@ async def awaitable(
 
 @asynccontextmanager
 async def blocking(
-    url: str, *, context: ssl.SSLContext | TLS | None = None, **options: Any
+    url: str,
+    *,
+    context: ssl.SSLContext | TLS | None = None,
+    make: type[_Blocking] = _Blocking,
+    **options: Any,
 ) -> AsyncIterator[Client]:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1) as executor:
@@ -260,7 +308,7 @@ async def blocking(
 
         ws = await call(connect)
         try:
-            yield _Blocking(call, ws)
+            yield make(call, ws)
         finally:
             lib.wst_abort(ws._handle)
             await call(ws.close)
@@ -272,6 +320,12 @@ FACES: dict[str, Face] = {
     "listener": listener,
     "awaitable": awaitable,
     "blocking": blocking,
+}
+# The same, receiving many messages at once.
+MANY: dict[str, Face] = {
+    "listener of many": functools.partial(listener, make=_ListeningToMany),
+    "awaitable, many": functools.partial(awaitable, make=_AwaitingMany),
+    "blocking, many": functools.partial(blocking, make=_BlockingMany),
 }
 # A listener of frames instead of messages, for tests about frames.
 TAKING_FRAMES: dict[str, Face] = {"frames": functools.partial(listener, make=_TakingFrames)}

@@ -13,6 +13,11 @@ cdef enum:
     AS_VIEW = 2
 
 
+# A batch ends with the message with which its payloads have so many bytes.
+cdef enum:
+    BATCH_BYTES = 1024 * 1024
+
+
 # The `decode` of recv(), as one of these.
 cdef int decoding(object decode) except -2
 
@@ -56,7 +61,10 @@ cdef class Messages(WSListener):
         bint _takes_frames          # a frame that is a whole message is all that there is to know
         Incoming _incoming
         Fragments _fragments
+        list _batch                 # the messages of this read so far; None: each is delivered as it comes
+        object _on_messages         # the listener's on_ws_messages if that is Python, else None
 
+    cdef int _deliver_batch(self, WSTransport transport) except -1
     cdef object _pass_on(self, WSTransport transport, WSFrame frame)
     cdef object _add(self, WSFrame frame)
     cdef object _of_fragments(self)

@@ -1,7 +1,8 @@
 """Messages from frames: fragments put together, inflated, and checked to be text, all within the limits.
 
 Incoming is the part that every face needs. It takes frame by frame as they arrive, so a message fails with the frame
-that breaks a rule. Messages stands between the engine and a listener that overrides on_ws_message().
+that breaks a rule. Messages stands between the engine and a listener that overrides on_ws_message(), or
+on_ws_messages().
 """
 
 cimport cython
@@ -24,6 +25,7 @@ from wsfast._engine.core cimport (
 from wsfast._engine.frames.streams cimport TAIL_SIZE
 from wsfast._engine.transport cimport WSListener, WSTransport, python_override
 from wsfast._engine.frames.frame cimport FrameFields, WSFrame, WSMsgType
+from wsfast._engine.frames.link cimport State
 from wsfast._engine.frames.violation cimport add_content
 
 from wsfast._common import protocol_numbers
@@ -166,9 +168,12 @@ cdef inline object _of_frame(WSFrame frame, int payload_type):
 @cython.final
 @cython.no_gc_clear  # so its fields are there; the transport's reference is cleared, and the program's listener
 cdef class Messages(WSListener):
-    """The listener that the engine delivers to if the program's overrides on_ws_message()."""
+    """The listener that the engine delivers to if the program's overrides on_ws_message(), or on_ws_messages().
 
-    def __cinit__(self, WSListener listener not None, WSTransport transport not None):
+    :param gathers: it overrides on_ws_messages()
+    """
+
+    def __cinit__(self, WSListener listener not None, WSTransport transport not None, bint gathers=False):
         payload_type = listener.payload_type
         if payload_type not in _payload_types:
             raise TypeError(f"payload_type must be memoryview, bytes or str, not {payload_type!r}")
@@ -179,6 +184,11 @@ cdef class Messages(WSListener):
         self._fragments = Fragments.__new__(Fragments)
         self._stamps = transport.stamps_frames
         self._takes_frames = self._incoming.is_plain and not self._stamps
+        if gathers:
+            self._on_message = None
+            self._batch = []
+            self._on_messages = python_override(listener, "on_ws_messages")
+            transport.notify_read_done()
 
     @cython.nonecheck(False)  # None is looked for here, and nothing clears the fields that __cinit__() sets
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
@@ -203,13 +213,40 @@ cdef class Messages(WSListener):
                     transport.gave_message(message_info(transport, frame, msg_type))
         finally:
             transport.end_message()
-        if self._on_message is None:
-            self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
-        else:
+        if self._on_message is not None:
             self._on_message(transport, _msg_types[msg_type], payload)
+        elif self._batch is not None:
+            self._batch.append(payload)
+        else:
+            self._listener.on_ws_message(transport, _msg_types[msg_type], payload)
 
     cdef object _pass_on(self, WSTransport transport, WSFrame frame):
-        self._listener.on_ws_frame(transport, frame)
+        self._deliver_batch(transport)  # which came before it
+        if transport.state <= State.CLOSING:
+            self._listener.on_ws_frame(transport, frame)
+
+    cdef int _deliver_batch(self, WSTransport transport) except -1:
+        """Deliver the gathered messages, unless the program wants no more."""
+        cdef list batch = self._batch
+        if not batch:  # or it is None
+            return 0
+        self._batch = []
+        if transport.state > State.CLOSING:
+            return 0
+        try:
+            if self._on_messages is None:
+                self._listener.on_ws_messages(transport, batch)
+            else:
+                self._on_messages(transport, batch)
+        except BaseException as exc:
+            transport._delivery_raised(exc, True)
+        return 0
+
+    cdef int _read_done(self, WSTransport transport) except -1:
+        return self._deliver_batch(transport)
+
+    cdef int _failing(self, WSTransport transport) except -1:
+        return self._deliver_batch(transport)
 
     cdef object _add(self, WSFrame frame):
         """Take a frame that may be a fragment, or compressed. Returns the payload of the message that it ends, else
@@ -245,12 +282,15 @@ cdef class Messages(WSListener):
     def _show_to(self, look):
         """See show_messages()."""
         cdef object listener = self._listener  # as Python sees it
-        deliver = python_override(listener, "on_ws_message")
+        deliver = None if self._batch is not None else python_override(listener, "on_ws_message")
         if look is None:
             self._on_message = deliver
             return
-        if deliver is None:
+        if self._batch is not None:
+            deliver = self._gather
+        elif deliver is None:
             deliver = listener.on_ws_message
+        deliver_late = deliver if self._batch is None else self._deliver_one
 
         def shown(transport, msg_type, payload):
             verdict = look(payload)
@@ -259,9 +299,15 @@ cdef class Messages(WSListener):
             elif verdict is not True:
                 if type(payload) is memoryview:
                     payload = memoryview(bytes(payload))  # for its read buffer is larger
-                verdict.append((deliver, (transport, msg_type, payload)))
+                verdict.append((deliver_late, (transport, msg_type, payload)))
 
         self._on_message = shown
+
+    def _gather(self, transport, msg_type, payload):
+        self._batch.append(payload)
+
+    def _deliver_one(self, transport, msg_type, payload):
+        self._listener.on_ws_messages(transport, [payload])
 
     # ---- passed on
 

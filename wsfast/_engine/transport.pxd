@@ -28,6 +28,7 @@ cdef class WSListener:
     cpdef on_ws_connected(self, WSTransport transport)
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame)
     cpdef on_ws_message(self, WSTransport transport, msg_type, payload)
+    cpdef on_ws_messages(self, WSTransport transport, list messages)
     cpdef on_ws_disconnected(self, WSTransport transport)
 
     cpdef send_user_specific_ping(self, WSTransport transport)
@@ -39,6 +40,7 @@ cdef class WSListener:
     # For C only, and only if the transport's _notifies_read_done is set.
     cdef int _read_done(self, WSTransport transport) except -1
     # For C only.
+    cdef int _failing(self, WSTransport transport) except -1
     cdef int _frames_end(self) except -1
 
 

@@ -63,8 +63,8 @@ cdef class WSListener:
 
     .. attribute:: payload_type
 
-        The type of the payload for :meth:`on_ws_message`, a class attribute: ``memoryview`` (copied only if necessary),
-        ``bytes``, or ``str`` for text (and ``bytes`` for binary messages).
+        The type of the payload for :meth:`on_ws_message` and :meth:`on_ws_messages`, a class attribute: ``memoryview``
+        (copied only if necessary), ``bytes``, or ``str`` for text (and ``bytes`` for binary messages).
     """
 
     payload_type = memoryview
@@ -75,7 +75,7 @@ cdef class WSListener:
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         """A frame arrived.
 
-        If :meth:`on_ws_message` is overridden, only control frames come here.
+        If :meth:`on_ws_message` or :meth:`on_ws_messages` is overridden, only control frames come here.
 
         PING frames come here only with ``enable_auto_pong=False``, and PONG frames only if no PING of wsfast itself was
         waiting for them. A CLOSE frame is the last one, and is answered when this method returns.
@@ -88,6 +88,17 @@ cdef class WSListener:
 
         :param msg_type: ``WSMsgType.TEXT`` or ``WSMsgType.BINARY``
         :param payload: a ``memoryview`` unless the class attribute :attr:`payload_type` says otherwise. It may be kept.
+        """
+
+    cpdef on_ws_messages(self, WSTransport transport, list messages):
+        """Messages arrived: all that one read has completed, in their order, each as :meth:`on_ws_message` gets it.
+
+        A listener that overrides this method gets lists of messages instead of data frames. It may not override
+        :meth:`on_ws_message`, too: then :func:`ws_connect` raises TypeError. A control frame that is delivered to
+        :meth:`on_ws_frame` ends the list before it.
+
+        :param messages: a list of one payload or more, for the program to keep. If it calls
+            :meth:`~WSTransport.disconnect` amid a list, the rest of that list is its own to ignore.
         """
 
     cpdef on_ws_disconnected(self, WSTransport transport):
@@ -109,6 +120,9 @@ cdef class WSListener:
 
     cdef int _read_done(self, WSTransport transport) except -1:
         """The frames of one read are all dispatched."""
+
+    cdef int _failing(self, WSTransport transport) except -1:
+        """The connection is going to fail: deliver what came before."""
 
     cdef int _frames_end(self) except -1:
         """No data and no PONG will be delivered any more."""
@@ -655,7 +669,10 @@ cdef class WSTransport(PollingReader):
 
     def _fail(self, int code, str reason, exc):
         """End the connection because of `exc`: send CLOSE with this code, and raise `exc` in the tasks that wait."""
-        cdef bint first = self._failure is None
+        cdef bint first
+        if self._listener is not None:
+            self._listener._failing(self)
+        first = self._failure is None
         if first:
             self._failure = exc
         # The state first: nothing more is delivered, also not to a logging handler that polls.

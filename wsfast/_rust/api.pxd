@@ -11,7 +11,7 @@ cdef extern from *:
     """
     enum:
         WST_OK, WST_INTERRUPTED, WST_EOF, WST_MORE
-        WST_RESUME, WST_STREAM, WST_VALIDATE, WST_AGAIN
+        WST_RESUME, WST_STREAM, WST_VALIDATE, WST_AGAIN, WST_PRESENT
         WST_CAUSE_CERTIFICATE
 
     ctypedef struct wst_connection:
@@ -44,6 +44,10 @@ cdef extern from *:
 
     ctypedef struct wst_functions:
         int (*recv)(wst_connection *connection, double timeout, int flags) noexcept nogil
+        int (*recv_many)(
+            wst_connection *connection, double timeout, int flags, wst_message *more, size_t room, size_t size,
+            size_t *count) noexcept nogil
+        void (*give_again_from)(wst_connection *connection, size_t got) noexcept nogil
         int (*send)(wst_connection *connection, int head, const char *data, size_t size) noexcept nogil
         wst_message *(*get_message)(wst_connection *connection) noexcept nogil
         int (*cork)(wst_connection *connection, int corked) noexcept nogil

@@ -44,7 +44,8 @@ enum wst_recv_flag {
     WST_RESUME = 1,  /* goes on with the same deadline: after WST_INTERRUPTED, WST_PONG or a fragment */
     WST_STREAM = 2,  /* a frame at a time */
     WST_AGAIN = 8,   /* the caller had no memory for a copy of the lent message: lend it again */
-    WST_VALIDATE = 4 /* the caller will not decode text, so check here that it is UTF-8 */
+    WST_VALIDATE = 4, /* the caller will not decode text, so check here that it is UTF-8 */
+    WST_PRESENT = 16  /* take only what has arrived: neither read nor sleep */
 };
 
 /* Set in the first byte of a kept control frame. */
@@ -255,6 +256,14 @@ typedef struct {
      * timeout 0: a message is only taken if it has arrived.
      */
     int (*recv)(wst_connection *connection, double timeout, int flags);
+    /*
+     * As recv(), without WST_STREAM; then describes in more[] the messages behind that one which have arrived: up to room of
+     * them, or until all together have size bytes. Puts their number into *count. WST_MORE is WST_OK, and others may have arrived.
+     */
+    int (*recv_many)(wst_connection *connection, double timeout, int flags, wst_message *more, size_t room, size_t size,
+        size_t *count);
+    /* Of the messages that recv_many() has lent, the first one included, the caller got so many. The others come next. */
+    void (*give_again_from)(wst_connection *connection, size_t got);
     /* Sends a frame; head is its first byte, FIN and opcode. Never sleeps. */
     int (*send)(wst_connection *connection, int head, const char *data, size_t size);
     /* Where recv() describes the message that it lends; part of the connection. */

@@ -45,6 +45,7 @@ cdef class Inbox(WSListener):
         bint receiving              # a recv has begun and is not over
         bint streaming              # it wants single frames
         object invalid_text         # why take() gave None
+        bint _leaves_invalid        # what cannot be taken is left: recv_many() has messages to return
 
         # Flow control.
         Py_ssize_t _high            # frames; -1: no limit
@@ -71,6 +72,7 @@ cdef class Inbox(WSListener):
 
     cdef bint ready(self) noexcept
     cdef object take(self, int decode)
+    cdef list take_many(self, int decode, Py_ssize_t most)
     cdef object _take_shown(self, Slot *slot)
     cdef object take_frame(self)
     cdef object _take_fragments(self, int decode)

@@ -22,7 +22,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_XDECREF
+from cpython.list cimport PyList_SetItem
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
@@ -30,7 +31,7 @@ from wsfast._engine.core cimport WSF_CLOSING_PATIENCE, WSF_CLOSING_SLACK, WSF_CO
 from wsfast._engine.transport cimport WSListener, WSTransport
 from wsfast._engine.frames.frame cimport FrameFields, WSFrame, WSMsgType
 from wsfast._engine.frames.link cimport State
-from wsfast._engine.messages cimport AS_TEXT, AS_VIEW, BY_TYPE, Fragments, Incoming, message_info
+from wsfast._engine.messages cimport AS_TEXT, AS_VIEW, BATCH_BYTES, BY_TYPE, Fragments, Incoming, message_info
 from wsfast._engine.messages cimport decode as decode_text, is_text, take_reference, text_or_null
 from wsfast.asyncio._slot cimport FRAME_COST, Slot, stamp, undecoded, viewed
 from wsfast.asyncio._waiter cimport Waiter
@@ -513,9 +514,9 @@ cdef class Inbox(WSListener):
 
     # ---- taking messages
 
-    # Only the receiver calls take() and take_frame(), while it is `receiving`. They make what they return before the
-    # frame leaves the queue: if there is no memory, it stays. Meanwhile frames may arrive, and the ring may grow, so no
-    # Slot is looked at afterwards. None: text is not UTF-8, see `invalid_text`.
+    # Only the receiver calls take(), take_many() and take_frame(), while it is `receiving`. They make what they return
+    # before the frame leaves the queue: if there is no memory, it stays. Meanwhile frames may arrive, and the ring may
+    # grow, so no Slot is looked at afterwards. None: text is not UTF-8, see `invalid_text`.
 
     @cython.nonecheck(False)  # there is only self
     cdef object take(self, int decode):
@@ -546,6 +547,31 @@ cdef class Inbox(WSListener):
             self._popped()
         return message
 
+    cdef list take_many(self, int decode, Py_ssize_t most):
+        """The first messages, BATCH_BYTES of them or a little more. What cannot be taken is left for the next call,
+        unless it is the first one."""
+        cdef:
+            Py_ssize_t count = min(most, self.messages), taken = 0, size = 0
+            list messages = [None] * count  # so no memory is needed for the list once a message is taken
+            object message
+        try:
+            while taken < count and self.messages > 0 and size < BATCH_BYTES:
+                size += self._at(0).size
+                message = self.take(decode)
+                if message is None:
+                    break
+                Py_INCREF(message)  # for the list
+                PyList_SetItem(messages, taken, message)
+                taken += 1
+                self._leaves_invalid = True
+        except MemoryError:
+            if taken == 0:
+                raise
+        finally:
+            self._leaves_invalid = False
+        del messages[taken:]
+        return messages or None
+
     cdef object _take_shown(self, Slot *slot):
         """The first message, as it was shown: the receiver wants the same type."""
         message = <object>slot.extra
@@ -575,8 +601,12 @@ cdef class Inbox(WSListener):
         """The first message, of one frame: it must be text, and could not be decoded."""
         cdef:
             bint is_text_message = self._at(0).opcode == WSMsgType.TEXT
-            bytes payload = PyBytes_FromStringAndSize(self._at(0).data, self._at(0).size)
-            object text = self._text_or_none(payload)
+            bytes payload
+            object text
+        if self._leaves_invalid:
+            return None
+        payload = PyBytes_FromStringAndSize(self._at(0).data, self._at(0).size)
+        text = self._text_or_none(payload)
         if text is None and is_text_message:
             self._drop_from(0)
         elif self.frames > 0:
@@ -592,7 +622,10 @@ cdef class Inbox(WSListener):
     cdef object _take_fragments(self, int decode):
         """The first message, of several frames."""
         cdef Py_ssize_t count = 0
-        cdef bytes joined = self._joined(0, &count)
+        cdef bytes joined
+        if self._leaves_invalid and decode == AS_TEXT and self._at(0).opcode != WSMsgType.TEXT:
+            return None  # it may be no text
+        joined = self._joined(0, &count)
         if decode == AS_TEXT:
             message = self._text_or_none(joined)
         else:

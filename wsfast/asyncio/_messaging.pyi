@@ -1,4 +1,7 @@
-"""Types of recv() and send(). They return objects that are awaited like coroutines, hence the type Coroutine."""
+"""Types of recv(), recv_many() and send().
+
+They return objects that are awaited like coroutines, hence the type Coroutine.
+"""
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Literal, final, overload
@@ -33,6 +36,22 @@ class Connection:
     def recv(self, decode: type[memoryview]) -> Coroutine[Any, Any, memoryview]: ...
     @overload
     def recv(self, decode: bool | None = None) -> Coroutine[Any, Any, str | bytes]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: Literal[True]
+    ) -> Coroutine[Any, Any, list[str]]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: Literal[False]
+    ) -> Coroutine[Any, Any, list[bytes]]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: type[memoryview]
+    ) -> Coroutine[Any, Any, list[memoryview]]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: bool | None = None
+    ) -> Coroutine[Any, Any, list[str | bytes]]: ...
     def send(
         self,
         message: _DataLike | Iterable[_DataLike] | AsyncIterable[_DataLike],
@@ -49,6 +68,18 @@ class Connection:
     def messages(self, decode: type[memoryview]) -> AsyncIterator[memoryview]: ...
     @overload
     def messages(self, decode: bool | None = None) -> AsyncIterator[str | bytes]: ...
+    @overload
+    def batches(self, max: int | None = None, *, decode: Literal[True]) -> AsyncIterator[list[str]]: ...
+    @overload
+    def batches(self, max: int | None = None, *, decode: Literal[False]) -> AsyncIterator[list[bytes]]: ...
+    @overload
+    def batches(
+        self, max: int | None = None, *, decode: type[memoryview]
+    ) -> AsyncIterator[list[memoryview]]: ...
+    @overload
+    def batches(
+        self, max: int | None = None, *, decode: bool | None = None
+    ) -> AsyncIterator[list[str | bytes]]: ...
     @property
     def last_message(self) -> WSMessageInfo | None: ...
     @property
@@ -68,7 +99,7 @@ class Connection:
     def _is_open(self) -> bool: ...
     @property
     def _writing_paused(self) -> bool: ...
-    _successor: Callable[[int, bool], Coroutine[Any, Any, Any]] | None
+    _successor: Callable[[int, bool, int], Coroutine[Any, Any, Any]] | None
     _sending_fragments: bool
     _streaming: bool
     @property
@@ -78,7 +109,7 @@ class Connection:
 
 @final
 class Receive(Awaitable):
-    """recv() under way."""
+    """recv() or recv_many() under way."""
 
 @final
 class Send(Awaitable):
@@ -92,7 +123,8 @@ class Messages:
         cls,
         connection: Connection | None,
         decode: int,
-        slowly: Callable[[int, bool], Coroutine[Any, Any, Any]] | None = None,
+        slowly: Callable[[int, bool, int], Coroutine[Any, Any, Any]] | None = None,
+        most: int = 0,
     ) -> Messages: ...
     def follow(self, connection: Connection | None) -> None: ...
     def __aiter__(self) -> Messages: ...
@@ -111,7 +143,36 @@ class Successive:
     def recv(self, decode: type[memoryview]) -> Coroutine[Any, Any, memoryview]: ...
     @overload
     def recv(self, decode: bool | None = None) -> Coroutine[Any, Any, str | bytes]: ...
-    def _receive_slowly(self, decode: int, iterates: bool) -> Coroutine[Any, Any, Any]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, decode: Literal[True]
+    ) -> Coroutine[Any, Any, list[str]]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, decode: Literal[False]
+    ) -> Coroutine[Any, Any, list[bytes]]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, decode: type[memoryview]
+    ) -> Coroutine[Any, Any, list[memoryview]]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, decode: bool | None = None
+    ) -> Coroutine[Any, Any, list[str | bytes]]: ...
+    @overload
+    def batches(self, max: int | None = None, *, decode: Literal[True]) -> AsyncIterator[list[str]]: ...
+    @overload
+    def batches(self, max: int | None = None, *, decode: Literal[False]) -> AsyncIterator[list[bytes]]: ...
+    @overload
+    def batches(
+        self, max: int | None = None, *, decode: type[memoryview]
+    ) -> AsyncIterator[list[memoryview]]: ...
+    @overload
+    def batches(
+        self, max: int | None = None, *, decode: bool | None = None
+    ) -> AsyncIterator[list[str | bytes]]: ...
+    def _receive_slowly(self, decode: int, iterates: bool, most: int) -> Coroutine[Any, Any, Any]: ...
+    def _receive_batch(self, decode: int, iterates: bool, most: int) -> Coroutine[Any, Any, Any]: ...
     _direct: Connection | None
 
 def enter_methods(cls: type[Connection | Successive]) -> None: ...

@@ -1,6 +1,6 @@
-"""recv() and send() of the awaitable connection: the code that runs for every message.
+"""recv(), recv_many() and send() of the awaitable connection: the code that runs for every message.
 
-Both return an object that is awaited once (see _awaitable.pyx). If the result is there already (a message in the queue,
+All return an object that is awaited once (see _awaitable.pyx). If the result is there already (a message in the queue,
 room to write), the await ends in the first step: no future, no task, no iteration of the event loop. It has a
 coroutine's methods, so create_task(), wait_for() and gather() take it.
 
@@ -12,6 +12,7 @@ had begun leaves whole.
 """
 
 cimport cython
+from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
@@ -39,14 +40,21 @@ from wsfast.asyncio._awaitable cimport (
 from wsfast.asyncio._inbox cimport Inbox
 
 from wsfast._common.connection import State as PublicState
-from wsfast._common.options import no_message
+from wsfast._common.options import count, no_message, seconds
 from wsfast.exceptions import ConcurrencyError, ConnectionClosedOK
+
+
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
 
 
 cdef enum:
     # Awaits that may end at once before the clock is read for the first time, and at most between two readings.
     FIRST_ALLOWANCE = 8
     LARGEST_ALLOWANCE = 64
+    # What a Receive is to take, or the most messages of recv_many().
+    ONE_MESSAGE = 0
+    ONE_FRAME = -1
     # Nanoseconds that an event loop may be kept from other tasks: twice this is a hundred of its iterations.
     SLICE = 125_000
 
@@ -77,6 +85,21 @@ cdef class Connection:
         closed with code 1007.
         """
         return _receive(self, decode)
+
+    def recv_many(self, max=None, *, timeout=None, decode=None):
+        """Receive all messages that have arrived, at least one: wait for the first as :meth:`recv` does.
+
+        :param max: the most messages to return; None is no limit
+        :param timeout: seconds to wait for the first message; None is no limit
+        :param decode: as for :meth:`recv`
+        :returns: a list of messages in their order. It ends with the message with which they have 1 MiB.
+        :raises TimeoutError: `timeout` passed. Nothing is lost.
+        :raises ConnectionClosed, ConcurrencyError: as :meth:`recv` does
+
+        Cancelling it is safe: no message is lost. A message that cannot be decoded ends the list before it, and the
+        next call raises.
+        """
+        return _receive_many(self, _most(max), timeout, decode)
 
     def send(self, message, *, text=None, compress=None):
         """Send a message.
@@ -114,6 +137,15 @@ cdef class Connection:
         """
         return Messages(self, decoding(decode))
 
+    def batches(self, max=None, *, decode=None):
+        """Iterate over lists of messages, as :meth:`recv_many` returns them, until the connection is closed.
+
+        :param max, decode: as for :meth:`recv_many`
+
+        The iteration ends as that over the messages does.
+        """
+        return Messages(self, decoding(decode), None, _most(max))
+
     @property
     def last_message(self):
         """The :class:`WSMessageInfo` of the last message that was received: its type, when it arrived,
@@ -144,7 +176,7 @@ cdef class Connection:
     def _receive_frame(self):
         """Receive the next frame of a message as (opcode, payload, fin)."""
         cdef Receive receive = self.recv()
-        receive._frame = True
+        receive._most = ONE_FRAME
         return receive
 
     def _send_frame(self, message, bint text, bint first, bint fin, int override):
@@ -262,17 +294,21 @@ cdef class Connection:
 
 @cython.final
 cdef class Receive(Awaitable):
-    """recv() under way."""
+    """recv() or recv_many() under way."""
 
     cdef:
         Connection _connection
         int _decode
         bint _iterates
-        bint _frame
+        Py_ssize_t _most            # ONE_MESSAGE, ONE_FRAME, or of recv_many()
+        double _timeout             # of recv_many(), in seconds; -1: none. Not of an iteration
+        object _timer               # while recv_many() waits for that time at most
 
     cdef bint _is_ready(self) except -1:
         """True if there is a message for this object, whatever inbox.streaming is: take() relies on it."""
-        return self._connection._inbox.frames > 0 if self._frame else self._connection._inbox.messages > 0
+        if self._most == ONE_FRAME:
+            return self._connection._inbox.frames > 0
+        return self._connection._inbox.messages > 0
 
     @cython.nonecheck(False)  # the callers have looked at the connection and its inbox just now
     cdef int _finish(self, PyObject **result) except -1:
@@ -282,7 +318,7 @@ cdef class Receive(Awaitable):
         self._stage = Stage.OVER
         inbox.receiving = True
         try:
-            value = inbox.take_frame() if self._frame else inbox.take(self._decode)
+            value = inbox.take(self._decode) if self._most == ONE_MESSAGE else self._take_other(inbox)
         finally:
             inbox.receiving = inbox.streaming = False
         if value is None:
@@ -291,6 +327,35 @@ cdef class Receive(Awaitable):
         Py_INCREF(value)
         result[0] = <PyObject *>value
         return WSF_RETURNED
+
+    @cython.nonecheck(False)
+    cdef object _take_other(self, Inbox inbox):
+        """What is to be taken, and is not one message."""
+        cdef list messages
+        if self._most == ONE_FRAME:
+            return inbox.take_frame()
+        self._stop_timer()
+        messages = inbox.take_many(self._decode, self._most)
+        if messages is not None:
+            self._connection._credit -= <int>PyList_GET_SIZE(messages) - 1
+        return messages
+
+    cdef int _wait_no_longer(self) except -1:
+        """recv_many() is going to wait: see that it does not do so for longer than its time-out."""
+        cdef Inbox inbox = self._connection._inbox
+        if self._timer is not None and inbox.waiter.is_late:
+            self._end()
+            raise TimeoutError(f"timed out in {self._timeout:.1f}s")
+        if self._timer is None and self._timeout >= 0 and not self._iterates:
+            inbox.waiter.is_late = False
+            self._timer = self._connection._transport.loop.call_later(self._timeout, inbox.waiter.time_is_up)
+        return 0
+
+    cdef int _stop_timer(self) except -1:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return 0
 
     cdef int _yield(self, Stage stage, object value, PyObject **result) except -1:
         self._connection._inbox.receiving = True
@@ -316,11 +381,11 @@ cdef class Receive(Awaitable):
             connection._transport.check_thread("recv")
             if inbox.receiving:
                 raise ConcurrencyError(
-                    "cannot call recv while another coroutine is already running recv or recv_streaming")
+                    f"cannot call {self._name()} while another coroutine is already running recv or recv_streaming")
             # Before anything runs that might receive, too. If that raises, _end() lets others receive.
             self._stage = Stage.YIELDED
             inbox.receiving = True
-            inbox.streaming = self._frame
+            inbox.streaming = self._most == ONE_FRAME
             if self._is_ready() and connection._has_credit() == 0:
                 return self._yield(Stage.YIELDED, None, result)
         elif self._stage == Stage.WAITING and inbox.waiter.is_armed():
@@ -330,14 +395,15 @@ cdef class Receive(Awaitable):
         if self._is_ready():
             return self._finish(result)
         if inbox.closed:
-            self._stage = Stage.OVER
-            inbox.receiving = inbox.streaming = False
-            if connection._successor is not None and not self._frame:
-                return self._delegate_to(connection._successor(self._decode, self._iterates), result)
+            self._end()
+            if connection._successor is not None and self._most != ONE_FRAME:
+                return self._delegate_to(connection._successor(self._decode, self._iterates, self._most), result)
             exc = connection._closed()
             if self._iterates and isinstance(exc, ConnectionClosedOK):
                 raise StopAsyncIteration
             raise exc
+        if self._most > 0:
+            self._wait_no_longer()
         waiter = inbox.waiter.arm()  # first: what comes while the rest of this runs wakes it
         if inbox.paused:
             inbox.resume()
@@ -347,14 +413,17 @@ cdef class Receive(Awaitable):
 
     cdef int _abandon(self) except -1:
         self._connection._inbox.receiving = self._connection._inbox.streaming = False
-        return 0
+        return self._stop_timer()
+
+    cdef str _name(self):
+        return "recv_many" if self._most > 0 else "recv"
 
     def __del__(self):
         self._finalized = True
         fresh = self._stage == Stage.FRESH
         self._end()
         if fresh:
-            warn_never_awaited(b"ClientConnection.recv")
+            warn_never_awaited(f"ClientConnection.{self._name()}".encode())
 
 
 @cython.final
@@ -391,19 +460,22 @@ cdef class Send(Awaitable):
 cdef class Messages:
     """``async for`` over a connection, or over one after the other.
 
-    :param slowly: called with `decode` and True for each message as long as there is no connection
+    :param slowly: called with `decode`, True and `most` for each message as long as there is no connection
+    :param most: of the messages of a batch; 0 gives single messages
     """
 
     cdef Connection _connection
     cdef int _decode
+    cdef Py_ssize_t _most
     cdef bint _closed
     cdef object _slowly
 
-    def __cinit__(self, Connection connection, int decode, slowly=None):
+    def __cinit__(self, Connection connection, int decode, slowly=None, Py_ssize_t most=ONE_MESSAGE):
         if connection is None and slowly is None:
             raise TypeError("there is neither a connection nor a function")
         self._connection = connection
         self._decode = decode
+        self._most = most
         self._slowly = slowly
 
     def follow(self, Connection connection):
@@ -422,12 +494,12 @@ cdef class Messages:
         if self._closed:
             raise StopAsyncIteration
         if self._connection is None:
-            return self._slowly(self._decode, True)
+            return self._slowly(self._decode, True, self._most)
         cdef Receive receive = <Receive>wsf_awaitable_new(&_receives)
         receive._connection = self._connection
         receive._decode = self._decode
         receive._iterates = True
-        receive._frame = False
+        receive._most = self._most
         receive._stage = Stage.FRESH
         return receive
 
@@ -453,11 +525,45 @@ cdef class Successive:
         Cancelling it is safe: no message is lost.
         """
         if self._connection is None:
-            return self._receive_slowly(decoding(decode), False)
+            return self._receive_slowly(decoding(decode), False, ONE_MESSAGE)
         return _receive(self._connection, decode)
 
-    def _receive_slowly(self, decode, iterates):
-        """A coroutine that receives, and waits for the next connection."""
+    def recv_many(self, max=None, *, decode=None):
+        """Receive all messages that one connection has brought, at least one: wait for the first as :meth:`recv` does.
+
+        :param max: the most messages to return; None is no limit
+        :param decode: as for :meth:`ClientConnection.recv`
+        :returns: a list of messages in their order. :attr:`generation` and :attr:`gaps` are those of all of them.
+        :raises: what :meth:`recv` raises
+
+        Cancelling it is safe, with a time-out for instance: no message is lost.
+        """
+        cdef Py_ssize_t most = _most(max)
+        if self._connection is None:
+            return self._receive_slowly(decoding(decode), False, most)
+        return _receive_many(self._connection, most, None, decode)
+
+    def batches(self, max=None, *, decode=None):
+        """Iterate over lists of messages, as :meth:`recv_many` returns them. The iteration ends as that over the
+        messages does.
+
+        :param max, decode: as for :meth:`recv_many`
+        """
+        return Messages(None, decoding(decode), self._receive_batch, _most(max))
+
+    def _receive_batch(self, int decode, iterates, Py_ssize_t most):
+        """As _receive_slowly(), but at once if there is a connection."""
+        cdef Receive receive
+        if self._connection is None:
+            return self._receive_slowly(decode, iterates, most)
+        receive = _receive_many(self._connection, most, None, None)
+        receive._decode = decode
+        receive._iterates = iterates
+        return receive
+
+    def _receive_slowly(self, decode, iterates, most):
+        """A coroutine that receives as recv_many() does, or one message if `most` is 0, and waits for the next
+        connection."""
         raise NotImplementedError
 
     @property
@@ -478,9 +584,25 @@ cdef inline Receive _receive(Connection connection, decode):
     receive._decode = (
         BY_TYPE if decode is None else AS_BYTES if decode is False else AS_TEXT if decode is True
         else decoding(decode))
-    receive._iterates = receive._frame = False
+    receive._iterates = False
+    receive._most = ONE_MESSAGE
     receive._stage = Stage.FRESH
     return receive
+
+
+cdef Receive _receive_many(Connection connection, Py_ssize_t most, timeout, decode):
+    cdef Receive receive
+    cdef object span = seconds("timeout", timeout, none="for no limit")
+    receive = _receive(connection, decode)
+    receive._most = most
+    receive._timeout = -1 if span is None else span
+    return receive
+
+
+cdef Py_ssize_t _most(max) except -1:
+    """The `max` of recv_many()."""
+    number = count("max", max, least=1, none="for no limit")
+    return PY_SSIZE_T_MAX if number is None else number
 
 
 # The steps have no local variables for objects: each would cost a reference counted up and down. A step that raises
@@ -489,7 +611,7 @@ cdef inline Receive _receive(Connection connection, decode):
 @cython.nonecheck(False)  # what the collector may have cleared is left to _go_on(), where it is on
 cdef int _receive_step(Receive self, PyObject *value, PyObject **result) except -1:
     result[0] = NULL
-    if self._stage != Stage.FRESH or self._frame or self._connection is None:
+    if self._stage != Stage.FRESH or self._most != ONE_MESSAGE or self._connection is None:
         return self._go_on(result)
     if self._connection._inbox is None or self._connection._transport is None:
         return self._go_on(result)
@@ -562,12 +684,12 @@ cdef object _bytes_like(message):
 
 
 def enter_methods(cls):
-    """Enter recv() and send() into a subclass: CPython 3.11 to 3.13 take their short cut for methods of C only if the
-    object is of the very class whose method it is."""
+    """Enter recv(), recv_many() and send() into a subclass: CPython 3.11 to 3.13 take their short cut for methods of C
+    only if the object is of the very class whose method it is."""
     if not (isinstance(cls, type) and issubclass(cls, (Connection, Successive))):
         raise TypeError(f"{cls!r} is not a subclass of Connection or Successive")
     for base in (Connection, Successive):
-        for name in ("recv", "send"):
+        for name in ("recv", "recv_many", "send"):
             if issubclass(cls, base) and name in base.__dict__:
                 setattr(cls, name, PyDescr_NewMethod(
                     <PyTypeObject *>cls, (<PyMethodDescrObject *>base.__dict__[name]).d_method))

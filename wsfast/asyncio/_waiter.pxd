@@ -13,6 +13,7 @@ cdef class Waiter:
         object _context
         object _message             # of the cancellation
         int _outcome
+        bint is_late                # the time of recv_many() is over; it sets that back
 
     cdef object arm(self)
     cdef inline bint is_armed(self) noexcept:

@@ -71,6 +71,11 @@ cdef class Waiter:
             PyContext_Exit(context)
         return 0
 
+    def time_is_up(self):
+        """For a timer of the event loop."""
+        self.is_late = True
+        self.wake(True)
+
     # ---- what asyncio.Task calls. It takes `_loop` from a future without get_loop(), which saves a call.
 
     def add_done_callback(self, callback, *, context=None):

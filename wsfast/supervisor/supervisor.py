@@ -110,12 +110,13 @@ class Supervisor(Successive):
         self._direct = connection
         self._messages.follow(connection)
 
-    def _receive_slowly(self, decode: int, iterates: bool) -> Coroutine[Any, Any, Any]:
+    def _receive_slowly(self, decode: int, iterates: bool, most: int) -> Coroutine[Any, Any, Any]:
         """The engine calls this when there is no connection, or when it has ended and no message of it is left."""
-        return self._receive(DECODE[decode], iterates)
+        return self._receive(DECODE[decode], iterates, most)
 
-    async def _receive(self, decode: Any, iterates: bool) -> Any:
-        """The next message, by the slow path: it can wait for another connection."""
+    async def _receive(self, decode: Any, iterates: bool, most: int) -> Any:
+        """The next message, or a list of at most `most` if that is not 0, by the slow path: it can wait for another
+        connection."""
         self._check_started()
         if self._receiving:
             raise ConcurrencyError("cannot call recv while another coroutine is already running recv")
@@ -131,7 +132,10 @@ class Supervisor(Successive):
                 assert connection is not None
                 connection._successor = None
                 try:
-                    message = await connection.recv(decode)
+                    if most:
+                        message: Any = await connection.recv_many(most, decode=decode)
+                    else:
+                        message = await connection.recv(decode)
                 except ConnectionClosed:
                     await asyncio.wait([line.ended])  # the gaps are counted then
                     self._drop(line)

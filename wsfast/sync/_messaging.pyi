@@ -1,4 +1,4 @@
-"""Types of recv() and send()."""
+"""Types of recv(), recv_many() and send()."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, NoReturn, final, overload
@@ -34,6 +34,22 @@ class Connection:
     def recv(self, timeout: float | None = None, *, decode: type[memoryview]) -> memoryview: ...
     @overload
     def recv(self, timeout: float | None = None, decode: bool | None = None) -> str | bytes: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: Literal[True]
+    ) -> list[str]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: Literal[False]
+    ) -> list[bytes]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: type[memoryview]
+    ) -> list[memoryview]: ...
+    @overload
+    def recv_many(
+        self, max: int | None = None, *, timeout: float | None = None, decode: bool | None = None
+    ) -> list[str | bytes]: ...
     def send(
         self,
         message: _DataLike | Iterable[_DataLike],

@@ -1,4 +1,4 @@
-"""recv() and send() of the blocking connection: the code that runs for every message.
+"""recv(), recv_many() and send() of the blocking connection: the code that runs for every message.
 
 The functions of the crate that matter here are reached through its table (wsfast/_rust/api.pxd).
 """
@@ -6,7 +6,8 @@ The functions of the crate that matter here are reached through its table (wsfas
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.exc cimport PyErr_CheckSignals
+from cpython.exc cimport PyErr_CheckSignals, PyErr_Clear
+from cpython.list cimport PyList_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.object cimport PyObject
 from libc.stdint cimport uintptr_t
@@ -15,14 +16,16 @@ from libc.string cimport memcpy
 from wsfast._engine.core cimport WSF_BINARY, WSF_CONTROL_BIT, WSF_FIN_BIT, WSF_TEXT, wsf_message, wsf_message_limit
 from wsfast._engine.frames.streams cimport TAIL_SIZE, Inflater, compression as compression_override
 from wsfast._engine.frames.frame cimport WSMsgType
-from wsfast._engine.messages cimport AS_BYTES, AS_TEXT, AS_VIEW, BY_TYPE, decoding, new_info, take_reference
+from wsfast._engine.messages cimport (
+    AS_BYTES, AS_TEXT, AS_VIEW, BATCH_BYTES, BY_TYPE, decoding, new_info, take_reference)
 from wsfast._engine.frames.violation cimport add_content
 from wsfast._engine.python cimport wsf_give_flag, wsf_take_flag
 from wsfast._rust.api cimport (
-    WST_AGAIN, WST_INTERRUPTED, WST_OK, WST_RESUME, WST_STREAM, WST_VALIDATE, functions, wst_connection, wst_functions,
-    wst_message,
+    WST_AGAIN, WST_INTERRUPTED, WST_MORE, WST_OK, WST_PRESENT, WST_RESUME, WST_STREAM, WST_VALIDATE, functions,
+    wst_connection, wst_functions, wst_message,
 )
 
+from wsfast._common.options import count
 from wsfast.exceptions import ConcurrencyError, ConnectionClosed, ProtocolError
 from wsfast._rust import _native
 from wsfast.sync.compression import LockedDeflater
@@ -32,6 +35,7 @@ cdef extern from "Python.h":
     int PyUnicode_IS_COMPACT_ASCII(object text)
     void *PyUnicode_DATA(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    Py_ssize_t PY_SSIZE_T_MAX
     # Without an exception handler around them: setting one up for every message costs more than it seems.
     PyObject *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors)
     PyObject *bytes_or_null "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size)
@@ -51,6 +55,27 @@ cdef object HANDLE = _native.ffi.typeof("wst_connection *")
 cdef enum:
     WHOLE_TEXT = WSF_FIN_BIT | WSF_TEXT
     WHOLE_BINARY = WSF_FIN_BIT | WSF_BINARY
+    # Messages that the crate lends at once, behind the first one.
+    ROOM = 255
+
+
+# The messages that the crate has lent behind the one in _message.
+cdef struct Behind:
+    wst_message messages[ROOM]
+    size_t count
+    size_t room                     # how many there may be
+    size_t size                     # and how many bytes
+
+
+cdef inline int _flags(int form) noexcept:
+    return WST_VALIDATE if form == AS_BYTES or form == AS_VIEW else 0
+
+
+cdef inline int _ask(wst_connection *connection, double timeout, int flags, Behind *behind) noexcept nogil:
+    if behind == NULL:
+        return crate.recv(connection, timeout, flags)
+    return crate.recv_many(
+        connection, timeout, flags, behind.messages, behind.room, behind.size, &behind.count)
 
 
 # tp_clear would cut _handle, which frees the connection, while _connection still points at it.
@@ -133,16 +158,42 @@ cdef class Connection:
         :raises ConcurrencyError: another thread is in :meth:`recv` or :meth:`recv_streaming`
         """
         cdef int form = BY_TYPE if decode is None else decoding(decode)
-        cdef int flags = WST_VALIDATE if form == AS_BYTES or form == AS_VIEW else 0
         self._begin("recv")
         try:
             if self._inflated is not None:
                 return self._take_compressed(timeout, form, 0)
-            self._wait_for_message(timeout, flags)
+            self._wait_for_message(timeout, _flags(form), NULL)
             if self._message.compressed:
                 self._inflate()
                 return self._take_compressed(timeout, form, WST_RESUME)
             return self._take(form)
+        finally:
+            self._end_receiving()
+
+    @cython.binding(True)
+    def recv_many(
+        self,
+        max=None,  # Cython would make an int of it
+        *,
+        timeout: float | None = None,
+        decode: bool | type[memoryview] | None = None,
+    ) -> list[str] | list[bytes] | list[memoryview] | list[str | bytes]:
+        """Receive all messages that have arrived, at least one: wait for the first as :meth:`recv` does.
+
+        :param max: the most messages to return; None is no limit
+        :param timeout: in seconds, for the first message; 0 takes messages only if they are there already
+        :param decode: as for :meth:`recv`
+        :returns: a list of messages in their order. It ends with the message with which they have 1 MiB.
+        :raises ConnectionClosed, TimeoutError, ConcurrencyError: as :meth:`recv` does
+
+        What the kernel received since the last read is left for the next call. A message that cannot be decoded ends
+        the list before it, and the next call raises.
+        """
+        cdef int form = BY_TYPE if decode is None else decoding(decode)
+        cdef object most = count("max", max, least=1, none="for no limit")
+        self._begin("recv_many")
+        try:
+            return self._receive_many(PY_SSIZE_T_MAX if most is None else most, timeout, form)
         finally:
             self._end_receiving()
 
@@ -157,12 +208,108 @@ cdef class Connection:
         return 0
 
     @cython.final
+    cdef list _receive_many(self, Py_ssize_t most, timeout, int form):
+        cdef list messages = []
+        cdef Py_ssize_t size = 0
+        cdef Behind behind
+        cdef bint has_more = True
+        while has_more and PyList_GET_SIZE(messages) < most and size < BATCH_BYTES:
+            behind.room = min(<Py_ssize_t>ROOM, most - PyList_GET_SIZE(messages) - 1)
+            behind.size = BATCH_BYTES - size
+            if self._inflated is None:
+                if not messages:
+                    has_more = self._wait_for_message(timeout, _flags(form), &behind) == WST_MORE
+                elif not self._is_present(_flags(form), &behind, &has_more):
+                    break
+                if not self._message.compressed:
+                    has_more &= self._take_together(messages, form, &behind, &size)
+                    continue
+            try:
+                if not self._take_inflated(messages, timeout, form, &size):
+                    break
+            except (ConnectionClosed, MemoryError):
+                if not messages:
+                    raise
+                break
+        return messages
+
+    @cython.final
+    cdef bint _is_present(self, int flags, Behind *behind, bint *has_more) except -1:
+        """As _wait_for_message(), without waiting. False if nothing is there, or something that the next call tells."""
+        cdef int result
+        cdef int again = self._again
+        self._again = 0
+        with nogil:
+            result = crate.recv_many(
+                self._connection, 0.0, flags | again | WST_PRESENT, behind.messages, behind.room, behind.size,
+                &behind.count)
+        has_more[0] = result == WST_MORE
+        return result == WST_OK or result == WST_MORE
+
+    @cython.final
+    cdef bint _take_together(self, list messages, int form, Behind *behind, Py_ssize_t *size) except -1:
+        """Copy the messages that are lent. False if one cannot be, which comes next. If that is the first of all, take
+        it as recv() does."""
+        cdef size_t i = 0
+        cdef PyObject *message
+        try:
+            while True:
+                if self._message.returned:
+                    self._note()
+                message = self._copy(form)
+                if message == NULL:
+                    PyErr_Clear()
+                    break
+                messages.append(take_reference(message) if form != AS_VIEW else self._view_of(take_reference(message)))
+                size[0] += self._message.size
+                if i == behind.count:
+                    return True
+                self._message[0] = behind.messages[i]
+                i += 1
+        except MemoryError:
+            self._again = 0
+        crate.give_again_from(self._connection, i)
+        if not messages:
+            self._wait_for_message(0, _flags(form), NULL)
+            messages.append(self._take(form))
+        return False
+
+    @cython.final
+    cdef bint _take_inflated(self, list messages, timeout, int form, Py_ssize_t *size) except -1:
+        """Take the message of which a frame is lent, or of which some frames are inflated. False if that must be left
+        to the next call, because this one has messages."""
+        cdef int flags = 0
+        if self._inflated is None:
+            self._inflate()
+            flags = WST_RESUME
+        if messages:
+            while not self._is_complete:
+                if crate.recv(self._connection, 0.0, _flags(form) | self._again | WST_PRESENT):
+                    return False
+                self._again = 0
+                self._inflate()
+            if form == AS_TEXT and not self._is_text:
+                return False  # it may be no text
+        messages.append(None)  # now, because the message is lost if there is no memory for that later
+        try:
+            size[0] += len(self._inflated)
+            messages[PyList_GET_SIZE(messages) - 1] = self._take_compressed(timeout, form, flags)
+        except BaseException:
+            messages.pop()
+            raise
+        return True
+
+    @cython.final
     cdef inline void _end_receiving(self) noexcept:
         wsf_give_flag(&self._receiving)
 
     @cython.final
-    cdef int _wait_for_message(self, timeout, int flags) except -1:
-        """Afterwards `_message` is lent, until the next call; see wst_recv()."""
+    cdef int _wait_for_message(self, timeout, int flags, Behind *behind) except? -1:
+        """Afterwards `_message` is lent, until the next call; see wst_recv().
+
+        :param behind: for the messages behind that one; NULL lends none
+        :returns: WST_OK, or WST_MORE if more than these may have arrived
+        """
         cdef double seconds = -1.0
         cdef int result
         cdef int again = self._again
@@ -172,33 +319,33 @@ cdef class Connection:
                 raise ValueError(f"timeout must not be negative, or None for no limit, not {timeout!r}")
         self._again = 0
         with nogil:
-            result = crate.recv(self._connection, seconds, flags | again)
-        while result != WST_OK:
+            result = _ask(self._connection, seconds, flags | again, behind)
+        while result != WST_OK and result != WST_MORE:
             if result == WST_INTERRUPTED:
                 PyErr_CheckSignals()
             else:
                 self._stopped(result, timeout)
             with nogil:
-                result = crate.recv(self._connection, -1.0, flags | WST_RESUME)
-        return 0
+                result = _ask(self._connection, -1.0, flags | WST_RESUME, behind)
+        return result
 
     @cython.final
     cdef _take(self, int form):
         """Copy the message that is lent, into the object that the user gets."""
         cdef bint text = self._message.text
-        cdef Py_ssize_t size = self._message.size
         cdef PyObject *message
         if self._message.returned:
             self._note()
-        if form == BY_TYPE:
-            form = text
-        if form == AS_TEXT:
-            message = text_or_null(self._message.data, size, NULL)
-        else:
-            message = bytes_or_null(self._message.data, size)
+        message = self._copy(form)
         if message == NULL:
             self._not_taken(text)
         return take_reference(message) if form != AS_VIEW else self._view_of(take_reference(message))
+
+    @cython.final
+    cdef inline PyObject *_copy(self, int form) noexcept:
+        if form == AS_TEXT or (form == BY_TYPE and self._message.text):
+            return text_or_null(self._message.data, self._message.size, NULL)
+        return bytes_or_null(self._message.data, self._message.size)
 
     cdef int _note(self) except -1:
         """The lent bytes are stamped, and end a message. If there is no memory, they are lent again."""
@@ -236,7 +383,7 @@ cdef class Connection:
         """
         cdef object message = self._inflated
         while not self._is_complete:
-            self._wait_for_message(timeout, flags)
+            self._wait_for_message(timeout, flags, NULL)
             self._inflate()
             message = self._inflated
             flags = WST_RESUME
@@ -299,7 +446,7 @@ cdef class Connection:
         After a MemoryError the next call gives the same frame.
         """
         if self._inflated is None:
-            self._wait_for_message(None, flags | WST_STREAM)
+            self._wait_for_message(None, flags | WST_STREAM, NULL)
             if not self._message.compressed:
                 self._again = WST_AGAIN
                 data = PyBytes_FromStringAndSize(self._message.data, self._message.size)

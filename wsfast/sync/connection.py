@@ -26,7 +26,7 @@ from wsfast._common.connection import (
     State,
     control_payload,
 )
-from wsfast._common.options import Limits, Pinging, no_message, seconds
+from wsfast._common.options import Limits, Pinging, count, no_message, seconds
 from wsfast._common.protocol_numbers import WSMsgType
 from wsfast._common.upgrade import UpgradeRequest, UpgradeResponse
 from wsfast._engine.frames.frame import FIN_BIT, close_code_valid
@@ -232,6 +232,31 @@ class ClientConnection(Connection, ConnectionAttributes):
         try:
             while True:
                 yield self.recv(decode=decode)
+        except ConnectionClosedOK:
+            return
+
+    @overload
+    def batches(self, max: int | None = None, *, decode: Literal[True]) -> Iterator[list[str]]: ...
+    @overload
+    def batches(self, max: int | None = None, *, decode: Literal[False]) -> Iterator[list[bytes]]: ...
+    @overload
+    def batches(self, max: int | None = None, *, decode: type[memoryview]) -> Iterator[list[memoryview]]: ...
+    @overload
+    def batches(self, max: int | None = None, *, decode: bool | None = None) -> Iterator[list[Data]]: ...
+    def batches(self, max: int | None = None, *, decode: Any = None) -> Iterator[Any]:
+        """Iterate over lists of messages, as :meth:`recv_many` returns them, until the connection is closed.
+
+        :param max, decode: as for :meth:`recv_many`
+
+        The iteration ends as that over the messages does.
+        """
+        most = count("max", max, least=1, none="for no limit")
+        return self._batches(most, decode)
+
+    def _batches(self, most: int | None, decode: Any) -> Iterator[Any]:
+        try:
+            while True:
+                yield self.recv_many(most, decode=decode)
         except ConnectionClosedOK:
             return
 

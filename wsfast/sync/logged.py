@@ -91,9 +91,18 @@ class _Logged:
 
     def recv(self, timeout: float | None = None, decode: Any = None) -> Any:
         message = super().recv(timeout, decode)  # type: ignore[misc]
-        self._collect()  # the control frames before it
-        self._log("<", _TEXT if isinstance(message, str) else _BINARY, message)
+        self._log_received([message])
         return message
+
+    def recv_many(self, max: int | None = None, **options: Any) -> list[Any]:
+        messages: list[Any] = super().recv_many(max, **options)  # type: ignore[misc]
+        self._log_received(messages)
+        return messages
+
+    def _log_received(self, messages: list[Any]) -> None:
+        self._collect()  # the control frames before them
+        for message in messages:
+            self._log("<", _TEXT if isinstance(message, str) else _BINARY, message)
 
     def _log_fragment(self, head: int, payload: bytes) -> None:
         """Called for each frame that recv_streaming() gives."""

@@ -230,6 +230,8 @@ cdef class PollingReader(FrameReader):
         self.flush()
         if self._reading != NULL:
             self._deliver_rest()
+            if self._notifies_read_done:
+                self._read_done()
         if self.deferred:
             self.deliver_held()
         deadline = _now() + timeout

@@ -34,6 +34,16 @@ unsafe fn guarded<T>(handle: *mut Handle, panicked: T, body: impl FnOnce(&Connec
     })
 }
 
+fn wanted(flags: c_int) -> Wanted {
+    Wanted {
+        resume: flags & WST_RESUME != 0,
+        stream: flags & WST_STREAM != 0,
+        validate: flags & WST_VALIDATE != 0,
+        again: flags & WST_AGAIN != 0,
+        present: flags & WST_PRESENT != 0,
+    }
+}
+
 /// Lends a message to the caller, which is the only receiver.
 unsafe fn lend(handle: *mut Handle, found: Result<Received, Stop>) -> c_int {
     match found {
@@ -102,6 +112,8 @@ unsafe fn close_with(
 static API: wst_functions = wst_functions {
     recv,
     send,
+    recv_many,
+    give_again_from,
     get_message,
     cork,
     stream_new,
@@ -241,15 +253,34 @@ unsafe extern "C" fn get_message(handle: *mut Handle) -> *mut wst_message {
 }
 
 unsafe extern "C" fn recv(handle: *mut Handle, timeout: f64, flags: c_int) -> c_int {
+    guarded(handle, WST_PANIC, |connection| lend(handle, connection.receive(seconds(timeout), wanted(flags))))
+}
+
+unsafe extern "C" fn recv_many(
+    handle: *mut Handle,
+    timeout: f64,
+    flags: c_int,
+    more: *mut wst_message,
+    room: usize,
+    size: usize,
+    count: *mut usize,
+) -> c_int {
+    *count = 0;
     guarded(handle, WST_PANIC, |connection| {
-        let wanted = Wanted {
-            resume: flags & WST_RESUME != 0,
-            stream: flags & WST_STREAM != 0,
-            validate: flags & WST_VALIDATE != 0,
-            again: flags & WST_AGAIN != 0,
-        };
-        lend(handle, connection.receive(seconds(timeout), wanted))
+        let found = connection.receive_many(seconds(timeout), wanted(flags), room, size, |received| {
+            (*more.add(*count)).fill(&received);
+            *count += 1;
+        });
+        let has_more = matches!(found, Ok((_, true)));
+        match lend(handle, found.map(|(first, _)| first)) {
+            WST_OK if has_more => WST_MORE,
+            result => result,
+        }
     })
+}
+
+unsafe extern "C" fn give_again_from(handle: *mut Handle, got: usize) {
+    guarded(handle, (), |connection| connection.give_again_from(got));
 }
 
 unsafe extern "C" fn send(handle: *mut Handle, head: c_int, data: *const c_char, size: usize) -> c_int {

@@ -34,6 +34,8 @@ pub struct Wanted {
     pub validate: bool,
     /// The caller could not copy the lent frame: `receive` gives it again.
     pub again: bool,
+    /// Only what has arrived: it neither reads nor sleeps.
+    pub present: bool,
 }
 
 /// A message or a frame, lent to the caller.
@@ -111,7 +113,7 @@ impl Connection {
         if wanted.resume && reader.ends_share() {
             return Err(self.after_share(reader)); // it may be a frame of a compressed message each time
         }
-        let mut filled = false;
+        let mut filled = wanted.present;
         loop {
             let next = match frame.take() {
                 Some(frame) => frame,
@@ -132,9 +134,74 @@ impl Connection {
         }
     }
 
+    /// As `receive`; and lends, by `more`, the whole messages behind it that have arrived: up to `room` of them, or until all
+    /// together have `size` bytes. True if others may have arrived.
+    pub fn receive_many(
+        &self,
+        timeout: Option<Duration>,
+        wanted: Wanted,
+        room: usize,
+        size: usize,
+        more: impl FnMut(Received),
+    ) -> Result<(Received, bool), Stop> {
+        let first = self.receive(timeout, wanted)?;
+        let mut reader = locked(&self.reader);
+        reader.begin_run();
+        let left = size.saturating_sub(first.size);
+        let ended = reader.lends_first_of_many() && self.lend_more(&mut reader, wanted.validate, room, left, more);
+        Ok((first, !ended && reader.has_more()))
+    }
+
+    /// Of the messages that `receive_many` has lent the caller got so many: the others come next.
+    pub fn give_again_from(&self, got: usize) {
+        locked(&self.reader).give_again_from(got);
+    }
+
+    /// Lends the messages behind the lent one. True if it has come to a frame that is incomplete.
+    fn lend_more(
+        &self,
+        reader: &mut ReceiveHalf,
+        validate: bool,
+        room: usize,
+        mut left: usize,
+        mut more: impl FnMut(Received),
+    ) -> bool {
+        let mut frames = 0;
+        let ended = loop {
+            if frames == room || left == 0 {
+                break false;
+            }
+            let Found { frame, place } = match reader.parse_message() {
+                None => break false,
+                Some(Parsed::Data(found)) => found,
+                Some(Parsed::More(_)) => break true,
+                Some(Parsed::Violation(cause)) => {
+                    self.violate(reader, cause);
+                    break true;
+                }
+                Some(_) => break false, // never
+            };
+            frames += 1;
+            let end = place.end;
+            let data = reader.buffer.at(place);
+            if validate && frame.kind.is_text() && !is_text(data) {
+                self.refuse(reader, Cause::Protocol(Violation::TEXT));
+                break true;
+            }
+            left = left.saturating_sub(data.len());
+            more(Received { kind: frame.kind, fin: true, stamp: frame.stamp, data: data.as_ptr(), size: data.len() });
+            reader.together = end;
+        };
+        self.counts.frames.add(frames);
+        ended
+    }
+
     /// Takes the next frame, and sleeps for it at most once in a call of `receive`: that is when it sets `filled`.
     #[inline]
     fn wait_for_frame(&self, reader: &mut ReceiveHalf, is_open: bool, filled: &mut bool) -> Result<Frame, Stop> {
+        if let Some(frame) = reader.take_rest() {
+            return Ok(frame);
+        }
         loop {
             reader.lent = None;
             reader.buffer.take_back();

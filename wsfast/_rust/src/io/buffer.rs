@@ -98,6 +98,35 @@ impl Buffer {
         }
     }
 
+    /// True if a part of the block is lent, and the unread bytes follow it.
+    pub fn lends_last_read(&self) -> bool {
+        matches!(&self.loan, Loan::Block(place) if place.end == self.start)
+    }
+
+    /// Where the lent message ends, in the block that it is in.
+    pub fn lent_to(&self) -> usize {
+        match &self.loan {
+            Loan::Block(place) | Loan::Left(place) => place.end,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the block that the lent message is in.
+    pub fn beside_lent(&self, place: Range<usize>) -> &[u8] {
+        match self.loan {
+            Loan::Block(_) => &self.block[place],
+            Loan::Left(_) => &self.left[place],
+            _ => &[],
+        }
+    }
+
+    /// Lends these bytes instead, of the same block.
+    pub fn lend_beside(&mut self, place: Range<usize>) {
+        if let Loan::Block(lent) | Loan::Left(lent) = &mut self.loan {
+            *lent = place;
+        }
+    }
+
     /// Takes the lent message back: the receiver has copied it.
     #[inline]
     pub fn take_back(&mut self) {

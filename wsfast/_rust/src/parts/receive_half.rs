@@ -13,7 +13,9 @@ use crate::parts::keepalive::Keepalive;
 use crate::parts::lifecycle::{Cause, Phase};
 use crate::parts::sleep::{Sleep, SHARE};
 use crate::parts::stamps::Stamp;
-use crate::protocol::c_core::{announced, Message, Next, Violation, CLOSING_PATIENCE, CLOSING_SLACK, RSV1};
+use crate::protocol::c_core::{
+    announced, is_plain_message, whole, Message, Next, Violation, CLOSING_PATIENCE, CLOSING_SLACK, RSV1,
+};
 use crate::protocol::frame::Short;
 
 /// With so many bytes the queue is full, however few frames it has, unless a message may be longer. These are 16 messages
@@ -111,6 +113,10 @@ pub struct ReceiveHalf {
     pub lent: Option<Frame>,
     /// There was no memory to give the caller the lent frame: it is the next one again.
     pub again: bool,
+    /// Where the messages end that were lent together with that frame, in its block.
+    pub together: usize,
+    /// Those of them that the caller did not get, and that come next: their bytes, up to `together`.
+    rest: Range<usize>,
     /// The rules, and the state of the message that is arriving.
     pub message: Message,
     /// Frames; see `Limits`.
@@ -139,6 +145,8 @@ impl ReceiveHalf {
             buffer: Buffer::new(),
             lent: None,
             again: false,
+            together: 0,
+            rest: 0..0,
             message: Message::new(limits.message, limits.fragment),
             most: limits.queue,
             queue: VecDeque::new(),
@@ -236,6 +244,66 @@ impl ReceiveHalf {
         self.full_since = None;
         self.assembly = None;
         self.again = false;
+        self.rest = 0..0;
+    }
+
+    /// A message is lent, and others may be together with it.
+    pub fn begin_run(&mut self) {
+        if self.rest.is_empty() {
+            self.together = self.buffer.lent_to();
+        }
+    }
+
+    /// Of the messages that were lent together the caller got so many: the others come next.
+    pub fn give_again_from(&mut self, got: usize) {
+        self.again = got == 0;
+        self.rest = self.buffer.lent_to()..self.together;
+        for _ in 1..got {
+            self.take_rest();
+        }
+    }
+
+    /// The next one of those, lent.
+    #[inline]
+    pub fn take_rest(&mut self) -> Option<Frame> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        Some(self.next_of_rest())
+    }
+
+    #[cold]
+    fn next_of_rest(&mut self) -> Frame {
+        let (text, place) = whole(self.buffer.beside_lent(self.rest.clone()));
+        let place = self.rest.start + place.start..self.rest.start + place.end;
+        self.rest.start = place.end;
+        self.buffer.lend_beside(place);
+        let behind =
+            if self.rest.is_empty() { self.buffer.unread() } else { self.buffer.beside_lent(self.rest.clone()) };
+        let stamp = self.lent.map_or(self.stamp, |frame| frame.stamp).of_frame(behind);
+        Frame { kind: Kind { text, compressed: false }, first: true, fin: true, stamp }
+    }
+
+    /// The next frame, lent together with those before, if it is a whole message and nothing comes before it.
+    #[inline]
+    pub fn parse_message(&mut self) -> Option<Parsed> {
+        if !is_plain_message(self.buffer.unread()) || self.dropping {
+            return None;
+        }
+        Some(self.parse())
+    }
+
+    /// May the messages behind the lent one be lent together with it?
+    pub fn lends_first_of_many(&self) -> bool {
+        self.buffer.lends_last_read()
+            && self.queue.is_empty()
+            && self.rest.is_empty()
+            && self.lent.is_some_and(|frame| frame.is_whole() && !frame.kind.compressed)
+    }
+
+    /// May more have arrived than is lent?
+    pub fn has_more(&self) -> bool {
+        !(self.queue.is_empty() && self.rest.is_empty() && self.buffer.unread().is_empty())
     }
 
     /// Takes the next frame out of the buffer.

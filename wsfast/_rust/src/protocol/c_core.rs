@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_int, CStr};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::io::block::{Block, NoMemory};
@@ -211,6 +212,21 @@ pub fn next_is_whole(bytes: &[u8]) -> bool {
     // SAFETY: it reads the slice, and writes one header.
     let status = unsafe { c::wsf_peek_header(bytes.as_ptr(), bytes.len(), &mut header) };
     status == numbers::WSF_FRAME && header.payload_len <= (bytes.len() - usize::from(header.header_len)) as u64
+}
+
+/// Do the bytes begin with a frame that is a message, and not compressed?
+#[inline]
+pub fn is_plain_message(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| matches!(first ^ FIN, TEXT | BINARY))
+}
+
+/// Whether the whole message at the beginning of the bytes is text, and where its payload lies.
+pub fn whole(bytes: &[u8]) -> (bool, Range<usize>) {
+    let mut header = Header::ZERO;
+    // SAFETY: it reads the slice, and writes one header.
+    unsafe { c::wsf_peek_header(bytes.as_ptr(), bytes.len(), &mut header) };
+    let start = usize::from(header.header_len);
+    (header.opcode == TEXT, start..start + header.payload_len as usize)
 }
 
 /// The code (1005 if there is none) and the reason of a CLOSE that was taken.
