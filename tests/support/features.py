@@ -87,6 +87,8 @@ OPTIONS = {
 MEMBERS = {
     "backlog": NO_BACKLOG,
     "recv": "a listener gets callbacks",
+    "recv_many": "a listener gets lists by `on_ws_messages`",
+    "batches": "a listener gets lists by `on_ws_messages`",
     "recv_streaming": "a listener gets fragments by `on_ws_frame`",
     "messages": "a listener gets callbacks, by its `payload_type`",
     "send_threadsafe": "a blocking connection's `send` may be called by any thread",
