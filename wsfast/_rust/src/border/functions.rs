@@ -45,6 +45,7 @@ fn wanted(flags: c_int) -> Wanted {
 }
 
 /// Lends a message to the caller, which is the only receiver.
+#[inline(always)]
 unsafe fn lend(handle: *mut Handle, found: Result<Received, Stop>) -> c_int {
     match found {
         Ok(received) => {

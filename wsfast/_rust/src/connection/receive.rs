@@ -98,6 +98,7 @@ impl Connection {
     ///
     /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
     /// the caller has none for a copy, the frame is still there, and comes next.
+    #[inline(always)] // in both functions that call it: outlined it costs 40 instructions more
     pub fn receive(&self, timeout: Option<Duration>, wanted: Wanted) -> Result<Received, Stop> {
         let user = self.wire.enter();
         let mut reader = locked(&self.reader);
