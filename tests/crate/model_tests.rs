@@ -192,13 +192,13 @@ fn run(seed: u64, messages: usize, most: usize) {
                     lent = None;
                     let (room, size) = (1 + random.below(10), random.below(100_000));
                     let wanted = Wanted { present: random.one_in(2), ..Wanted::default() };
-                    let found = connection.receive_many(Some(Duration::ZERO), wanted, room, size, |received| {
+                    if let Ok(received) = connection.receive(Some(Duration::ZERO), wanted) {
                         let seen = held(&received);
                         behind.push((received, seen));
-                    });
-                    if let Ok((received, _)) = found {
-                        let seen = held(&received);
-                        behind.insert(0, (received, seen));
+                        connection.receive_behind(wanted.validate, room, size, |received| {
+                            let seen = held(&received);
+                            behind.push((received, seen));
+                        });
                         assert!(behind.len() <= room + 1);
                         let got = random.below(behind.len() + 1);
                         for (_, seen) in &behind[..got] {

@@ -45,7 +45,6 @@ fn wanted(flags: c_int) -> Wanted {
 }
 
 /// Lends a message to the caller, which is the only receiver.
-#[inline(always)]
 unsafe fn lend(handle: *mut Handle, found: Result<Received, Stop>) -> c_int {
     match found {
         Ok(received) => {
@@ -267,15 +266,19 @@ unsafe extern "C" fn recv_many(
     count: *mut usize,
 ) -> c_int {
     *count = 0;
+    let result = recv(handle, timeout, flags); // which is small enough, with one caller of `receive`, to contain all of it
+    if result != WST_OK {
+        return result;
+    }
     guarded(handle, WST_PANIC, |connection| {
-        let found = connection.receive_many(seconds(timeout), wanted(flags), room, size, |received| {
+        let has_more = connection.receive_behind(wanted(flags).validate, room, size, |received| {
             (*more.add(*count)).fill(&received);
             *count += 1;
         });
-        let has_more = matches!(found, Ok((_, true)));
-        match lend(handle, found.map(|(first, _)| first)) {
-            WST_OK if has_more => WST_MORE,
-            result => result,
+        if has_more {
+            WST_MORE
+        } else {
+            WST_OK
         }
     })
 }

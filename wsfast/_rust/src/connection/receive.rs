@@ -98,7 +98,6 @@ impl Connection {
     ///
     /// A frame is lent from when it is taken until the next one is. So if there is no memory to put a message together, or
     /// the caller has none for a copy, the frame is still there, and comes next.
-    #[inline(always)] // in both functions that call it: outlined it costs 40 instructions more
     pub fn receive(&self, timeout: Option<Duration>, wanted: Wanted) -> Result<Received, Stop> {
         let user = self.wire.enter();
         let mut reader = locked(&self.reader);
@@ -106,8 +105,7 @@ impl Connection {
         if !wanted.resume {
             reader.sleep.begin(timeout);
         }
-        let mut frame = if reader.again || wanted.again { reader.lent } else { None };
-        reader.again = false;
+        let mut frame = if reader.again || wanted.again { reader.take_again(wanted.again) } else { None };
         if wanted.stream && reader.assembly.is_some() {
             return lend_beginning(reader, frame);
         }
@@ -135,25 +133,17 @@ impl Connection {
         }
     }
 
-    /// As `receive`; and lends, by `more`, the whole messages behind it that have arrived: up to `room` of them, or until all
-    /// together have `size` bytes. True if others may have arrived.
-    pub fn receive_many(
-        &self,
-        timeout: Option<Duration>,
-        wanted: Wanted,
-        room: usize,
-        size: usize,
-        more: impl FnMut(Received),
-    ) -> Result<(Received, bool), Stop> {
-        let first = self.receive(timeout, wanted)?;
+    /// A message is lent: lends, by `more`, the whole messages behind it that have arrived: up to `room` of them, or until
+    /// all together have `size` bytes. True if others may have arrived.
+    pub fn receive_behind(&self, validate: bool, room: usize, size: usize, more: impl FnMut(Received)) -> bool {
         let mut reader = locked(&self.reader);
         reader.begin_run();
-        let left = size.saturating_sub(first.size);
-        let ended = reader.lends_first_of_many() && self.lend_more(&mut reader, wanted.validate, room, left, more);
-        Ok((first, !ended && reader.has_more()))
+        let left = size.saturating_sub(reader.buffer.lent().len());
+        let ended = reader.lends_first_of_many() && self.lend_more(&mut reader, validate, room, left, more);
+        !ended && reader.has_more()
     }
 
-    /// Of the messages that `receive_many` has lent the caller got so many: the others come next.
+    /// Of the messages that are lent together the caller got so many: the others come next.
     pub fn give_again_from(&self, got: usize) {
         locked(&self.reader).give_again_from(got);
     }
@@ -200,9 +190,6 @@ impl Connection {
     /// Takes the next frame, and sleeps for it at most once in a call of `receive`: that is when it sets `filled`.
     #[inline]
     fn wait_for_frame(&self, reader: &mut ReceiveHalf, is_open: bool, filled: &mut bool) -> Result<Frame, Stop> {
-        if let Some(frame) = reader.take_rest() {
-            return Ok(frame);
-        }
         loop {
             reader.lent = None;
             reader.buffer.take_back();

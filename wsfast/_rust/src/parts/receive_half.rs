@@ -111,8 +111,10 @@ pub struct ReceiveHalf {
     pub buffer: Buffer,
     /// The lent frame.
     pub lent: Option<Frame>,
-    /// There was no memory to give the caller the lent frame: it is the next one again.
+    /// The next frame is one that was lent already: see `take_again`.
     pub again: bool,
+    /// It is `lent`, and those of `rest` come after it.
+    lent_is_next: bool,
     /// Where the messages end that were lent together with that frame, in its block.
     pub together: usize,
     /// Those of them that the caller did not get, and that come next: their bytes, up to `together`.
@@ -145,6 +147,7 @@ impl ReceiveHalf {
             buffer: Buffer::new(),
             lent: None,
             again: false,
+            lent_is_next: false,
             together: 0,
             rest: 0..0,
             message: Message::new(limits.message, limits.fragment),
@@ -256,23 +259,25 @@ impl ReceiveHalf {
 
     /// Of the messages that were lent together the caller got so many: the others come next.
     pub fn give_again_from(&mut self, got: usize) {
-        self.again = got == 0;
         self.rest = self.buffer.lent_to()..self.together;
         for _ in 1..got {
-            self.take_rest();
+            self.next_of_rest();
         }
+        self.lent_is_next = got == 0;
+        self.again = self.lent_is_next || !self.rest.is_empty();
     }
 
-    /// The next one of those, lent.
-    #[inline]
-    pub fn take_rest(&mut self) -> Option<Frame> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        Some(self.next_of_rest())
-    }
-
+    /// The next frame, if `again`, or if the caller could not copy the lent one.
     #[cold]
+    pub fn take_again(&mut self, lent_is_next: bool) -> Option<Frame> {
+        let of_rest = !(lent_is_next || self.lent_is_next || self.rest.is_empty());
+        let frame = if of_rest { Some(self.next_of_rest()) } else { self.lent };
+        self.lent_is_next = false;
+        self.again = !self.rest.is_empty();
+        frame
+    }
+
+    /// The next one of the messages that were lent together, lent.
     fn next_of_rest(&mut self) -> Frame {
         let (text, place) = whole(self.buffer.beside_lent(self.rest.clone()));
         let place = self.rest.start + place.start..self.rest.start + place.end;
