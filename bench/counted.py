@@ -44,7 +44,9 @@ from bench.measure import harness
 from bench.suite.contenders import ROOT, why_not
 
 COUNTS = Path(__file__).parent / "counts.json"
-ALLOWED = 0.02  # of the kept count
+# Parts of the kept counts. CPython's share depends on how it specialises the program's loop: in one checkout `await
+# messages.recv()` takes 80 instructions more than in another, each time.
+ALLOWED = {"wsfast": 0.02, "all": 0.06}
 LOWEST = 19  # priority: nice(2)
 FEW, MANY = 10, 40
 TRIES = 2
@@ -269,7 +271,7 @@ def exceeded(kept):
         over = {
             at: (now, kept[at[0]][at[1]])
             for at, now in least.items()
-            if now > kept[at[0]][at[1]] * (1 + ALLOWED)
+            if now > kept[at[0]][at[1]] * (1 + ALLOWED[at[1]])
         }
         if not over:
             break
