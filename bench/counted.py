@@ -150,8 +150,11 @@ def library(name):
     return built
 
 
-def profiles(rows, layout=0):
-    """For each row, callgrind's profile of FEW rounds and that of MANY. A longer environment makes another layout."""
+def profiles(rows, layout=0, still=True):
+    """For each row, callgrind's profile of FEW rounds and that of MANY. A longer environment makes another layout.
+
+    :param still: the clocks stand still; other libraries' time-outs do not work then
+    """
     words = ["/".join(map(str, row)) for row in rows]
     cpu, _ = harness.cpus("same")
     with tempfile.TemporaryDirectory() as directory, harness.echo_server(cpu) as server:
@@ -178,7 +181,7 @@ def profiles(rows, layout=0):
             "PATH": os.environ["PATH"],
             "PYTHONHASHSEED": "0",
             "LAYOUT": "x" * 1000 * layout,
-            "LD_PRELOAD": str(library("still_clock")),
+            **({"LD_PRELOAD": str(library("still_clock"))} if still else {}),
         }
         done = subprocess.run(
             list(map(str, command)), cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -226,7 +229,7 @@ def by_place(text):
 def by_kind(text):
     counts = Counter()
     for (where, function), instructions in by_place(text).items():
-        counts[kind_of(f"{'/'.join(where.split('/')[-3:])} {function}")] += instructions
+        counts[kind_of(f"{where.removeprefix(str(ROOT))} {function}")] += instructions
     return counts
 
 
@@ -283,7 +286,7 @@ def where():
     clients = [name for name in COMPARED if why_not(name) is None]
     rows = [(name, "request_response", 512) for name in clients]
     found = {}
-    for name, (few, many) in zip(clients, profiles(rows)):
+    for name, (few, many) in zip(clients, profiles(rows, still=False)):
         less, more = by_kind(few), by_kind(many)
         found[name] = {kind: round((more[kind] - less[kind]) / (MANY - FEW)) for kind in more}
     return found
