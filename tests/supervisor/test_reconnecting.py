@@ -8,6 +8,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 
 import pytest
@@ -462,18 +463,31 @@ def most_in_any(times, per):
     return max(sum(1 for time in times if begin <= time < begin + per) for begin in times)
 
 
+def times_of(limit):
+    """The limit's own times of all attempts. A busy machine may stop the process between those and any others."""
+
+    class Begun(deque):
+        def append(self, at):
+            times.append(at)
+            super().append(at)
+
+    times, limit._begun = [], Begun(maxlen=limit.limit)
+    return times
+
+
 async def test_attempts_begin_in_their_order_and_no_more_than_allowed():
-    begun = []
+    numbers = []
 
     async def attempt(number):
         await limit.wait()
-        begun.append((number, time.monotonic()))
+        numbers.append(number)
 
     limit = ConnectLimit(4, 0.1)
+    begun = times_of(limit)
     await asyncio.gather(*map(attempt, range(15)))
-    assert [number for number, _ in begun] == list(range(15))
-    assert most_in_any([at for _, at in begun], 0.1) == 4
-    assert begun[-1][1] - begun[0][1] < 3  # 0.3, on an idle machine
+    assert numbers == list(range(15))
+    assert most_in_any(begun, 0.1) == 4
+    assert begun[-1] - begun[0] < 3  # 0.3, on an idle machine
 
 
 async def test_a_cancelled_attempt_takes_no_place():
@@ -514,26 +528,25 @@ async def test_all_attempts_of_all_supervisors_count():
 
 def test_threads_share_it_and_a_blocked_one_loses_its_turn():
     """The first in the queue has a loop that never runs again."""
-    begun, limit = [], ConnectLimit(1, 0.05)
+    limit = ConnectLimit(1, 0.05)
 
     async def attempts():
         for _ in range(5):
             await limit.wait()
-            begun.append(time.monotonic())
 
     stuck = asyncio.new_event_loop()
     begun_already = stuck.create_task(limit.wait())
     stuck.run_until_complete(begun_already)
     waiting = stuck.create_task(limit.wait())
     stuck.run_until_complete(asyncio.sleep(0))
+    begun = times_of(limit)
     threads = [threading.Thread(target=asyncio.run, args=(attempts(),)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    begun.sort()
     assert len(begun) == 15
-    assert min(later - sooner for sooner, later in itertools.pairwise(begun)) > 0.045
+    assert min(later - sooner for sooner, later in itertools.pairwise(begun)) >= 0.05
     stuck.run_until_complete(waiting)  # it has kept its place in the queue
     stuck.close()
 
