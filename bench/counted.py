@@ -151,7 +151,7 @@ def library(name):
 
 
 def profiles(rows, layout=0, still=True):
-    """For each row, callgrind's profile of FEW rounds and that of MANY. A longer environment makes another layout.
+    """For each row, callgrind's profiles of FEW and of MANY rounds. A longer environment makes another layout.
 
     :param still: the clocks stand still; other libraries' time-outs do not work then
     """

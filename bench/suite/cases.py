@@ -100,7 +100,7 @@ class Case:
 
     @property
     def bursts(self):
-        """The number of bursts of one process, in turn with those of the other contenders."""
+        """The number of bursts of one process, which takes turns with the other contenders."""
         if self.function in WHOLE:
             return 1
         return min(self.most_bursts, self.rounds)

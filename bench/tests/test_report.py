@@ -527,7 +527,7 @@ def test_plots(tmp_path):
     assert drawn == {resume_store.slug(made["machine"]): [("Request-response, one core", file.name)]}
 
 
-# Writes into the page what a test wants to know of it: whether it is wider than the window, and the choice in the URL.
+# Writes two facts into the page, for a test: whether it is wider than the window, and the choice in the URL.
 PROBE = """<script>
 const facts = { wide: document.documentElement.scrollWidth > innerWidth, hash: location.hash };
 document.body.append("FACTS" + JSON.stringify(facts) + "END");

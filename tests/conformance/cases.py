@@ -1,6 +1,6 @@
 """The cases of the sections of the Autobahn suite that need only a few lines each; the other sections have modules.
 
-A row is what a server says, and what must come of it.
+A row has the bytes of a server, and the result that must follow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from support.frames import (
 
 
 class Case(NamedTuple):
-    """What a server says, and what must come of it.
+    """The bytes of a server, and the result that must follow.
 
     Every row must end. One without `fails` or `closes` goes on living: the server then closes with 1000, which must be
     answered.

@@ -277,11 +277,11 @@ class _Ordering:
     def _miss_late(self, stream: _Stream, looked: bool) -> None:
         """The time of a hole is over. But the event loop or the program may have been busy meanwhile, and the missing
         message may have arrived: look again after the loop has read, and when the program has taken all messages."""
-        if self._life.is_over or (looked and not self._is_behind()):
+        is_behind = self._is_behind()
+        if self._life.is_over or (looked and not is_behind):
             self._miss(stream)
             self._announce()
         else:
-            is_behind = self._is_behind()
             delay = self._sequence.hold / (1 if is_behind else 8)
             stream.timer = self._loop.call_later(delay, self._miss_late, stream, not is_behind)
 
@@ -393,9 +393,8 @@ class Sequencer(_Ordering):
 
     def __init__(self, life: Lifecycle, shared: Shared, sequence: Sequence, deliver: _Callback) -> None:
         super().__init__(life, shared, sequence)
-        check_callables(deliver=deliver)
-        if deliver is None:
-            raise TypeError("deliver must be callable, not NoneType")
+        if not callable(deliver):
+            raise TypeError(f"deliver must be callable, not {type(deliver).__name__}")
         self._deliver = deliver
         self._transport: WSTransport | None = None
         self._connection = 0
